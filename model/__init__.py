@@ -1,0 +1,1 @@
+"""Learns: batches from shards, the encoder, its training, its heads for downstream tasks."""

@@ -1,0 +1,32 @@
+"""What the encoder reads: samples laid end to end, without padding.
+
+Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch; every tensor on one device."""
+
+    input_ids: torch.Tensor  # (T,) int64
+    segment_ids: torch.Tensor  # (T,) int64: 0 up to the first [SEP], 1 after it
+    position_ids: torch.Tensor  # (T,) int64: 0 .. length-1 in each sequence
+    cu_seqlens: torch.Tensor  # (B+1,) int32: where each sequence starts, and T
+    max_length: int  # of a sequence in the batch
+    masked_positions: torch.Tensor  # (M,) int64 into T, rising
+    masked_labels: torch.Tensor  # (M,) int64: the original tokens
+    next_sentence_labels: torch.Tensor  # (B,) int64: 0 B follows A, 1 it does not
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The batch on another device; the copy overlaps where memory is pinned."""
+        moved = {
+            f.name: value.to(device, non_blocking=True)
+            if isinstance(value := getattr(self, f.name), torch.Tensor)
+            else value
+            for f in fields(self)
+        }
+        return Batch(**moved)

@@ -1,0 +1,150 @@
+"""The schema of training: sizes, optimizer, schedule, objective, data. No torch in here."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from pipeline.config import StageConfig, check, check_choice, incidental, input_path
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The encoder's size; Devlin et al. 2019, section 3, and Turc et al. 2019 for the small ones."""
+
+    name: str = MISSING
+    layers: int = MISSING
+    hidden: int = MISSING
+    heads: int = MISSING
+    feed_forward: int = MISSING
+    positions: int = 512  # longest sequence
+    vocab_size: int | None = None  # null: the tokenizer's
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    attention: str = "auto"  # backend, see model/attention.py
+
+    def __post_init__(self) -> None:
+        """Check the ranges and what fits what."""
+        check(
+            self.hidden % self.heads == 0,
+            f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
+        )
+        for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
+            check(getattr(self, key) >= 1, f"model.{key}={getattr(self, key)}: at least 1")
+        for key in ("dropout", "attention_dropout"):
+            value = getattr(self, key)
+            check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
+
+
+@dataclass(kw_only=True)
+class ObjectiveConfig:
+    """What is predicted: Devlin et al. 2019, section 3.1."""
+
+    name: str = MISSING
+    next_sentence: bool = True  # the sentence-pair loss, beside masked LM
+    mask_share: float = 0.15
+    mask_token_share: float = 0.8  # of the chosen: replaced by [MASK]
+    random_token_share: float = 0.1  # of the chosen: replaced by a random token; the rest is kept
+    whole_word: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the shares."""
+        check(0 < self.mask_share < 1, f"objective.mask_share={self.mask_share}: between 0 and 1")
+        shares = (self.mask_token_share, self.random_token_share)
+        check(
+            min(shares) >= 0 and sum(shares) <= 1,
+            "objective.mask_token_share + objective.random_token_share: each at least 0, at most 1 together",
+        )
+
+
+@dataclass(kw_only=True)
+class OptimizerConfig:
+    """Adam with decoupled weight decay; none on biases and layer norms."""
+
+    name: str = MISSING
+    learning_rate: float = 1e-4
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("optimizer.name", self.name, ("adamw",))
+        check(self.learning_rate > 0, f"optimizer.learning_rate={self.learning_rate}: above 0")
+        check(
+            len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
+            f"optimizer.betas={self.betas}: two numbers from 0 to below 1",
+        )
+
+
+@dataclass(kw_only=True)
+class ScheduleConfig:
+    """The learning rate over the steps: warm-up, then decay to `final_share` of the peak."""
+
+    name: str = MISSING
+    warmup_share: float = 0.01  # of all steps
+    final_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("schedule.name", self.name, ("linear", "constant", "cosine"))
+        check(0 <= self.warmup_share <= 1, "schedule.warmup_share: from 0 to 1")
+        check(0 <= self.final_share <= 1, "schedule.final_share: from 0 to 1")
+
+
+@dataclass(kw_only=True)
+class TrackingConfig:
+    """Where the figures go, beside metrics.jsonl."""
+
+    name: str = MISSING  # wandb or none
+    project: str = "bert-pipeline"
+    mode: str = "auto"  # auto: online where a key is there, else offline
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        check_choice("tracking.name", self.name, ("wandb", "none"))
+        check_choice("tracking.mode", self.mode, ("auto", "online", "offline"))
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """The shards and how they are read."""
+
+    dir: str = input_path()  # a folder that `prepare` made
+    window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
+
+
+@dataclass(kw_only=True)
+class TrainConfig(StageConfig):
+    """`deepspeed model/train.py`."""
+
+    data: DataConfig = MISSING
+    model: ModelConfig = MISSING
+    objective: ObjectiveConfig = MISSING
+    optimizer: OptimizerConfig = MISSING
+    schedule: ScheduleConfig = MISSING
+    tracking: TrackingConfig = incidental(MISSING)
+    deepspeed: dict[str, Any] = incidental({})  # any key of a DeepSpeed configuration
+    start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
+    precision: str = "fp32"
+    batch_size: int = 256  # samples a step, over all ranks
+    micro_batch: int = incidental(32)  # samples at a time on one rank
+    steps: int = 1000
+    clip: float = 1.0  # largest gradient norm
+    seed: int = 0
+    log_every: int = incidental(10)
+    evaluate_every: int = incidental(200)
+    evaluate_samples: int = 2000  # of the validation shards, always the same
+    save_every: int = incidental(200)
+    keep: int = incidental(2)  # checkpoints
+    threads: int | None = incidental(None)  # a rank, on CPU; null: the cores shared out
+
+    def __post_init__(self) -> None:
+        """Check the ranges and what fits what."""
+        check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
+        for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
+                    "save_every", "keep"):  # fmt: skip
+            check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
+        check(self.clip > 0, f"clip={self.clip}: above 0")

@@ -1,0 +1,1 @@
+"""Moves data: corpus -> vocabulary -> shards -> (model) -> Hugging Face folder -> GLUE -> report."""

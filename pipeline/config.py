@@ -1,0 +1,221 @@
+"""The schema of every pipeline configuration: names, types, defaults, ranges, cross-field rules.
+
+`conf/NAME.yaml` holds the values of `python -m pipeline.NAME`; this file says what may stand there.
+A field made by `input_path` names a folder or file that the stage reads: its content is part of the
+stage's fingerprint and it draws an edge of the DAG. A field made by `incidental` cannot change what
+the stage makes, so it stays out of the fingerprint.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from pipeline.errors import ConfigError
+
+
+def input_path(default: Any = MISSING) -> Any:
+    """A field that names something the stage reads."""
+    return field(default=default, metadata={"role": "input"})
+
+
+def incidental(default: Any = MISSING) -> Any:
+    """A field that changes how a stage runs, never what it makes."""
+    if isinstance(default, dict | list):
+        return field(default_factory=lambda: default.copy(), metadata={"role": "incidental"})
+    return field(default=default, metadata={"role": "incidental"})
+
+
+def check(rule: bool, message: str) -> None:
+    """Raise `ConfigError(message)` unless `rule` holds."""
+    if not rule:
+        raise ConfigError(message)
+
+
+def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise `ConfigError` unless `value` is one of `choices`."""
+    check(value in choices, f"{key}={value}: choose one of {', '.join(choices)}")
+
+
+@dataclass(kw_only=True)
+class StageConfig:
+    """What every stage has."""
+
+    workdir: str = incidental("work")  # folder of the run: every stage has its folder in it
+    out: str = incidental()  # folder that the stage makes
+    force: bool = incidental(False)  # make it again though it is there
+
+
+@dataclass(kw_only=True)
+class DownloadFile:
+    """One file with an address, and the publisher's list of checksums that names it."""
+
+    url: str = MISSING
+    sums: str | None = None  # address of a file of lines `DIGEST  NAME`
+    digest: str | None = None  # or the digest itself; md5, sha1 or sha256 by its length
+
+
+@dataclass(kw_only=True)
+class CorpusConfig:
+    """Where text comes from and how it is read."""
+
+    name: str = MISSING
+    reader: str = MISSING  # a module of pipeline.corpora
+    language: str = "en"
+    path: str | None = None  # file, folder or glob; null: the files that `download` fetched
+    files: list[DownloadFile] = field(default_factory=list)  # what `download` fetches
+    options: dict[str, Any] = field(default_factory=dict)  # the reader's own options
+
+
+@dataclass(kw_only=True)
+class RunnerConfig:
+    """The engine that runs the Beam graph."""
+
+    name: str = "local"
+    workers: int = 1
+    options: dict[str, Any] = field(default_factory=dict)  # further Beam pipeline options
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(self.workers >= 1, f"runner.workers={self.workers}: at least 1")
+
+
+@dataclass(kw_only=True)
+class DownloadConfig(StageConfig):
+    """`python -m pipeline.download`."""
+
+    corpus: CorpusConfig = MISSING
+    timeout: float = incidental(60.0)  # seconds without a byte before a try is given up
+    tries: int = incidental(8)  # per file; a try goes on where the last one broke off
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(self.timeout > 0, f"timeout={self.timeout}: above 0 seconds")
+        check(self.tries >= 1, f"tries={self.tries}: at least 1")
+
+
+@dataclass(kw_only=True)
+class VocabConfig(StageConfig):
+    """`python -m pipeline.vocab`."""
+
+    corpus: CorpusConfig = MISSING
+    source: str = input_path()  # the download folder, read where corpus.path is null
+    existing: str | None = input_path(None)  # a vocab.txt or tokenizer.json to take as it is
+    size: int = 30522
+    lowercase: bool = True
+    strip_accents: bool | None = None  # null: as lowercase says
+    split_chinese: bool = True  # every CJK character a word of its own
+    sample_bytes: int = 100_000_000  # text to learn from, spread over the corpus
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(self.size >= 100, f"size={self.size}: at least 100 entries")
+        check(self.sample_bytes >= 1, f"sample_bytes={self.sample_bytes}: at least 1")
+
+
+@dataclass(kw_only=True)
+class PrepareConfig(StageConfig):
+    """`python -m pipeline.prepare`."""
+
+    corpus: CorpusConfig = MISSING
+    runner: RunnerConfig = incidental(MISSING)
+    source: str = input_path()  # the download folder, read where corpus.path is null
+    vocab: str = input_path()  # the vocabulary folder
+    pairs: str = "nsp"
+    sequence_length: int = 128  # with [CLS] and two [SEP]
+    short_sequence_probability: float = 0.1
+    duplicates: int = 1  # times each document is cut into pairs anew
+    validation_share: float = 0.01  # of documents, by the hash of their text
+    minimum_sentences: int = 1  # documents with fewer are counted as short
+    minimum_characters: int = 50  # likewise
+    split_bytes: int = 64 * 2**20  # of an input file that one phase-1 task reads
+    shard_bytes: int = 128 * 2**20  # of input text that one shard holds, about
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("pairs", self.pairs, ("nsp",))
+        check(8 <= self.sequence_length <= 65535, "sequence_length: from 8 to 65535")
+        for key in ("short_sequence_probability", "validation_share"):
+            value = getattr(self, key)
+            check(0 <= value < 1, f"{key}={value}: from 0 to below 1")
+        for key in ("duplicates", "split_bytes", "shard_bytes", "minimum_sentences"):
+            value = getattr(self, key)
+            check(value >= 1, f"{key}={value}: at least 1")
+
+
+@dataclass(kw_only=True)
+class TasksConfig(StageConfig):
+    """`python -m pipeline.tasks`: sample tasks in the GLUE layout, from held-out documents."""
+
+    corpus: CorpusConfig = MISSING
+    source: str = input_path()
+    validation_share: float = 0.01  # as `prepare` has it: the documents that training never sees
+    train_rows: int = 4000
+    dev_rows: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(0 < self.validation_share < 1, "validation_share: between 0 and 1")
+        check(self.train_rows >= 2, f"train_rows={self.train_rows}: at least 2")
+        check(self.dev_rows >= 2, f"dev_rows={self.dev_rows}: at least 2")
+
+
+@dataclass(kw_only=True)
+class ConvertConfig(StageConfig):
+    """`python -m pipeline.convert`."""
+
+    train: str = input_path()  # a folder that `train` made, or one checkpoint of it
+    vocab: str = input_path()
+    check: bool = incidental(True)  # open the result with transformers and compare the logits
+
+
+@dataclass(kw_only=True)
+class TaskConfig:
+    """One task in the GLUE layout: which columns hold what."""
+
+    name: str = MISSING
+    folder: str = MISSING  # folder name in the GLUE layout
+    columns: list[str | int] = field(default_factory=list)  # the sentences: header names or indices
+    label: str | int = "label"
+    header: bool = True
+    labels: list[str] = field(default_factory=list)  # label words in class order; empty: regression
+    metrics: list[str] = field(default_factory=list)  # the first is the score
+    train: str = "train.tsv"
+    dev: str = "dev.tsv"
+    test: str | None = "test.tsv"
+    sample: bool = False  # made by `pipeline.tasks`, not a published benchmark
+
+
+@dataclass(kw_only=True)
+class EvaluateConfig(StageConfig):
+    """`python -m pipeline.evaluate`."""
+
+    task: TaskConfig = MISSING
+    data: str = input_path()  # folder in the official GLUE layout
+    model: str = input_path()  # a Hugging Face folder
+    epochs: int = 3
+    batch_sizes: list[int] = field(default_factory=lambda: [32])
+    learning_rates: list[float] = field(default_factory=lambda: [5e-5])
+    seeds: list[int] = field(default_factory=lambda: [0])
+    sequence_length: int = 128
+    warmup_share: float = 0.1
+    weight_decay: float = 0.01
+    baseline: bool = True  # the same runs from random initialisation
+    maximum_rows: int | None = None  # of train, to try things out
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
+        for key in ("batch_sizes", "learning_rates", "seeds"):
+            check(bool(getattr(self, key)), f"{key}=[]: at least one")
+        check(self.sequence_length >= 8, f"sequence_length={self.sequence_length}: at least 8")
+
+
+@dataclass(kw_only=True)
+class ReportConfig(StageConfig):
+    """`python -m pipeline.report`."""
+
+    stages: list[str] = field(default_factory=list, metadata={"role": "input"})

@@ -1,0 +1,104 @@
+"""Readers: from files as users have them to documents of clean, plain text.
+
+A reader is a module of this package with a class `Reader`. It cuts its files into splits in the
+driver (`splits`), and reads one split in a worker (`read`); both are functions of the files alone,
+so the same corpus gives the same documents on any engine.
+"""
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One article, book or module.
+
+    `text` has one paragraph (or heading, or list item) a line, and no line breaks within one.
+    """
+
+    id: str  # where it is from, stable: for error messages and for people
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The part of a file that one task reads: the documents that start in bytes [start, end)."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Reader(Protocol):
+    """What every corpus reader offers."""
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """Cut the corpus into parts of about `split_bytes` each, in a fixed order.
+
+        Raises:
+            InputError: no files, or files that cannot be of this corpus.
+        """
+
+    def read(self, split: Split, tally: Counter[str]) -> Iterator[Document]:
+        """Yield the documents of a split, in order.
+
+        What is passed over on purpose (redirects, talk pages) is counted in `tally` by reason.
+
+        Raises:
+            InputError: the file is broken; the message says where.
+        """
+
+
+def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[Path]:
+    """The corpus's files, sorted: `corpus.path` (file, folder or glob), else folder `source`.
+
+    A folder stands for all files below it whose names end in one of `suffixes`.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    place = corpus.path or source
+    top = Path(place)
+    if top.is_dir():
+        found = [p for p in top.rglob("*") if p.is_file() and p.name.endswith(suffixes)]
+        found = [p for p in found if not any(part.startswith(".") for part in p.parts)]
+    else:
+        found = [Path(p) for p in glob(place, recursive=True) if Path(p).is_file()]
+    if found:
+        return sorted(found)
+    if corpus.path is not None:
+        raise InputError(f"corpus.path={place}: no file there that ends in {' or '.join(suffixes)}")
+    if corpus.files:
+        raise InputError(
+            f"{place}: no file there that ends in {' or '.join(suffixes)}; run "
+            f"python -m pipeline.download +corpus={corpus.name} first, or set corpus.path"
+        )
+    raise ConfigError(f"corpus.path: say where the files of corpus {corpus.name} are")
+
+
+def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
+    """The reader of a corpus.
+
+    Raises:
+        ConfigError: no such reader, or an option that it does not know.
+    """
+    try:
+        module = importlib.import_module(f"pipeline.corpora.{corpus.reader}")
+    except ModuleNotFoundError as error:
+        if error.name != f"pipeline.corpora.{corpus.reader}":
+            raise
+        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader") from error
+    try:
+        reader: Reader = module.Reader(corpus, source, **corpus.options)
+    except TypeError as error:
+        raise ConfigError(f"corpus.options of {corpus.reader}: {error}") from error
+    return reader

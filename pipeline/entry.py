@@ -1,0 +1,88 @@
+"""The one way into every command: Hydra composes, a schema validates, users see one-line errors."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pipeline.errors import ConfigError, UserError
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+EXIT_USER_ERROR = 2
+
+Config = TypeVar("Config")
+
+
+def register(name: str, schema: type) -> None:
+    """Make `schema` (a dataclass) available to YAML defaults lists as `NAME_schema`."""
+    ConfigStore.instance().store(name=f"{name}_schema", node=schema)
+
+
+def choices(group: str) -> list[str]:
+    """The names of the YAML files of a config group, sorted."""
+    return sorted(p.stem for p in (CONF / group).glob("*.yaml"))
+
+
+def validate(config: DictConfig, schema: type[Config]) -> Config:
+    """The typed object of a composed config.
+
+    Raises:
+        ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
+    """
+    if "corpus" in config and OmegaConf.is_missing(config, "corpus"):
+        listed = ", ".join(choices("corpus"))
+        raise ConfigError(f"no corpus chosen: add +corpus=NAME, NAME one of: {listed}")
+    missing = sorted(OmegaConf.missing_keys(config))
+    if missing:
+        raise ConfigError(f"no value for {', '.join(missing)}: add {missing[0]}=VALUE")
+    built = OmegaConf.to_object(config)
+    assert isinstance(built, schema)
+    return built
+
+
+def explain(error: Exception) -> str:
+    """A Hydra or OmegaConf error as one line that names the key."""
+    while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, UserError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
+    text = " ".join(line for line in lines if not line.startswith(noise))
+    text = text.partition(" Config search path:")[0].replace("\t", " ")
+    key = getattr(error, "full_key", None)
+    return f"{text} (at {key})" if key and str(key) not in text else text
+
+
+def run(
+    name: str, schema: type[Config], task: Callable[[Config], Any], argv: list[str] | None = None
+) -> NoReturn:
+    """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
+
+    Exit codes: 0 done, 2 an error that the user can mend (one line on stderr), 130 interrupted;
+    anything else is a bug and shows its trace.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    register(name, schema)
+
+    composed: list[DictConfig] = []  # empty after --help and the like
+    try:
+        if argv is not None:
+            sys.argv[1:] = argv
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(composed.append)()
+        for config in composed:
+            task(validate(config, schema))
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
