@@ -36,7 +36,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     Raises:
         ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
     """
-    if "corpus" in config and OmegaConf.is_missing(config, "corpus"):
+    if OmegaConf.is_missing(config, "corpus"):
         listed = ", ".join(choices("corpus"))
         raise ConfigError(f"no corpus chosen: add +corpus=NAME, NAME one of: {listed}")
     missing = sorted(OmegaConf.missing_keys(config))
