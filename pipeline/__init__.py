@@ -1,1 +1,1 @@
-"""Moves data: corpus -> vocabulary -> shards -> (model) -> Hugging Face folder -> GLUE -> report."""
+"""Moves data: corpus -> vocabulary -> shards -> (model) -> Hugging Face -> GLUE -> report."""

@@ -1,0 +1,159 @@
+"""The shard format: the one contract between `pipeline` and `model`.
+
+A shard is an uncompressed Arrow IPC file with exactly one record batch, so that a reader maps it
+into memory and sees each column as one contiguous buffer:
+
+    input_ids       list<uint16>, or list<uint32> above 65,536 entries: segment A, then segment B,
+                    without [CLS] and [SEP]
+    a_len           uint16: tokens of segment A
+    is_random_next  bool: B is not what follows A
+
+Masks are not in it: they are drawn when a batch is made. The schema's metadata holds `ShardInfo`
+as JSON under the key `shard`.
+"""
+
+import dataclasses
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.errors import InputError
+
+FORMAT = "shard/1"
+KEY = b"shard"
+SPLITS = ("train", "validation")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardInfo:
+    """What a shard says of itself."""
+
+    split: str  # train or validation
+    pairs: str  # nsp
+    tokenizer: str  # sha256 of tokenizer.json
+    vocab_size: int
+    sequence_length: int  # longest, with [CLS] and two [SEP]
+    seed: int
+    format: str = FORMAT
+
+    @property
+    def token_type(self) -> pa.DataType:
+        """The Arrow type of a token id."""
+        return pa.uint16() if self.vocab_size <= 2**16 else pa.uint32()
+
+
+class Shard:
+    """A shard in mapped memory; nothing is copied and nothing is read before it is used."""
+
+    def __init__(self, path: Path, info: ShardInfo, batch: pa.RecordBatch):
+        self.path, self.info, self._batch = path, info, batch
+        self.rows: int = batch.num_rows
+        ids = batch.column("input_ids")
+        # (rows+1,) int32 into `values`
+        self.offsets: npt.NDArray[np.int32] = _view(ids.buffers()[1], np.int32)[: self.rows + 1]
+        # (tokens,) uint16 or uint32, the ids of all rows end to end
+        self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
+        # (rows,) uint16
+        self.a_len: npt.NDArray[np.uint16] = batch.column("a_len").to_numpy(zero_copy_only=True)
+
+    @cached_property
+    def is_random_next(self) -> npt.NDArray[np.bool_]:
+        """`(rows,)` bool."""
+        flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(
+            zero_copy_only=False
+        )
+        return flags
+
+
+def _view(buffer: pa.Buffer, dtype: Any) -> npt.NDArray[Any]:
+    return np.frombuffer(buffer, dtype)
+
+
+def schema(info: ShardInfo) -> pa.Schema:
+    """The Arrow schema of a shard."""
+    return pa.schema(
+        [
+            pa.field("input_ids", pa.list_(info.token_type), nullable=False),
+            pa.field("a_len", pa.uint16(), nullable=False),
+            pa.field("is_random_next", pa.bool_(), nullable=False),
+        ],
+        metadata={KEY: json.dumps(dataclasses.asdict(info), sort_keys=True)},
+    )
+
+
+def write_shard(
+    path: Path,
+    info: ShardInfo,
+    values: npt.NDArray[Any],
+    offsets: npt.NDArray[np.integer[Any]],
+    a_len: npt.NDArray[np.integer[Any]],
+    is_random_next: npt.NDArray[np.bool_],
+) -> None:
+    """Write a shard beside and rename it.
+
+    `values` `(tokens,)`, `offsets` `(rows+1,)` into it, `a_len` and `is_random_next` `(rows,)`.
+    The bytes are a function of the arguments.
+    """
+    assert offsets[-1] == len(values) < 2**31, "a shard holds less than 2**31 tokens"
+    ids = pa.ListArray.from_arrays(
+        pa.array(offsets.astype(np.int32)), pa.array(values, type=info.token_type)
+    )
+    columns = [ids, pa.array(a_len.astype(np.uint16)), pa.array(is_random_next)]
+    batch = pa.record_batch(columns, schema=schema(info))
+    beside = path.with_name(f".{path.name}.tmp")
+    with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    beside.replace(path)
+
+
+def open_shard(path: Path | str) -> Shard:
+    """Map a shard into memory.
+
+    Raises:
+        InputError: it is missing, cut short, or not a shard of this format.
+    """
+    path = Path(path)
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        metadata = (reader.schema.metadata or {}).get(KEY)
+        if metadata is None:
+            raise InputError(f"{path}: an Arrow file, but not a shard")
+        fields = json.loads(metadata)
+        if fields["format"] != FORMAT:
+            raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
+        info = ShardInfo(**fields)
+        if reader.num_record_batches != 1 or not reader.schema.equals(schema(info)):
+            raise InputError(f"{path}: not the columns of {FORMAT}")
+        batch = reader.get_batch(0)
+        batch.validate()
+        return Shard(path, info, batch)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such shard") from error
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a readable shard ({reason}); prepare it again") from error
+
+
+def open_folder(folder: Path | str, split: str) -> list[Shard]:
+    """The shards of a split, by name.
+
+    Raises:
+        InputError: there are none, one is broken, or they do not belong together.
+    """
+    paths = sorted(Path(folder).glob(f"{split}-*.arrow"))
+    if not paths:
+        raise InputError(
+            f"{folder}: no {split} shards; run python -m pipeline.prepare first, or set data.dir"
+        )
+    shards = [open_shard(path) for path in paths]
+    for shard in shards:
+        if shard.info != shards[0].info:
+            raise InputError(
+                f"{shard.path}: made otherwise than {paths[0].name}; do not mix folders"
+            )
+    return shards
