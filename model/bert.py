@@ -1,0 +1,206 @@
+"""BERT as published (Devlin et al. 2019), computed on real tokens only.
+
+Sequences lie end to end, without padding, from the embeddings to the losses. Tokens of a sequence
+meet only in `attention.attend`; everything else works row by row, so it never sees a padded row.
+The heads read few positions, so the last layer computes only those after its attention.
+
+Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions, K positions that a
+head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model import attention
+from model.batch import Batch
+from model.config import ModelConfig
+from pipeline.errors import ConfigError
+
+SEGMENTS = 2
+
+
+class Embeddings(nn.Module):
+    """Token + position + segment, normalised."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.vocab_size is None:
+            raise ConfigError("model.vocab_size: not known yet; take the tokenizer's")
+        self.word = nn.Embedding(config.vocab_size, config.hidden)
+        self.position = nn.Embedding(config.positions, config.hidden)
+        self.segment = nn.Embedding(SEGMENTS, config.hidden)
+        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
+        """Three times `(T,)` int64 -> `(T, H)`."""
+        x = self.word(input_ids) + self.position(position_ids) + self.segment(segment_ids)
+        return self.dropout(self.norm(x))  # type: ignore[no-any-return]
+
+
+class QueryKeyValue(nn.Module):
+    """Three projections with parameters of their own, computed as one.
+
+    Apart in the checkpoint, because a fused matrix would have one trust ratio under LAMB; the
+    parameters are held here, by the module that uses them, because ZeRO-3 gathers them by module.
+    """
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Parameter(torch.empty(hidden, hidden))
+        self.key = nn.Parameter(torch.empty(hidden, hidden))
+        self.value = nn.Parameter(torch.empty(hidden, hidden))
+        self.query_bias = nn.Parameter(torch.empty(hidden))
+        self.key_bias = nn.Parameter(torch.empty(hidden))
+        self.value_bias = nn.Parameter(torch.empty(hidden))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`(T, H)` -> query, key and value, each `(T, N, D)`."""
+        weight = torch.cat((self.query, self.key, self.value))  # (3H, H)
+        bias = torch.cat((self.query_bias, self.key_bias, self.value_bias))
+        q, k, v = F.linear(x, weight, bias).view(len(x), 3, self.heads, -1).unbind(1)
+        return q, k, v
+
+
+class Residual(nn.Module):
+    """Project, drop, add, normalise: how each half of a layer ends (post-layer-norm)."""
+
+    def __init__(self, width: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """`(T, width)` and `(T, H)` -> `(T, H)`."""
+        return self.norm(residual + self.dropout(self.dense(x)))  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    """One transformer layer: self-attention, then a feed-forward network."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_dropout = config.attention_dropout
+        self.qkv = QueryKeyValue(config.hidden, config.heads)
+        self.mix = Residual(config.hidden, config)
+        self.up = nn.Linear(config.hidden, config.feed_forward)
+        self.down = Residual(config.feed_forward, config)
+
+    def forward(
+        self, x: Tensor, cu_seqlens: Tensor, max_length: int, backend: str, keep: Tensor | None
+    ) -> Tensor:
+        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        dropout = self.attention_dropout if self.training else 0.0
+        q, k, v = self.qkv(x)
+        mixed = attention.attend(q, k, v, cu_seqlens, max_length, dropout, backend)
+        mixed = mixed.flatten(1)  # (T, H)
+        if keep is not None:
+            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
+        x = self.mix(mixed, x)
+        return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
+
+
+class Encoder(nn.Module):
+    """Embeddings and layers."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor,
+        cu_seqlens: Tensor,
+        max_length: int,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """Ids `(T,)` int64 -> hidden states `(T, H)`, or `(K, H)` at the positions `keep`.
+
+        `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is longer than
+        `max_length`. `keep` `(K,)` names each position at most once, in any order; the last layer
+        leaves out the others, and what is returned is the same.
+        """
+        x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
+        backend = attention.resolve(
+            self.config.attention, x.device, x.dtype, self.config.attention_dropout
+        )
+        for number, layer in enumerate(self.layers, 1):
+            last = number == len(self.layers)
+            x = layer(x, cu_seqlens, max_length, backend, keep if last else None)
+        assert isinstance(x, Tensor)
+        return x
+
+
+class Pooler(nn.Module):
+    """A summary of each sequence from its first token, [CLS]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden, config.hidden)
+
+    def forward(self, first: Tensor) -> Tensor:
+        """Hidden states of the [CLS] tokens `(B, H)` -> `(B, H)`."""
+        return torch.tanh(self.dense(first))
+
+
+class MaskedHead(nn.Module):
+    """Scores of the whole vocabulary: the decoder is the word embeddings, plus a bias."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden, config.hidden)
+        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        assert config.vocab_size is not None
+        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        """Hidden states `(M, H)` and word embeddings `(V, H)` -> logits `(M, V)`."""
+        return F.linear(self.norm(F.gelu(self.dense(x))), words, self.bias)
+
+
+class BertForPreTraining(nn.Module):
+    """The encoder with the masked-LM and the next-sentence head.
+
+    The parameters are drawn from PyTorch's global generator on creation: normal(0,
+    `initializer_range`) matrices, zero biases, unit norms. They depend on the seed and the sizes
+    alone.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.pooler = Pooler(config)
+        self.masked_head = MaskedHead(config)
+        self.next_sentence = nn.Linear(config.hidden, 2)
+        initialise(self, config.initializer_range)
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Masked-LM logits `(M, V)` at the masked positions, next-sentence logits `(B, 2)`."""
+        first = batch.cu_seqlens[:-1]  # (B,) [CLS] is never masked, so `keep` has no position twice
+        keep = torch.cat((first, batch.masked_positions))  # (K,) = (B + M,)
+        x = self.encoder(
+            batch.input_ids, batch.segment_ids, batch.position_ids,
+            batch.cu_seqlens, batch.max_length, keep,
+        )  # fmt: skip
+        pooled, masked = x[: len(first)], x[len(first) :]  # (B, H), (M, H)
+        words = self.encoder.embeddings.word.weight
+        return self.masked_head(masked, words), self.next_sentence(self.pooler(pooled))
+
+
+def initialise(module: nn.Module, deviation: float) -> None:
+    """Draw all parameters anew, in their order of definition, as Devlin et al.'s code does."""
+    for name, parameter in module.named_parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=deviation)
+        elif name.endswith("norm.weight"):
+            nn.init.ones_(parameter)
+        else:
+            nn.init.zeros_(parameter)
