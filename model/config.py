@@ -10,7 +10,7 @@ from pipeline.config import StageConfig, check, check_choice, incidental, input_
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """The encoder's size; Devlin et al. 2019, section 3, and Turc et al. 2019 for the small ones."""
+    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones."""
 
     name: str = MISSING
     layers: int = MISSING
@@ -55,7 +55,7 @@ class ObjectiveConfig:
         shares = (self.mask_token_share, self.random_token_share)
         check(
             min(shares) >= 0 and sum(shares) <= 1,
-            "objective.mask_token_share + objective.random_token_share: each at least 0, at most 1 together",
+            "objective.mask_token_share and random_token_share: at least 0, at most 1 together",
         )
 
 
@@ -113,6 +113,7 @@ class DataConfig:
     """The shards and how they are read."""
 
     dir: str = input_path()  # a folder that `prepare` made
+    vocab: str = input_path()  # the vocabulary it was made with
     window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
 
 

@@ -219,3 +219,34 @@ class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
     stages: list[str] = field(default_factory=list, metadata={"role": "input"})
+
+
+@dataclass(kw_only=True)
+class RecipeConfig:
+    """A graph of stages: for each name, what its configuration says differently."""
+
+    name: str = MISSING
+    stages: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """`python -m pipeline.run`."""
+
+    workdir: str = MISSING
+    corpus: CorpusConfig = MISSING
+    recipe: RecipeConfig = MISSING
+    model: str = "tiny"  # a size of conf/model
+    tasks: list[str] = field(default_factory=list)  # of conf/task
+    glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples
+    seed: int = 0
+    dry_run: bool = False  # draw the graph, and say what would run and why
+    force: list[str] = field(default_factory=list)  # stages to make again (also --force STAGE)
+    processes: int | None = None  # of training; null: one a GPU, or one on a CPU
+    cores: int | None = None  # to share out among stages; null: all
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for key in ("processes", "cores"):
+            value = getattr(self, key)
+            check(value is None or value >= 1, f"{key}={value}: at least 1")

@@ -7,6 +7,7 @@ beside and renames, and its bytes depend on its input alone: a retry is harmless
 """
 
 import dataclasses
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -109,7 +110,7 @@ class Tokenize(Task):
         self.wordpiece = WordPiece.load(config.vocab)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
-        """`element` is the split's index; yields (bucket, split's index) where there is anything."""
+        """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
         plan, account = self.plan, Counter[str]()
         skipped, totals = Counter[str](), Counter[str]()
         split_documents = SplitDocuments(plan)
@@ -190,7 +191,7 @@ class SplitDocuments:
         documents = table.select(["hash", "ids"]).combine_chunks()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_file(str(beside), documents.schema, options=options) as writer:
-            for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+            for low, high in itertools.pairwise(bounds):
                 part = documents.take(pa.array(order[low:high]))
                 batches = part.combine_chunks().to_batches()
                 writer.write_batch(

@@ -108,7 +108,8 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     figures = collect(work)
     shutil.rmtree(work.scratch)
     documents, totals = figures["documents"], figures["totals"]
-    assert isinstance(documents, dict) and isinstance(totals, dict)
+    assert isinstance(documents, dict)
+    assert isinstance(totals, dict)
     if not totals.get("train"):
         raise InputError(
             f"corpus {config.corpus.name}: {documents['read']} documents gave no training instance "

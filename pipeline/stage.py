@@ -222,6 +222,16 @@ def recover(out: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
+def is_current(stage: str, config: StageConfig) -> bool:
+    """Whether `config.out` is there already, made from the same inputs by the same settings."""
+    present = Manifest.read(config.out)
+    return (
+        present is not None
+        and not config.force
+        and present.fingerprint == fingerprint(stage, config)[0]
+    )
+
+
 def run(
     stage: str,
     config: Config,
@@ -238,8 +248,9 @@ def run(
     with locked(out):
         recover(out)
         wanted, sources = fingerprint(stage, config)
-        present = Manifest.read(out)
-        if present is not None and present.fingerprint == wanted and not config.force:
+        if is_current(stage, config):
+            present = Manifest.read(out)
+            assert present is not None
             print(f"{stage}: up to date, {present.summary} -> {out}", flush=True)
             return present
         started = time.monotonic()

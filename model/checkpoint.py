@@ -1,0 +1,161 @@
+"""Checkpoints that do not know how they were trained: one fp32 tensor a parameter and moment.
+
+A checkpoint is a folder `step-NNNNNNNN` with `model.safetensors` (fp32 weights by name),
+`optimizer.safetensors` (`exp_avg.NAME`, `exp_avg_sq.NAME`) and `state.json`, written under another
+name and renamed. It is gathered from whatever partition ZeRO made of the state, and scattered into
+whatever comes next, so any ZeRO stage on any number of ranks reads what any other wrote.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from model.config import ModelConfig
+from pipeline import stage
+from pipeline.errors import InputError
+
+FORMAT = "checkpoint/1"
+WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+MOMENT_KEYS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """Where a run stands; with the weights and moments, all that its next step depends on."""
+
+    step: int  # updates done
+    samples: int  # consumed, over all ranks and epochs
+    tokens: int  # likewise, without padding
+    fingerprint: str  # of the train stage
+    model: dict[str, Any]  # ModelConfig
+    data: str  # fingerprint of the shards
+    tokenizer: str  # sha256 of tokenizer.json
+    sums: dict[str, str] = dataclasses.field(default_factory=dict)  # sha256 by file name
+    format: str = FORMAT
+
+
+def name_of(step: int) -> str:
+    """The folder name of a checkpoint."""
+    return f"step-{step:08d}"
+
+
+def write(
+    folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
+) -> Path:
+    """Write a checkpoint below `folder`, beside its name first; returns its path."""
+    path = folder / name_of(state.step)
+    beside = folder / f".{path.name}.tmp"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    save_file(weights, beside / WEIGHTS)
+    save_file(moments, beside / MOMENTS)
+    sums = {}
+    for name in (WEIGHTS, MOMENTS):
+        (beside / name).chmod(0o644)
+        with (beside / name).open("rb") as file:
+            os.fsync(file.fileno())
+        sums[name] = stage.sha256(beside / name)
+    whole = dataclasses.replace(state, sums=sums)
+    stage.write_text(beside / STATE, json.dumps(dataclasses.asdict(whole), indent=1) + "\n")
+    shutil.rmtree(path, ignore_errors=True)
+    beside.rename(path)
+    return path
+
+
+def read_state(path: Path) -> State:
+    """The state of one checkpoint, its files checked against their checksums.
+
+    Raises:
+        InputError: it is incomplete or damaged.
+    """
+    try:
+        fields = json.loads((path / STATE).read_text())
+        if fields["format"] != FORMAT:
+            raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
+        state = State(**fields)
+        for name, digest in state.sums.items():
+            if stage.sha256(path / name) != digest:
+                raise InputError(f"{path / name}: damaged, its checksum is not that of {STATE}")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: not a whole checkpoint ({error})") from error
+    return state
+
+
+def newest(folder: Path) -> tuple[Path, State] | None:
+    """The last good checkpoint of a run; damaged ones are passed over with a warning."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            return path, read_state(path)
+        except InputError as error:
+            print(f"warning: {error}; trying the one before it", flush=True)
+    return None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the last `keep` checkpoints, and what a crash left."""
+    for path in sorted(folder.glob("step-*"))[:-keep]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in folder.glob(".step-*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def runs(folder: Path) -> Path:
+    """Where the checkpoints of a train stage are: one folder a fingerprint."""
+    return folder / "checkpoints"
+
+
+def locate(folder: Path) -> tuple[Path, State]:
+    """The checkpoint that a path means: itself, or the newest of a train stage.
+
+    Raises:
+        InputError: there is none.
+    """
+    if (folder / STATE).exists():
+        return folder, read_state(folder)
+    manifest = stage.Manifest.read(folder)
+    if manifest is not None and manifest.stage == "train":
+        places = [runs(folder) / manifest.fingerprint[:12]]
+    else:
+        places = sorted(runs(folder).glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for place in places:
+        found = newest(place)
+        if found is not None:
+            return found
+    raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
+
+
+def read_model(folder: Path | str) -> tuple[ModelConfig, dict[str, torch.Tensor], dict[str, Any]]:
+    """The size, the fp32 weights by name, and the state of a train folder or one checkpoint.
+
+    Raises:
+        InputError: there is no whole checkpoint.
+    """
+    path, state = locate(Path(folder))
+    return ModelConfig(**state.model), load_file(path / WEIGHTS), dataclasses.asdict(state)
+
+
+class Tensors:
+    """One tensor at a time from a checkpoint, so that memory holds no second copy of it."""
+
+    def __init__(self, path: Path):
+        try:
+            self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path}: cannot be read ({error})") from error
+
+    def weight(self, name: str) -> torch.Tensor:
+        """The fp32 weight of a parameter."""
+        tensor: torch.Tensor = self._files[0].get_tensor(name)
+        return tensor
+
+    def moment(self, key: str, name: str) -> torch.Tensor:
+        """A moment of a parameter, in its shape."""
+        tensor: torch.Tensor = self._files[1].get_tensor(f"{key}.{name}")
+        return tensor

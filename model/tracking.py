@@ -1,0 +1,124 @@
+"""Where a run's figures go: metrics.jsonl (the truth), Weights & Biases, and the terminal."""
+
+import json
+import netrc
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from model.config import TrackingConfig
+from pipeline import stage
+
+METRICS = "metrics.jsonl"
+RUN_ID = "wandb-run-id"
+
+
+def has_key() -> bool:
+    """Whether there is a Weights & Biases key: in the environment or in ~/.netrc."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2]
+    try:
+        return netrc.netrc().authenticators(host.strip("/")) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> Any:
+    """A W&B run that goes on over resumes, or None; network trouble never stops training."""
+    if config.name == "none":
+        return None
+    import wandb
+
+    mode: Any = config.mode
+    if mode == "auto":
+        mode = "online" if has_key() else "offline"
+    path = out / RUN_ID
+    run_id = path.read_text() if path.exists() else wandb.util.generate_id()
+    stage.write_text(path, run_id)
+    for attempt in (mode, "offline"):
+        try:
+            return wandb.init(
+                project=config.project,
+                id=run_id,
+                resume="allow" if attempt == "online" else None,
+                dir=out,
+                mode=attempt,
+                config=settings,
+                settings=wandb.Settings(console="off", silent=True, init_timeout=30),
+            )
+        except wandb.errors.Error as error:
+            if config.mode == "online":
+                raise
+            print(f"warning: W&B cannot be reached ({error}); logging offline", flush=True)
+    return None
+
+
+class Tracker:
+    """Rank 0 writes; on other ranks every method does nothing."""
+
+    def __init__(
+        self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int,
+        settings: dict[str, Any],
+    ):  # fmt: skip
+        self.active = rank == 0
+        if not self.active:
+            return
+        self._keep_until(out / METRICS, start)
+        self._file = (out / METRICS).open("a", encoding="utf-8")
+        self._wandb = open_wandb(config, out, settings)
+        self._bar = tqdm(
+            initial=start, total=steps, desc="train", unit="step", disable=not sys.stderr.isatty()
+        )
+
+    @staticmethod
+    def _keep_until(path: Path, step: int) -> None:
+        """Drop the rows after `step`: a resumed run writes them again."""
+        if path.exists():
+            rows = [line for line in path.read_text().splitlines() if line.endswith("}")]
+            kept = [line for line in rows if json.loads(line)["step"] <= step]
+            stage.write_text(path, "".join(line + "\n" for line in kept))
+
+    def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
+        """One row: `kind` is train or validation; `step` counts updates from 1."""
+        if not self.active:
+            return
+        row = {"kind": kind, "step": step, **figures}
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        if self._wandb is not None:
+            self._wandb.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
+        if kind == "train":
+            self._bar.set_postfix_str(
+                f"loss {figures['loss']:.3f}, {figures['tokens_per_second']:,.0f} tokens/s"
+            )
+
+    def advance(self) -> None:
+        """One update is done."""
+        if self.active:
+            self._bar.update()
+
+    def say(self, text: str) -> None:
+        """A line on the terminal that does not break the bar."""
+        if self.active:
+            self._bar.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        """Finish the files."""
+        if self.active:
+            self._bar.close()
+            self._file.close()
+            if self._wandb is not None:
+                self._wandb.finish()
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl; none where there is no such file."""
+    path = folder / METRICS
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]

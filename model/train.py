@@ -1,0 +1,52 @@
+"""`deepspeed model/train.py`: pre-train BERT with DeepSpeed ZeRO, on one CPU or many GPU nodes.
+
+The only state of a run is a count of samples and what a checkpoint holds: order, masks and dropout
+are functions of (seed, position). A killed run starts again with the same command and goes on.
+"""
+
+import sys
+from pathlib import Path
+
+# A script's own folder heads the path; the packages are one level up.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import os
+
+os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from model.config import TrainConfig
+from pipeline import entry, stage
+
+
+def launcher_arguments(argv: list[str]) -> list[str]:
+    """The command line without what launchers add: `--local_rank=N`, which Hydra would refuse."""
+    kept, skip = [], False
+    for argument in argv:
+        name = argument.partition("=")[0].replace("-", "_")
+        if skip:
+            skip = False
+        elif name == "__local_rank":
+            skip = "=" not in argument
+        else:
+            kept.append(argument)
+    return kept
+
+
+def main() -> None:
+    """The command."""
+    entry.run("train", TrainConfig, launch, argv=launcher_arguments(sys.argv[1:]))
+
+
+def launch(config: TrainConfig) -> None:
+    """Run the stage: rank 0 keeps its books, the others only train."""
+    from model.trainer import make
+
+    if int(os.environ.get("RANK", "0")) == 0:
+        stage.run("train", config, make, in_place=True)
+    elif not stage.is_current("train", config):
+        make(config, Path(config.out))
+
+
+if __name__ == "__main__":
+    main()

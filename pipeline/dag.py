@@ -1,0 +1,227 @@
+"""The graph of a recipe: stages, what each waits for, and which are done already.
+
+An edge is not declared: a stage that reads a folder waits for the stage that makes it.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from model.config import TrainConfig
+from pipeline import config as schemas
+from pipeline import entry, stage
+from pipeline.config import RunConfig, StageConfig
+from pipeline.errors import ConfigError
+
+SCHEMAS: dict[str, type[StageConfig]] = {
+    "download": schemas.DownloadConfig,
+    "vocab": schemas.VocabConfig,
+    "prepare": schemas.PrepareConfig,
+    "tasks": schemas.TasksConfig,
+    "train": TrainConfig,
+    "convert": schemas.ConvertConfig,
+    "evaluate": schemas.EvaluateConfig,
+    "report": schemas.ReportConfig,
+}
+# Kinds that use one core; the others use all that there are.
+NARROW = {"download", "convert", "evaluate", "tasks", "report"}
+SAMPLE_TASK = "sample_"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Node:
+    """One stage of a run."""
+
+    name: str
+    kind: str
+    overrides: list[str]  # of its command line
+    config: StageConfig
+    needs: tuple[str, ...]  # names of the stages whose folders it reads
+    fingerprint: str
+    reason: str | None  # why it has to run; None: it is done
+
+    @property
+    def out(self) -> Path:
+        """The folder it makes."""
+        return Path(os.path.normpath(self.config.out))
+
+    def command(self, processes: int | None) -> list[str]:
+        """The command line that makes it."""
+        if self.kind != "train":
+            return [sys.executable, "-m", f"pipeline.{self.kind}", *self.overrides]
+        script = Path(__file__).resolve().parent.parent / "model" / "train.py"
+        launcher = Path(sys.executable).with_name("deepspeed")
+        count = ["--num_accelerators", str(processes)] if processes else []
+        return [str(launcher), *count, str(script), *self.overrides]
+
+
+def quoted(value: Any) -> str:
+    """A value as Hydra's override grammar reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ",".join(quoted(item) for item in value) + "]"
+    text = str(value)
+    if text and all(c.isalnum() or c in "_./-+:%@" for c in text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted keys."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def stages(config: RunConfig, corpus: list[str]) -> list[tuple[str, str, list[str]]]:
+    """(name, kind, overrides) of every stage of the recipe, in the order it is written in.
+
+    `corpus` are the command line's overrides that chose the corpus and its options.
+
+    Raises:
+        ConfigError: a stage of no known kind.
+    """
+    found: list[tuple[str, str, list[str]]] = []
+    for name, settings in config.recipe.stages.items():
+        kind = name.partition("-")[0]
+        if kind not in SCHEMAS:
+            raise ConfigError(
+                f"recipe.stages.{name}: no such stage; there are {', '.join(SCHEMAS)}"
+            )
+        if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
+            continue
+        settings = dict(settings or {})
+        tasks = settings.pop("task", None)
+        for task in tasks if isinstance(tasks, list) else [tasks]:
+            own = f"{name}-{task}" if task else name
+            overrides = [
+                f"workdir={quoted(config.workdir)}",
+                f"out={quoted(f'{config.workdir}/{own}')}",
+            ]
+            if "corpus" in SCHEMAS[kind].__dataclass_fields__:
+                overrides = corpus + overrides
+            if task:
+                overrides = [f"+task={task}", *overrides, f"data={quoted(task_data(config, task))}"]
+            if kind == "report":
+                made = [f"{config.workdir}/{other}" for other, _, _ in found]
+                overrides.append(f"stages={quoted(made)}")
+            if "seed" in SCHEMAS[kind].__dataclass_fields__ and "seed" not in settings:
+                overrides.append(f"seed={config.seed}")
+            if kind == "prepare" and config.cores and "runner" not in settings:
+                overrides.append(f"runner.workers={config.cores}")
+            overrides += [f"{key}={quoted(value)}" for key, value in flat(settings)]
+            found.append((own, kind, overrides))
+    return found
+
+
+def task_data(config: RunConfig, task: str) -> str:
+    """The folder that holds the files of a task.
+
+    Raises:
+        ConfigError: a task of the GLUE benchmark, and nobody said where its files are.
+    """
+    if task.startswith(SAMPLE_TASK):
+        return f"{config.workdir}/tasks"
+    if config.glue is None:
+        raise ConfigError(f"task {task}: say where the GLUE files are, glue=FOLDER")
+    return config.glue
+
+
+def plan(config: RunConfig, corpus: list[str]) -> list[Node]:
+    """The whole graph in an order that it can run in, every configuration validated.
+
+    Raises:
+        ConfigError: an unknown key, a bad value, a stage to force that is not there, a cycle.
+    """
+    for name, schema in SCHEMAS.items():
+        entry.register(name, schema)
+    GlobalHydra.instance().clear()
+    found: dict[str, tuple[str, list[str], StageConfig]] = {}
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        for name, kind, overrides in stages(config, corpus):
+            composed = compose(kind, overrides)
+            found[name] = (kind, overrides, entry.validate(composed, SCHEMAS[kind]))
+    unknown = sorted(set(config.force) - set(found))
+    if unknown:
+        raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")
+    makers = {os.path.normpath(settings.out): name for name, (_, _, settings) in found.items()}
+    needs = {
+        name: tuple(
+            dict.fromkeys(
+                makers[path]
+                for path in map(os.path.normpath, stage.inputs(settings).values())
+                if path in makers
+            )
+        )
+        for name, (_, _, settings) in found.items()
+    }
+    nodes: dict[str, Node] = {}
+    known: dict[str, str] = {}
+    for name in ordered(needs):
+        kind, overrides, settings = found[name]
+        fingerprint, sources = stage.fingerprint(kind, settings, known)
+        known[os.path.normpath(settings.out)] = fingerprint
+        redone = [other for other in needs[name] if nodes[other].reason is not None]
+        reason = why(settings, fingerprint, sources, redone, name in config.force)
+        if name in config.force:
+            overrides = [*overrides, "force=true"]
+        nodes[name] = Node(
+            name=name, kind=kind, overrides=overrides, config=settings, needs=needs[name],
+            fingerprint=fingerprint, reason=reason,
+        )  # fmt: skip
+    return list(nodes.values())
+
+
+def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The names so that each comes after what it needs, else as they stand.
+
+    Raises:
+        ConfigError: there is a cycle.
+    """
+    done: list[str] = []
+    waiting = list(needs)
+    while waiting:
+        ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
+        if ready is None:
+            raise ConfigError(f"recipe: these stages wait for one another: {', '.join(waiting)}")
+        done.append(ready)
+        waiting.remove(ready)
+    return done
+
+
+def why(
+    config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str],
+    forced: bool,
+) -> str | None:  # fmt: skip
+    """Why a stage has to run; None where what is there is what it would make."""
+    if forced:
+        return "forced"
+    present = stage.Manifest.read(config.out)
+    if present is None:
+        return "not made yet"
+    if present.fingerprint == fingerprint:
+        # A forced input gives the same fingerprint, and by the same inputs the same bytes.
+        return None
+    if redone:
+        return f"its input changes: {', '.join(redone)}"
+    changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
+    if changed:
+        return f"its input changed: {', '.join(changed)}"
+    before, now = dict(flat(present.config)), dict(flat(dataclasses.asdict(config)))
+    settings = [
+        f"{key} {before.get(key)} -> {now.get(key)}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and key not in ("out", "workdir", "force")
+    ]
+    return f"settings changed: {'; '.join(settings)}" if settings else "its code changed"

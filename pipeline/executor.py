@@ -1,0 +1,147 @@
+"""Runs the stages of a graph as local processes, side by side where cores allow."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from pipeline import stage
+from pipeline.dag import NARROW, Node
+from pipeline.errors import UserError
+
+GRACE = 30.0  # seconds between SIGTERM and SIGKILL
+
+
+class StageFailed(Exception):
+    """A stage ended with an error that is not the user's; the message names its log."""
+
+
+@dataclass
+class Running:
+    """A stage's process."""
+
+    node: Node
+    process: subprocess.Popen[bytes]
+    log: Path
+    file: IO[bytes]
+    cores: int
+    began: float = field(default_factory=time.monotonic)
+
+
+class LocalExecutor:
+    """Stages as child processes, each in a process group and a log file of its own."""
+
+    def __init__(self, workdir: Path, cores: int, processes: int | None):
+        self.logs, self.cores, self.processes = workdir / "logs", cores, processes
+        self.running: list[Running] = []
+        self.live = sys.stdout.isatty()
+
+    def run(self, nodes: list[Node]) -> None:
+        """Run what has to run, in an order that respects the edges.
+
+        Raises:
+            UserError: a stage ended with exit code 2; its own message.
+            StageFailed: a stage ended otherwise than well.
+        """
+        done = {node.name for node in nodes if node.reason is None}
+        waiting = [node for node in nodes if node.reason is not None]
+        width = max(len(node.name) for node in nodes)
+        for node in nodes:
+            if node.reason is None:
+                manifest = stage.Manifest.read(node.out)
+                assert manifest is not None
+                print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
+        try:
+            while waiting or self.running:
+                for node in list(waiting):
+                    if set(node.needs) <= done and self._fits(node):
+                        waiting.remove(node)
+                        self._start(node)
+                time.sleep(0.1)
+                self._show(width)
+                for child in list(self.running):
+                    if child.process.poll() is not None:
+                        self.running.remove(child)
+                        child.file.close()
+                        self._finished(child, width)
+                        done.add(child.node.name)
+        finally:
+            self._stop()
+
+    def _need(self, node: Node) -> int:
+        return 1 if node.kind in NARROW else self.cores
+
+    def _fits(self, node: Node) -> bool:
+        free = self.cores - sum(child.cores for child in self.running)
+        return self._need(node) <= free
+
+    def _start(self, node: Node) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        log = self.logs / f"{node.name}.log"
+        cores = self._need(node)
+        file = log.open("wb")
+        process = subprocess.Popen(
+            node.command(self.processes),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        self.running.append(Running(node, process, log, file, cores))
+
+    def _show(self, width: int) -> None:
+        """One line that says what runs now, on a terminal."""
+        if self.live and self.running:
+            parts = [
+                f"{c.node.name} {time.monotonic() - c.began:.0f} s: {last_line(c.log)[:60]}"
+                for c in self.running
+            ]
+            print(f"\r\033[K{'  |  '.join(parts)[:150]}", end="", flush=True)
+
+    def _finished(self, child: Running, width: int) -> None:
+        node, manifest = child.node, stage.Manifest.read(child.node.out)
+        if self.live:
+            print("\r\033[K", end="")
+        if child.process.returncode == 0 and manifest is not None:
+            seconds = time.monotonic() - child.began
+            print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
+            return
+        if child.process.returncode == 2:
+            errors = [
+                line.removeprefix("error: ")
+                for line in child.log.read_text(errors="replace").splitlines()
+                if line.startswith("error: ")
+            ]
+            if errors:
+                raise UserError(f"stage {node.name}: {errors[0]} (log: {child.log})")
+        code = child.process.returncode
+        raise StageFailed(
+            f"stage {node.name} ended with exit code {code}; its log is {child.log}, ending:\n"
+            + "\n".join(child.log.read_text(errors="replace").splitlines()[-15:])
+        )
+
+    def _stop(self) -> None:
+        """End what still runs, with all its children."""
+        for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
+            for child in self.running:
+                if child.process.poll() is None:
+                    os.killpg(child.process.pid, sign)
+            until = time.monotonic() + patience
+            while time.monotonic() < until and any(
+                child.process.poll() is None for child in self.running
+            ):
+                time.sleep(0.05)
+        self.running.clear()
+
+
+def last_line(log: Path) -> str:
+    """The last line of a growing log that says anything."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2000))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

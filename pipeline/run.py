@@ -1,0 +1,87 @@
+"""`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from hydra.core.hydra_config import HydraConfig
+
+from pipeline import dag, entry
+from pipeline.config import RunConfig
+from pipeline.executor import LocalExecutor, StageFailed
+
+
+def draw(nodes: list[dag.Node]) -> str:
+    """The graph as text: each stage, what it waits for, and whether it would run."""
+    width = max(len(node.name) for node in nodes)
+    needs = max(len(", ".join(node.needs)) for node in nodes)
+    lines = []
+    for node in nodes:
+        state = f"run    {node.reason}" if node.reason else "cached"
+        arrow = "<-" if node.needs else "  "
+        lines.append(f"{node.name:<{width}}  {arrow} {', '.join(node.needs):<{needs}}  {state}")
+    return "\n".join(lines)
+
+
+def execute(config: RunConfig) -> None:
+    """Plan, then run what has to run."""
+    config.cores = config.cores or os.cpu_count() or 1
+    chosen = [
+        override
+        for override in HydraConfig.get().overrides.task
+        if override.lstrip("+").startswith(("corpus=", "corpus.", "corpus/"))
+    ]
+    nodes = dag.plan(config, chosen)
+    if config.dry_run:
+        print(draw(nodes))
+        return
+    signal.signal(signal.SIGTERM, interrupt)
+    began = time.monotonic()
+    try:
+        LocalExecutor(Path(config.workdir), config.cores, processes(config)).run(nodes)
+    except StageFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    print(f"all done in {time.monotonic() - began:.0f} s")
+    for node in nodes:
+        if node.kind == "report":
+            print(f"report: {node.out / 'report.html'}")
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a run as Ctrl-C does: children first."""
+    raise KeyboardInterrupt
+
+
+def processes(config: RunConfig) -> int | None:
+    """Training processes to launch; None leaves it to the launcher: one a GPU."""
+    if config.processes is not None:
+        return config.processes
+    return None if Path("/dev/nvidiactl").exists() else 1
+
+
+def arguments(argv: list[str]) -> list[str]:
+    """The command line with `--force STAGE` as the override `force=[STAGE]`."""
+    kept: list[str] = []
+    forced: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--force":
+            forced.append(next(words, ""))
+        elif word.startswith("--force="):
+            forced.append(word.removeprefix("--force="))
+        else:
+            kept.append(word)
+    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def main() -> None:
+    """The command."""
+    entry.run("run", RunConfig, execute, argv=arguments(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
