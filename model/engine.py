@@ -112,6 +112,7 @@ def gather(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     keep = engine.global_rank == 0
+    _link_state(engine)
     state = _optimizer(engine).state
     for name, parameter in engine.module.named_parameters():
         if _partitioned(engine):
@@ -177,5 +178,15 @@ def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
             **{key: torch.zeros_like(parameter) for key in MOMENT_KEYS},
         }
+    _link_state(engine)
+
+
+def _link_state(engine: Any) -> None:
+    """Show the parameters of stages 1 and 2 where their moments are.
+
+    DeepSpeed 0.19.8 does it after the first group's first step, when the moments of the other
+    groups do not exist, and never again.
+    """
     if hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state"):
+        engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()

@@ -1,0 +1,97 @@
+"""Shards come back as they were written; anything else is refused with its place."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import InputError
+from pipeline.shards import ShardInfo, open_folder, open_shard, write_shard
+
+
+def info(vocab_size: int = 100, split: str = "train") -> ShardInfo:
+    return ShardInfo(
+        split=split, pairs="nsp", tokenizer="abc", vocab_size=vocab_size, sequence_length=16, seed=0
+    )
+
+
+def write(path: Path, rows: list[list[int]], vocab_size: int = 100) -> None:
+    lengths = [len(row) for row in rows]
+    write_shard(
+        path,
+        info(vocab_size),
+        np.array([t for row in rows for t in row], np.uint32 if vocab_size > 65536 else np.uint16),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.array([length // 2 for length in lengths]),
+        np.array([length % 3 == 0 for length in lengths], np.bool_),
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 99), max_size=13), min_size=1, max_size=40))
+def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
+    path = tmp_path_factory.mktemp("shards") / "train-00000-of-00001.arrow"
+    write(path, rows)
+    shard = open_shard(path)
+    assert shard.rows == len(rows)
+    ends = zip(shard.offsets[:-1], shard.offsets[1:], strict=True)
+    assert [shard.values[low:high].tolist() for low, high in ends] == rows
+    assert shard.a_len.tolist() == [len(row) // 2 for row in rows]
+    assert shard.is_random_next.tolist() == [len(row) % 3 == 0 for row in rows]
+
+
+def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "train-0.arrow", [[70_000, 1]], vocab_size=70_001)
+    assert open_shard(tmp_path / "train-0.arrow").values.tolist() == [70_000, 1]
+    write(tmp_path / "train-1.arrow", [[65_535, 1]], vocab_size=65_536)
+    assert open_shard(tmp_path / "train-1.arrow").values.dtype == np.uint16
+
+
+def test_bytes_are_a_function_of_the_rows(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name, [[1, 2, 3], [4]])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_any_arrow_reader_opens_a_shard(tmp_path: Path) -> None:
+    write(tmp_path / "train-0.arrow", [[1, 2, 3], [4]])
+    table = pa.ipc.open_file(tmp_path / "train-0.arrow").read_all()
+    assert table["input_ids"].to_pylist() == [[1, 2, 3], [4]]
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.arrow: no such shard"):
+        open_shard(tmp_path / "gone.arrow")
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200, -30])
+def test_a_shard_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "train-0.arrow"
+    write(path, [[1, 2, 3]] * 50)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(InputError, match=r"train-0\.arrow: not a readable shard"):
+        open_shard(path)
+
+
+def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train-0.arrow"
+    table = pa.table({"x": [1]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(InputError, match="not a shard"):
+        open_shard(path)
+
+
+def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"run python -m pipeline\.prepare"):
+        open_folder(tmp_path, "train")
+
+
+def test_shards_of_two_makings_do_not_mix(tmp_path: Path) -> None:
+    write(tmp_path / "train-00000-of-00002.arrow", [[1]])
+    write(tmp_path / "train-00001-of-00002.arrow", [[1]], vocab_size=101)
+    with pytest.raises(InputError, match="do not mix"):
+        open_folder(tmp_path, "train")
