@@ -1,19 +1,51 @@
 """Self-attention over sequences laid end to end: one seam, several backends.
 
 `attend` is the only place where tokens of a sequence meet. Every backend computes
-softmax(q k^T / sqrt(D)) v within each sequence (Vaswani et al. 2017, section 3.2.1) and differs
-only in how it keeps sequences apart.
+softmax(q k^T / sqrt(D)) v within each sequence (Vaswani et al. 2017, section 3.2.1); they differ
+only in how they keep sequences apart.
+
+Forward and backward of one layer on one CPU core, milliseconds, 32 sequences of 116 tokens on
+average and 128 at most, D = 64, dropout 0.1:
+
+                      padded  each
+    fp32,  2 heads      25     12
+    fp32, 12 heads     174     84
+    bf16,  2 heads      24     12
+    bf16, 12 heads     165     71
 
 Shapes: B sequences, L longest of them, T real tokens, N heads, D width of a head.
 """
+
+import functools
+import importlib.util
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.dropout import drop
 from pipeline.errors import ConfigError
 
-BACKENDS = ("padded",)
+HALF = (torch.float16, torch.bfloat16)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    backend: str,
+) -> Tensor:
+    """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
+
+    `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is empty or longer
+    than `max_length`. `dropout` falls on the attention probabilities. `backend` is a name that
+    `resolve` returned.
+    """
+    return BACKENDS[backend](q, k, v, cu_seqlens, max_length, dropout)
 
 
 def resolve(backend: str, device: torch.device, dtype: torch.dtype, dropout: float) -> str:
@@ -23,27 +55,145 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, dropout: flo
         ConfigError: the one asked for cannot work here; the message says why.
     """
     if backend == "auto":
-        return "padded"
+        if device.type != "cuda":
+            return "each"
+        if obstacle("varlen", device, dtype, 0.0):
+            return "padded"
+        return "jagged" if dropout else "varlen"
     if backend not in BACKENDS:
         raise ConfigError(f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}")
+    reason = obstacle(backend, device, dtype, dropout)
+    if reason:
+        raise ConfigError(f"model.attention={backend}: {reason}; model.attention=auto always works")
     return backend
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float = 0.0,
-    backend: str = "padded",
-) -> Tensor:
-    """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
+def obstacle(backend: str, device: torch.device, dtype: torch.dtype, dropout: float) -> str | None:
+    """Why a backend cannot work here; None if it can."""
+    if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
+        return f"needs a CUDA device, not {device.type}"
+    if backend in ("varlen", "flash_attn") and dtype not in HALF:
+        return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
+    if backend in ("varlen", "flex") and dropout:
+        return f"has no dropout, and model.attention_dropout is {dropout}"
+    if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
+        return "needs a GPU of compute capability 8.0 or later"
+    if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
+        return "the package flash-attn is not installed"
+    return None
 
-    `cu_seqlens` `(B+1,)` says where each sequence starts, and T. `dropout` is applied to the
-    attention probabilities. `backend` is a name that `resolve` returned.
-    """
-    return padded(q, k, v, cu_seqlens, max_length, dropout)
+
+def each(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """One sequence after the other: nothing is padded, and the scores stay in a core's cache."""
+    lengths = cu_seqlens.diff().tolist()
+    scaled = q * q.shape[-1] ** -0.5
+    queries = torch.split_with_sizes(scaled.transpose(0, 1), lengths, 1)  # (N, l, D) each
+    keys = torch.split_with_sizes(k.permute(1, 2, 0), lengths, 2)  # (N, D, l) each
+    values = torch.split_with_sizes(v.transpose(0, 1), lengths, 1)  # (N, l, D) each
+    mixed = [
+        torch.bmm(drop(torch.bmm(query, key).softmax(-1), dropout), value)
+        for query, key, value in zip(queries, keys, values, strict=True)
+    ]
+    return torch.cat(mixed, 1).transpose(0, 1)
+
+
+def padded(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """PyTorch's fused attention over padded sequences."""
+    tokens, heads, width = q.shape
+    lengths = cu_seqlens.diff()  # (B,)
+    places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
+    rows = len(lengths) * max_length
+
+    def pad(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, L, D)
+        return put_rows(x, places, rows).view(-1, max_length, heads, width).transpose(1, 2)
+
+    real = torch.arange(max_length, device=q.device) < lengths[:, None]  # (B, L)
+    mixed = F.scaled_dot_product_attention(
+        pad(q), pad(k), pad(v), attn_mask=real[:, None, None, :], dropout_p=dropout
+    )  # (B, N, L, D)
+    return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
+
+
+def jagged(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """PyTorch's fused attention over nested tensors: flash attention with dropout on a GPU."""
+
+    def nest(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, l, D), l ragged
+        nested = torch.nested.nested_tensor_from_jagged(
+            x, cu_seqlens, min_seqlen=1, max_seqlen=max_length
+        )
+        return nested.transpose(1, 2)
+
+    mixed = F.scaled_dot_product_attention(nest(q), nest(k), nest(v), dropout_p=dropout)
+    return mixed.transpose(1, 2).values()
+
+
+def varlen(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    mixed = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_length, max_length)
+    assert isinstance(mixed, Tensor)
+    return mixed
+
+
+def flex(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """FlexAttention over one long row, masked to blocks of equal document: GPU, no dropout."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    tokens = len(q)
+    document = torch.arange(len(cu_seqlens) - 1, device=q.device).repeat_interleave(
+        cu_seqlens.diff(), output_size=tokens
+    )  # (T,)
+
+    def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return document[query] == document[key]
+
+    blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
+    row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, T, D) each
+    mixed = flex_kernel(q.is_cuda)(row_q, row_k, row_v, block_mask=blocks)
+    assert isinstance(mixed, Tensor)
+    return mixed[0].transpose(0, 1)
+
+
+@functools.cache
+def flex_kernel(compiled: bool) -> Any:
+    """FlexAttention, fused into one kernel by the compiler; plain, it is for checking only."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
+
+
+def flash_attn(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """The package flash-attn: GPU, half precision, with dropout."""
+    from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
+
+    mixed = flash_attn_varlen_func(
+        q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, dropout_p=dropout
+    )
+    assert isinstance(mixed, Tensor)
+    return mixed
+
+
+BACKENDS = {
+    "each": each,
+    "padded": padded,
+    "jagged": jagged,
+    "varlen": varlen,
+    "flex": flex,
+    "flash_attn": flash_attn,
+}
 
 
 class TakeRows(torch.autograd.Function):
@@ -80,24 +230,5 @@ def padded_places(cu_seqlens: Tensor, max_length: int, tokens: int) -> Tensor:
     lengths = cu_seqlens.diff()  # (B,)
     starts = torch.arange(len(lengths), device=cu_seqlens.device) * max_length
     shift = starts - cu_seqlens[:-1]  # (B,) from packed to padded
-    each = torch.arange(tokens, device=cu_seqlens.device)
-    return each + shift.repeat_interleave(lengths, output_size=tokens)
-
-
-def padded(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
-) -> Tensor:
-    """PyTorch's fused attention over padded sequences, on any device."""
-    tokens, heads, width = q.shape
-    lengths = cu_seqlens.diff()  # (B,)
-    places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
-    rows = len(lengths) * max_length
-
-    def pad(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, L, D)
-        return put_rows(x, places, rows).view(-1, max_length, heads, width).transpose(1, 2)
-
-    real = torch.arange(max_length, device=q.device) < lengths[:, None]  # (B, L)
-    mixed = F.scaled_dot_product_attention(
-        pad(q), pad(k), pad(v), attn_mask=real[:, None, None, :], dropout_p=dropout
-    )  # (B, N, L, D)
-    return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
+    token = torch.arange(tokens, device=cu_seqlens.device)
+    return token + shift.repeat_interleave(lengths, output_size=tokens)

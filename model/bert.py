@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from model import attention
 from model.batch import Batch
 from model.config import ModelConfig
+from model.dropout import Dropout
 from pipeline.errors import ConfigError
 
 SEGMENTS = 2
@@ -31,7 +32,7 @@ class Embeddings(nn.Module):
         self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden)
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Three times `(T,)` int64 -> `(T, H)`."""
@@ -70,7 +71,7 @@ class Residual(nn.Module):
     def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(width, config.hidden)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:

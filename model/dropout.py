@@ -1,0 +1,40 @@
+"""Dropout whose random numbers do not cost more than the layer.
+
+PyTorch draws one Bernoulli number an element on CPU: 16.6 ms for 2.9 million elements on one core,
+an eighth of a bf16 step of `base`. One 64-bit word serves four elements here: 4 ms, all told.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LEVELS = 1 << 16
+
+
+def drop(x: Tensor, share: float) -> Tensor:
+    """Zero a random `share` of the elements and scale the others up, so that the mean stays.
+
+    Draws from PyTorch's global generator of the device. On CPU the share is rounded to 1/65536 and
+    the scale fits the rounded share.
+    """
+    if share == 0:
+        return x
+    if x.device.type != "cpu":
+        return F.dropout(x, share)
+    dropped = round(share * LEVELS)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    keep = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty_like(x))  # 0 or 1, as x's dtype
+    return x * keep.mul_(LEVELS / (LEVELS - dropped))
+
+
+class Dropout(nn.Module):
+    """`drop` while training."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return drop(x, self.share if self.training else 0.0)
