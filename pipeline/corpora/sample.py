@@ -6,7 +6,6 @@ a module: its docstrings in order, as prose. Modules are parsed, never imported.
 
 import ast
 import importlib.util
-import itertools
 import os
 import sysconfig
 import warnings
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, Split
+from pipeline.corpora import Document, Split, ranges
 from pipeline.errors import InputError
 from pipeline.text import docstrings
 
@@ -47,25 +46,20 @@ class Reader:
         """Cut each package into parts of about `split_bytes` of source code."""
         found = []
         for package in self.packages:
-            size = sum(size for _, size in modules(package))
-            bounds = [*range(0, size, split_bytes), size]
-            found += [Split(package, *pair) for pair in itertools.pairwise(bounds)]
+            found += ranges.cut(package, (size for _, size in modules(package)), split_bytes)
         return found
 
     def read(self, split: Split, tally: Counter[str]) -> Iterator[Document]:
         """Yield the modules that begin in the split, but those with too little prose."""
         top = folder(split.path)
-        begin = 0
-        for path, size in modules(split.path):
-            if split.start <= begin < split.end:
-                name = path.relative_to(top).with_suffix("").as_posix()
-                title = ".".join([split.path, *name.split("/")]).removesuffix(".__init__")
-                text = prose(path)
-                if len(text) >= self.minimum:
-                    yield Document(f"{split.path}/{name}.py", title, text)
-                else:
-                    tally["little prose"] += 1
-            begin += size
+        for path in ranges.owned(modules(split.path), split):
+            name = path.relative_to(top).with_suffix("").as_posix()
+            title = ".".join([split.path, *name.split("/")]).removesuffix(".__init__")
+            text = prose(path)
+            if len(text) >= self.minimum:
+                yield Document(f"{split.path}/{name}.py", title, text)
+            else:
+                tally["little prose"] += 1
 
 
 def folder(package: str) -> Path:
