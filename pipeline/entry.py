@@ -73,9 +73,10 @@ def run(
     register(name, schema)
 
     composed: list[DictConfig] = []  # empty after --help and the like
+    # Hydra would add handlers to the root logger, one of them a log file where the user stands.
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+    sys.argv[1:] = [*(sys.argv[1:] if argv is None else argv), *quiet]
     try:
-        if argv is not None:
-            sys.argv[1:] = argv
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(composed.append)()
         for config in composed:
             task(validate(config, schema))

@@ -299,7 +299,11 @@ def options(runner: RunnerConfig) -> tuple[str, PipelineOptions]:
     """
     if runner.name != "local":
         raise ConfigError(f"runner.name={runner.name}: choose one of local")
-    flags: dict[str, Any] = {"direct_num_workers": runner.workers, "save_main_session": False}
+    flags: dict[str, Any] = {
+        "direct_num_workers": runner.workers,
+        "save_main_session": False,
+        "default_sdk_harness_log_level": "WARNING",
+    }
     if runner.workers > 1:
         flags["direct_running_mode"] = "multi_processing"
     # Plain DirectRunner may try to fetch a Go binary first; FnApiRunner is Python alone.
