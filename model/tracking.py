@@ -3,6 +3,7 @@
 import json
 import netrc
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
     if mode == "auto":
         mode = "online" if has_key() else "offline"
     path = out / RUN_ID
-    run_id = path.read_text() if path.exists() else wandb.util.generate_id()
+    run_id = path.read_text() if path.exists() else secrets.token_hex(4)
     stage.write_text(path, run_id)
     for attempt in (mode, "offline"):
         try:
