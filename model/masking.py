@@ -1,0 +1,198 @@
+"""Which tokens are hidden, and what stands in their place: Devlin et al. 2019, section 3.1.
+
+A mask is a function of (seed, global sample index) alone: it changes from epoch to epoch, and it
+is the same whoever computes it, in whatever company. The index counts on over the epochs.
+
+Shapes: B sequences, L longest of them, T tokens of all, M masked positions, W words of a sequence,
+V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from model.config import ObjectiveConfig
+from pipeline import keyed
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# Where in a sample's stream of random words each draw begins; a sequence is shorter than the gaps.
+_ORDER, _ACTION, _TOKEN = 0, 2**20, 2**21
+_LAST = np.uint32(0xFFFFFFFF)  # comes after every place that may be chosen
+
+
+class Tokenizer(Protocol):
+    """What masking must know of the vocabulary; `pipeline.text.wordpiece.WordPiece` fits."""
+
+    vocab: list[str]
+    cls: int
+    sep: int
+    mask: int
+    special_ids: list[int]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for."""
+
+    positions: Ints  # into the batch's tokens, rising
+    labels: Ints  # the tokens that stood there
+
+
+class Masker:
+    """Draws masks for whole batches.
+
+    Every sequence gets exactly `counts` predictions. With whole words the count stays the same:
+    words are taken in random order where they still fit, as the reference code does, and only
+    where no word fits any more, the next one is hidden in part.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, objective: ObjectiveConfig, longest: int, key: np.uint64
+    ):
+        self._objective, self._key = objective, key
+        self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
+        size = len(tokenizer.vocab)
+        # (V',) what a random token may be
+        self._ordinary = np.setdiff1d(np.arange(size), self._special)
+        # (V,) whether an entry goes on with the word before it
+        self._continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
+        # Priorities carry their place in the low bits: sorting them sorts places, without ties.
+        self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
+
+    def counts(self, lengths: npt.ArrayLike, maskable: npt.ArrayLike) -> Ints:
+        """Predictions of each sequence, `(B,)`.
+
+        Args:
+            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one.
+            maskable: (B,) tokens that are not special; never more than these.
+        """
+        wanted = np.rint(np.asarray(lengths) * self._objective.mask_share).astype(np.int64)
+        return np.minimum(np.maximum(wanted, 1), maskable)
+
+    def draw(
+        self, ids: npt.NDArray[Any], starts: Ints, samples: npt.ArrayLike, counts: Ints
+    ) -> Masks:
+        """Hide tokens of a batch, in place.
+
+        Args:
+            ids: (T,) sequences end to end, with their special tokens; changed.
+            starts: (B+1,) where each sequence starts, and T.
+            samples: (B,) global sample indices.
+            counts: (B,) predictions of each sequence, from `counts`.
+        """
+        if not counts.any():
+            return Masks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        keys = keyed.words(self._key, samples)
+        special = self.is_special(ids)
+        order = self._priorities(keys, starts, special)
+        if self._objective.whole_word:
+            positions = self._words(order, ids, starts, special, counts)
+        else:
+            positions = self._tokens(order, starts, counts)
+        positions.sort()
+        labels = ids[positions].astype(np.int64)
+        row = np.repeat(np.arange(len(counts)), counts)
+        ids[positions] = self._replacements(keys[row], positions - starts[row], labels)
+        return Masks(positions, labels)
+
+    def is_special(self, ids: npt.NDArray[Any]) -> Bools:
+        """Whether each of `ids` is a special token."""
+        found = ids == self._special[0]
+        for special in self._special[1:]:
+            found |= ids == special
+        return np.asarray(found)
+
+    def _priorities(self, keys: keyed.Words, starts: Ints, special: Bools) -> Any:
+        """`(B, L)` uint32: a random order of the places of each sequence, special tokens last."""
+        lengths = np.diff(starts)
+        pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two places
+        places = np.broadcast_to(_ORDER + np.arange(pairs), (len(keys), pairs))
+        words = np.ascontiguousarray(keyed.words(keys[:, None], places)).astype("<u8", copy=False)
+        order = words.view("<u4")
+        place = np.arange(2 * pairs, dtype=np.uint32)
+        order &= ~self._place_bits
+        order |= place
+        order[place >= lengths[:, None]] = _LAST
+        at = np.flatnonzero(special)
+        row = np.searchsorted(starts, at, side="right") - 1
+        order[row, at - starts[row]] = _LAST
+        return order
+
+    def _tokens(self, order: Any, starts: Ints, counts: Ints) -> Ints:
+        """The first places of each sequence's order, as positions `(M,)`."""
+        most = int(counts.max(initial=0))
+        places = np.sort(order, axis=1)[:, :most] & self._place_bits
+        positions = places + starts[:-1, None]
+        return np.asarray(positions[np.arange(most) < counts[:, None]])
+
+    def _words(
+        self, order: Any, ids: npt.NDArray[Any], starts: Ints, special: Bools, counts: Ints
+    ) -> Ints:
+        """Whole words in each sequence's order as far as they fit, as positions `(M,)`."""
+        # A word starts at each token that is no "##" piece, or has no word before it to go on with.
+        goes_on = self._continues[ids]
+        goes_on[1:] &= ~special[:-1]
+        goes_on[:1] = False
+        goes_on &= ~special
+        begins = np.flatnonzero(~goes_on)
+        pieces = np.diff(begins, append=len(ids))
+
+        size = np.zeros(order.shape, np.int64)
+        row = np.searchsorted(starts, begins, side="right") - 1
+        size[row, begins - starts[row]] = pieces
+        inner = np.flatnonzero(goes_on)
+        row = np.searchsorted(starts, inner, side="right") - 1
+        order[row, inner - starts[row]] = _LAST
+
+        ranked = np.sort(order, axis=1)
+        none = ranked == _LAST
+        places = np.where(none, 0, ranked & self._place_bits).astype(np.int64)
+        size = np.take_along_axis(size, places, axis=1)
+        size[none] = 0
+        taken = _fill(size, counts)
+        firsts = (places + starts[:-1, None])[taken > 0]
+        amounts = taken[taken > 0]
+        shift = np.repeat(firsts - (np.cumsum(amounts) - amounts), amounts)
+        return np.asarray(shift + np.arange(len(shift)))
+
+    def _replacements(self, keys: keyed.Words, places: Ints, labels: Ints) -> Ints:
+        """What stands at the hidden positions, `(M,)`: each drawn by itself, as the paper does."""
+        objective = self._objective
+        action = keyed.uniform(keys, _ACTION + places)
+        random = self._ordinary[keyed.integers(keys, _TOKEN + places, len(self._ordinary))]
+        changed = objective.mask_token_share + objective.random_token_share
+        return np.where(
+            action < objective.mask_token_share,
+            self._mask,
+            np.where(action < changed, random, labels),
+        )
+
+
+def _fill(size: Ints, counts: Ints) -> Ints:
+    """How much of each word is taken, `(B, W)`, so that row b has `counts[b]` in all.
+
+    Words come in the order of `size` `(B, W)`; 0 is no word. One that does not fit into what is
+    left is passed over. Each turn decides a run of words in all rows; what is left only falls, so
+    a word that did not fit never will, and a few turns are enough.
+    """
+    taken = np.zeros_like(size)
+    left = counts.copy()
+    open_ = size > 0
+    while True:
+        open_ &= size <= left[:, None]
+        run = np.where(open_, size, 0).cumsum(axis=1)
+        fits = open_ & (run <= left[:, None])
+        if not fits.any():
+            break
+        taken[fits] = size[fits]
+        left -= np.where(fits, size, 0).sum(axis=1)
+        open_ &= ~fits
+    short = np.flatnonzero(left)
+    word = ((size > 0) & (taken == 0))[short].argmax(axis=1)
+    taken[short, word] = left[short]
+    return taken

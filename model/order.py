@@ -1,0 +1,75 @@
+"""The order of samples as arithmetic: which row every global sample index is.
+
+Epoch `index // N` visits the N rows once: shards in a keyed order, cut into windows of consecutive
+shards, and within a window all its rows in a keyed order. So one number, the count of samples that
+were consumed, says where training is, whatever the world size and the micro-batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline import keyed
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run of samples whose rows are shuffled together."""
+
+    first: int  # global sample index of its first row
+    last: int  # and one past its last
+    shards: Ints  # (S,) the shards that it reads, laid end to end in this order
+    order: Ints  # (last-first,) which of their rows comes when
+    following: Ints  # the shards of the next window; none at the end of an epoch
+
+    def __contains__(self, index: int) -> bool:
+        return self.first <= index < self.last
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of all rows in all epochs; `shuffle=False` takes them as they lie."""
+
+    rows: Ints  # (S,) rows of each shard
+    seed: int
+    window_rows: int  # about so many rows are shuffled together
+    shuffle: bool = True
+
+    @property
+    def samples(self) -> int:
+        """Rows in all shards: samples of an epoch."""
+        return int(self.rows.sum())
+
+    def window(self, index: int) -> Window:
+        """The window in which a global sample index falls: a function of its arguments alone."""
+        epoch, position = divmod(index, self.samples)
+        shards = self._permutation(len(self.rows), "shards", epoch)
+        ends = np.cumsum(self.rows[shards])
+        starts = ends - self.rows[shards]
+        number = starts // self.window_rows  # rising: the window of each shard
+        # Empty shards share their start with the next one, so the last that starts here is meant.
+        here = int(number[np.searchsorted(starts, position, side="right") - 1])
+        low, high = np.searchsorted(number, here), np.searchsorted(number, here, side="right")
+        # Numbers may be left out, after a shard larger than a window.
+        after = np.searchsorted(number, number[high:][:1], side="right").max(initial=high)
+        first, last = int(starts[low]), int(ends[high - 1])
+        return Window(
+            first=epoch * self.samples + first,
+            last=epoch * self.samples + last,
+            shards=shards[low:high],
+            order=self._permutation(last - first, "rows", epoch, here),
+            following=shards[high:after],
+        )
+
+    def _permutation(self, n: int, purpose: str, *parts: int) -> Ints:
+        if not self.shuffle:
+            return np.arange(n)
+        return keyed.permutation(keyed.key(self.seed, purpose, *parts), n)
+
+
+def slices(count: int, parts: int) -> list[int]:
+    """The ends of `parts` slices of `count` things, as even as can be: `parts + 1` numbers."""
+    return [count * part // parts for part in range(parts + 1)]
