@@ -199,9 +199,21 @@ class BertForPreTraining(nn.Module):
 def initialise(module: nn.Module, deviation: float) -> None:
     """Draw all parameters anew, in their order of definition, as Devlin et al.'s code does."""
     for name, parameter in module.named_parameters():
-        if parameter.dim() > 1:
-            nn.init.normal_(parameter, std=deviation)
-        elif name.endswith("norm.weight"):
-            nn.init.ones_(parameter)
-        else:
-            nn.init.zeros_(parameter)
+        initialise_parameter(name, parameter, deviation)
+
+
+def initialise_parameter(name: str, parameter: Tensor, deviation: float) -> None:
+    """Draw one parameter in place: matrices normal, norms one, biases zero."""
+    if parameter.dim() > 1:
+        nn.init.normal_(parameter, std=deviation)
+    elif name.endswith("norm.weight"):
+        nn.init.ones_(parameter)
+    else:
+        nn.init.zeros_(parameter)
+
+
+def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
+    """The shape of every parameter by name, in order, without making any."""
+    with torch.device("meta"):
+        model = BertForPreTraining(config)
+    return {name: parameter.shape for name, parameter in model.named_parameters()}

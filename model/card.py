@@ -1,0 +1,130 @@
+"""The model card: what a reader of the folder wants to know, from the manifests of the stages."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from model.config import ModelConfig
+from pipeline.stage import Manifest
+
+HEAD = """---
+license: unknown  # fill in: the licence under which you give these weights away
+library_name: transformers
+pipeline_tag: fill-mask
+{language}tags:
+- bert
+- fill-mask
+---
+
+# {title}
+
+BERT ({size}), pre-trained from scratch with masked-language modelling{pairs}
+([Devlin et al. 2019](https://arxiv.org/abs/1810.04805)).
+
+| | |
+|---|---|
+{rows}
+"""
+
+USE = """
+## Use
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", "PATH/OF/THIS/FOLDER")
+fill("The capital of France is [MASK].")
+```
+"""
+
+
+def write(config: ModelConfig, parameters: int, manifests: Iterable[Manifest]) -> str:
+    """The text of README.md; sections of stages that left no manifest are missing."""
+    by_stage = {manifest.stage: manifest for manifest in manifests}
+    train, prepare = by_stage.get("train"), by_stage.get("prepare")
+    corpus = prepare.config.get("corpus", {}) if prepare else {}
+    pairs = train.config.get("objective", {}).get("next_sentence", True) if train else True
+    rows = {
+        "parameters": f"{parameters:,}",
+        "layers": config.layers,
+        "hidden size": config.hidden,
+        "attention heads": config.heads,
+        "longest sequence": f"{config.positions} tokens",
+        "vocabulary": f"{config.vocab_size:,} WordPiece entries",
+    }
+    language = corpus.get("language")
+    text = HEAD.format(
+        language=f"language: {language}\n" if language else "",
+        title=f"BERT {config.name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        size=config.name,
+        pairs=" and next-sentence prediction" if pairs else "",
+        rows=table(rows),
+    )
+    if prepare:
+        text += section("Data", data_rows(prepare, corpus))
+    if train:
+        text += section("Training", recipe_rows(train))
+        text += section("Held-out figures", figure_rows(train))
+    return text + USE
+
+
+def section(title: str, rows: dict[str, Any]) -> str:
+    """A heading and a table of two columns; nothing where there are no rows."""
+    return f"\n## {title}\n\n| | |\n|---|---|\n{table(rows)}\n" if rows else ""
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Markdown rows."""
+    return "\n".join(f"| {key} | {value} |" for key, value in rows.items() if value is not None)
+
+
+def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
+    """What the model has read."""
+    figures = prepare.figures
+    totals, documents = figures.get("totals", {}), figures.get("documents", {})
+    sources = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
+    return {
+        "corpus": corpus.get("name"),
+        "from": ", ".join(sources) or None,
+        "documents": number(documents.get("written")),
+        "duplicates left out": number(documents.get("duplicate")),
+        "tokens": number(totals.get("tokens")),
+        "samples": number(totals.get("train")),
+        "sequence length": figures.get("sequence_length"),
+        "shards' fingerprint": prepare.fingerprint[:16],
+    }
+
+
+def recipe_rows(train: Manifest) -> dict[str, Any]:
+    """How it was trained."""
+    config, figures = train.config, train.figures
+    optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
+    return {
+        "steps": number(figures.get("steps")),
+        "samples a step": number(config.get("batch_size")),
+        "tokens seen": number(figures.get("tokens")),
+        "optimizer": optimizer.get("name"),
+        "learning rate": optimizer.get("learning_rate"),
+        "weight decay": optimizer.get("weight_decay"),
+        "schedule": schedule.get("name"),
+        "precision": config.get("precision"),
+        "seed": config.get("seed"),
+        "device": figures.get("device"),
+        "hours": f"{train.seconds / 3600:.2f}",
+        "run's fingerprint": train.fingerprint[:16],
+    }
+
+
+def figure_rows(train: Manifest) -> dict[str, Any]:
+    """What it can do on documents that it has not seen."""
+    rows = {
+        name.replace("_", " "): f"{value:.4f}"
+        for name, value in train.figures.get("validation", {}).items()
+        if isinstance(value, int | float)
+    }
+    share = train.figures.get("most_frequent_accuracy")
+    return rows | ({"most frequent token's share": f"{share:.4f}"} if share is not None else {})
+
+
+def number(value: Any) -> str | None:
+    """An integer as people write it."""
+    return f"{value:,}" if isinstance(value, int) else None

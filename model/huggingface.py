@@ -1,0 +1,293 @@
+"""The Hugging Face format: folders that `from_pretrained` opens, written and read.
+
+The decoder of the masked-LM head is the word embeddings, so `cls.predictions.decoder.*` is not in
+a file of ours, as it is not in one of theirs.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from model import card
+from model.bert import SEGMENTS, initialise_parameter, parameter_shapes
+from model.config import ModelConfig
+from model.weights import read_weights
+from pipeline.errors import InputError
+from pipeline.stage import Manifest
+
+CONFIG, WEIGHTS, TOKENIZER, VOCAB = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "vocab.txt",
+)
+
+# Parts of our names -> theirs; the first that fits the beginning of what is left is taken.
+PARTS = {
+    "encoder.embeddings.word": "bert.embeddings.word_embeddings",
+    "encoder.embeddings.position": "bert.embeddings.position_embeddings",
+    "encoder.embeddings.segment": "bert.embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
+    "encoder.layers.{}.qkv.query_bias": "bert.encoder.layer.{}.attention.self.query.bias",
+    "encoder.layers.{}.qkv.key_bias": "bert.encoder.layer.{}.attention.self.key.bias",
+    "encoder.layers.{}.qkv.value_bias": "bert.encoder.layer.{}.attention.self.value.bias",
+    "encoder.layers.{}.qkv.query": "bert.encoder.layer.{}.attention.self.query.weight",
+    "encoder.layers.{}.qkv.key": "bert.encoder.layer.{}.attention.self.key.weight",
+    "encoder.layers.{}.qkv.value": "bert.encoder.layer.{}.attention.self.value.weight",
+    "encoder.layers.{}.mix.dense": "bert.encoder.layer.{}.attention.output.dense",
+    "encoder.layers.{}.mix.norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
+    "encoder.layers.{}.up": "bert.encoder.layer.{}.intermediate.dense",
+    "encoder.layers.{}.down.dense": "bert.encoder.layer.{}.output.dense",
+    "encoder.layers.{}.down.norm": "bert.encoder.layer.{}.output.LayerNorm",
+    "pooler": "bert.pooler",
+    "masked_head.bias": "cls.predictions.bias",
+    "masked_head.dense": "cls.predictions.transform.dense",
+    "masked_head.norm": "cls.predictions.transform.LayerNorm",
+    "next_sentence": "cls.seq_relationship",
+}
+
+# Our size -> theirs.
+SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+    "positions": "max_position_embeddings",
+    "vocab_size": "vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "initializer_range": "initializer_range",
+    "layer_norm_epsilon": "layer_norm_eps",
+}
+# What a BERT may say otherwise and we compute one way only.
+FIXED = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "type_vocab_size": SEGMENTS,
+    "is_decoder": False,
+    "tie_word_embeddings": True,
+}
+# What a folder may lack: it is then drawn anew.
+HEADS = ("pooler.", "masked_head.", "next_sentence.")
+
+
+def their_name(name: str) -> str:
+    """Hugging Face's name of one of our parameters."""
+    words = name.split(".")
+    layer = words[2] if name.startswith("encoder.layers.") else ""
+    for part, theirs in PARTS.items():
+        ours = part.format(layer)
+        if name == ours or name.startswith(f"{ours}."):
+            return theirs.format(layer) + name[len(ours) :]
+    raise KeyError(name)
+
+
+def save(
+    folder: Path | str,
+    config: ModelConfig,
+    state: dict[str, Tensor],
+    vocab_folder: Path | str,
+    manifests: Iterable[Manifest] = (),
+) -> None:
+    """Write weights, sizes, tokenizer and model card (with the figures of `manifests`).
+
+    Raises:
+        InputError: the vocabulary folder lacks a file, or is not of the model's size.
+    """
+    folder, vocab_folder = Path(folder), Path(vocab_folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = read_tokenizer(vocab_folder)
+    fits(config, tokenizer, vocab_folder)
+    for name in (TOKENIZER, VOCAB):
+        shutil.copyfile(vocab_folder / name, folder / name)
+    renamed = {their_name(name): tensor.float().contiguous() for name, tensor in state.items()}
+    save_file(renamed, folder / WEIGHTS, metadata={"format": "pt"})
+    write_json(folder / CONFIG, their_config(config, tokenizer))
+    write_json(folder / "tokenizer_config.json", tokenizer_config(config, tokenizer))
+    text = card.write(config, sum(tensor.numel() for tensor in state.values()), manifests)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    for path in folder.iterdir():
+        path.chmod(0o644)  # safetensors files are the owner's alone otherwise
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file for people to read too."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        InputError: it is not there or not a JSON object.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: not a JSON object")
+    return content
+
+
+def read_tokenizer(folder: Path) -> dict[str, Any]:
+    """The tokenizer.json of a vocabulary folder, which has the same entries as its vocab.txt.
+
+    Raises:
+        InputError: one of the two is missing, or they differ.
+    """
+    tokenizer = read_json(folder / TOKENIZER)
+    try:
+        lines = (folder / VOCAB).read_text(encoding="utf-8").splitlines()
+        entries = tokenizer["model"]["vocab"]
+    except OSError as error:
+        raise InputError(f"{folder / VOCAB}: cannot be read ({error.strerror})") from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / TOKENIZER}: not a WordPiece tokenizer") from error
+    if len(lines) != len(entries):
+        raise InputError(
+            f"{folder}: {VOCAB} has {len(lines):,} entries, {TOKENIZER} {len(entries):,}; they "
+            f"are not of one vocabulary"
+        )
+    return tokenizer
+
+
+def fits(config: ModelConfig, tokenizer: dict[str, Any], place: Path) -> None:
+    """Check that there is one embedding an entry.
+
+    Raises:
+        InputError: there is not.
+    """
+    entries = len(tokenizer["model"]["vocab"])
+    if entries != config.vocab_size:
+        raise InputError(
+            f"{place}: the vocabulary has {entries:,} entries, the model {config.vocab_size:,} "
+            f"word embeddings; take the vocabulary that the model was trained with"
+        )
+
+
+def their_config(config: ModelConfig, tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """The content of config.json."""
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
+        **FIXED,
+        "pad_token_id": tokenizer["model"]["vocab"].get("[PAD]", 0),
+        "classifier_dropout": None,
+        "use_cache": True,
+        "dtype": "float32",
+    }
+
+
+def tokenizer_config(config: ModelConfig, tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """The content of tokenizer_config.json: how transformers builds the same tokenizer."""
+    normalizer = tokenizer.get("normalizer") or {}
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": normalizer.get("lowercase", True),
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+        "model_max_length": config.positions,
+        **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
+    }
+
+
+def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
+    """Any BERT folder: its sizes, fp32 weights in our names, and notes on what was made up or left.
+
+    Weights may have the prefix `bert.` or not, the old names gamma and beta, be one file or
+    several, .safetensors or .bin. Heads that are not there are drawn from a fixed seed.
+
+    Raises:
+        InputError: another architecture, or a file that is missing, broken or does not fit.
+    """
+    folder = Path(folder)
+    config = our_config(folder, read_json(folder / CONFIG))
+    found = read_weights(folder)
+    check_decoder(folder, found)
+    shapes = parameter_shapes(config)
+    state: dict[str, Tensor] = {}
+    missing = []
+    for name, shape in shapes.items():
+        tensor = found.pop(their_name(name), None)
+        if tensor is None:
+            missing.append(name)
+        elif tensor.shape != shape:
+            raise InputError(
+                f"{folder}: {their_name(name)} is of shape {tuple(tensor.shape)}, {CONFIG} asks "
+                f"for {tuple(shape)}"
+            )
+        else:
+            state[name] = tensor.float().contiguous()
+    lost = [their_name(name) for name in missing if not name.startswith(HEADS)]
+    if lost:
+        raise InputError(f"{folder}: {len(lost)} tensors are missing, {lost[0]} among them")
+    if (folder / TOKENIZER).exists():
+        fits(config, read_json(folder / TOKENIZER), folder)
+    elif (folder / VOCAB).exists():
+        lines = (folder / VOCAB).read_text(encoding="utf-8").splitlines()
+        fits(config, {"model": {"vocab": lines}}, folder)
+    state |= drawn({name: shapes[name] for name in missing}, config)
+    notes = [f"{name}: not in {folder}, drawn anew" for name in missing]
+    notes += [f"{name}: left out, no part of pre-training" for name in sorted(found)]
+    return config, {name: state[name] for name in shapes}, notes
+
+
+def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
+    """The sizes in a config.json.
+
+    Raises:
+        InputError: it is not of a BERT as published.
+    """
+    kind = theirs.get("model_type", "bert")
+    if kind != "bert":
+        named = ", ".join(theirs.get("architectures") or [kind])
+        raise InputError(f"{folder}: the architecture is {named} (model_type {kind}), not BERT")
+    for key, value in FIXED.items():
+        if theirs.get(key, value) != value:
+            raise InputError(
+                f"{folder / CONFIG}: {key} is {theirs[key]}, only {value} is supported"
+            )
+    try:
+        sizes = {ours: theirs[key] for ours, key in SIZES.items() if key in theirs}
+        required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
+        missing = [SIZES[key] for key in required if key not in sizes]
+        if missing:
+            raise InputError(f"{folder / CONFIG}: no {missing[0]}")
+        return ModelConfig(name=folder.resolve().name, **sizes)
+    except TypeError as error:
+        raise InputError(f"{folder / CONFIG}: {error}") from error
+
+
+def check_decoder(folder: Path, found: dict[str, Tensor]) -> None:
+    """Take the decoder out of `found`: it must be the word embeddings and the bias again.
+
+    Raises:
+        InputError: it is a matrix of its own.
+    """
+    weight = found.pop("cls.predictions.decoder.weight", None)
+    bias = found.pop("cls.predictions.decoder.bias", None)
+    words = found.get("bert.embeddings.word_embeddings.weight")
+    if weight is not None and words is not None and not torch.equal(weight, words):
+        raise InputError(f"{folder}: the decoder is not tied to the word embeddings")
+    if bias is not None:
+        found.setdefault("cls.predictions.bias", bias)
+
+
+def drawn(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:
+    """Parameters as they are before training, always the same ones."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        state = {name: torch.empty(shape) for name, shape in shapes.items()}
+        for name, tensor in state.items():
+            initialise_parameter(name, tensor, config.initializer_range)
+    return state
