@@ -36,9 +36,10 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     Raises:
         ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
     """
-    if OmegaConf.is_missing(config, "corpus"):
-        listed = ", ".join(choices("corpus"))
-        raise ConfigError(f"no corpus chosen: add +corpus=NAME, NAME one of: {listed}")
+    for group in ("corpus", "task"):
+        if OmegaConf.is_missing(config, group):
+            listed = ", ".join(choices(group))
+            raise ConfigError(f"no {group} chosen: add +{group}=NAME, NAME one of: {listed}")
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         raise ConfigError(f"no value for {', '.join(missing)}: add {missing[0]}=VALUE")

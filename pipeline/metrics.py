@@ -1,0 +1,39 @@
+"""The metrics of GLUE (Wang et al. 2018, table 1), by scikit-learn and scipy."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from sklearn import metrics
+
+Values = npt.NDArray[np.float64]
+
+
+def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found: Values) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a constant input, whose correlation is not defined
+        value = float(measure(labels, found)[0])
+    return 0.0 if np.isnan(value) else value
+
+
+METRICS: dict[str, Callable[[Values, Values], float]] = {
+    "accuracy": lambda labels, found: float(metrics.accuracy_score(labels, found)),
+    "f1": lambda labels, found: float(metrics.f1_score(labels, found, zero_division=0)),
+    "matthews": lambda labels, found: float(metrics.matthews_corrcoef(labels, found)),
+    "pearson": lambda labels, found: _correlation(stats.pearsonr, labels, found),
+    "spearman": lambda labels, found: _correlation(stats.spearmanr, labels, found),
+}
+
+
+def score(names: list[str], labels: Values, predictions: Values) -> dict[str, float]:
+    """The named metrics of predictions `(N,)` against labels `(N,)`; class indices or scores."""
+    return {name: METRICS[name](labels, predictions) for name in names}
+
+
+def constant(names: list[str], train: Values, dev: Values, classes: int) -> dict[str, float]:
+    """What always saying the most frequent class (the mean score) of train gives on dev."""
+    guess = np.bincount(train.astype(np.int64)).argmax() if classes else train.mean()
+    return score(names, dev, np.full(len(dev), float(guess)))
