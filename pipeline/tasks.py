@@ -1,0 +1,286 @@
+"""`python -m pipeline.tasks +corpus=NAME`: sample tasks in the GLUE layout, of held-out documents.
+
+They show what pre-training bought where the published benchmarks are not at hand: three questions
+that any text answers by itself, asked about documents that `prepare` keeps out of training.
+
+- Sample-Order: are the words of this sentence in order (1), or were they shuffled (0)?
+- Sample-Next: does the second sentence follow the first (1), or is it from elsewhere (0)?
+- Sample-Passage: the same of two halves of a passage, 30 to 60 words each.
+
+What is shuffled or exchanged keeps its words' and sentences' frequencies, so that nothing but how
+the parts fit together tells the labels apart.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from pipeline import corpora, entry, keyed, stage
+from pipeline.config import TasksConfig
+from pipeline.errors import InputError
+from pipeline.instances import document_hash, held_out
+from pipeline.text import clean, sentences
+
+SPLIT_BYTES = 64 * 2**20
+KEPT = 400  # sentences of a document, so that no long book fills a task
+PER_ROW = 8  # sentences that are gathered for each row wanted, before reading stops
+FEWEST = 4  # documents: two a side, as wrong continuations come from another one
+
+ORDER_WORDS = range(8, 41)
+NEXT_WORDS = range(5, 61)
+HALF_WORDS = range(30, 61)
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A held-out document: its place in every draw, and its sentences."""
+
+    key: int
+    sentences: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What a task can ask about: one sentence, or two that belong together."""
+
+    document: int  # index
+    parts: tuple[str, ...]
+    label: int = 1
+
+
+def words(text: str) -> tuple[list[str], str]:
+    """The words of a text, and what joins them; characters where spaces do not part words."""
+    found = text.split()
+    return (found, " ") if len(text) <= 20 * len(found) else (list(text), "")
+
+
+def narrowed(key: np.uint64, part: int) -> np.uint64:
+    """The key of a part of what `key` stands for."""
+    return np.uint64(keyed.words(key, np.uint64(part)))
+
+
+def held_documents(config: TasksConfig) -> list[Held]:
+    """Held-out documents, distinct, in a keyed order; reading ends when there is plenty.
+
+    Raises:
+        InputError: there are too few to ask anything.
+    """
+    reader = corpora.open_corpus(config.corpus, config.source)
+    splits = reader.splits(SPLIT_BYTES)
+    order = keyed.permutation(keyed.key(config.seed, "tasks", "splits"), len(splits))
+    found: dict[int, Held] = {}
+    read = gathered = 0
+    plenty = PER_ROW * (config.train_rows + config.dev_rows)
+    for index in tqdm(order, desc="tasks", unit="part", disable=None):
+        for document in reader.read(splits[index], Counter()):
+            read += 1
+            text = clean.clean(document.text)
+            digest = document_hash(text)
+            if not held_out(digest, config.validation_share):
+                continue
+            key = int.from_bytes(digest[:8], "big")
+            parts = [" ".join(s.split()) for s in sentences.split(text, config.corpus.language)]
+            if len(parts) >= 2 and key not in found:
+                start = key % max(len(parts) - KEPT + 1, 1)
+                found[key] = Held(key, parts[start : start + KEPT])
+                gathered += len(found[key].sentences)
+            if gathered >= plenty and len(found) >= FEWEST:
+                break
+        if gathered >= plenty and len(found) >= FEWEST:
+            break
+    if len(found) < FEWEST:
+        raise InputError(
+            f"corpus {config.corpus.name}: {len(found)} of its {read} documents are held out for "
+            f"validation and long enough, but the tasks need {FEWEST}; "
+            f"raise validation_share (now {config.validation_share}), here and for prepare"
+        )
+    draw = keyed.key(config.seed, "tasks", "documents")
+    return sorted(found.values(), key=lambda held: narrowed(draw, held.key))
+
+
+def sides(documents: list[Held], dev_share: float) -> dict[str, list[Held]]:
+    """The documents of dev and of train: `dev_share` of the sentences, two documents at least."""
+    total = np.cumsum([len(held.sentences) for held in documents])
+    cut = int(np.searchsorted(total, dev_share * total[-1])) + 1
+    cut = min(max(cut, FEWEST // 2), len(documents) - FEWEST // 2)
+    return {"dev": documents[:cut], "train": documents[cut:]}
+
+
+def single_sentences(held: Held) -> Iterator[tuple[str, ...]]:
+    """Sentences whose words can be shuffled."""
+    for sentence in held.sentences:
+        found, _ = words(sentence)
+        if len(found) in ORDER_WORDS and len(set(found[1:-1])) > 4:
+            yield (sentence,)
+
+
+def sentence_pairs(held: Held) -> Iterator[tuple[str, ...]]:
+    """Sentences and what follows them; no sentence stands in two pairs."""
+    for first, second in zip(held.sentences[::2], held.sentences[1::2], strict=False):
+        if len(words(first)[0]) in NEXT_WORDS and len(words(second)[0]) in NEXT_WORDS:
+            yield first, second
+
+
+def passage_halves(held: Held) -> Iterator[tuple[str, ...]]:
+    """Neighbouring pieces of whole sentences: a piece may be the second half and then the first."""
+    before = ""
+    piece: list[str] = []
+    count = 0
+    for sentence in held.sentences:
+        piece.append(sentence)
+        count += len(words(sentence)[0])
+        if count < HALF_WORDS[0]:
+            continue
+        text = " ".join(piece) if count <= HALF_WORDS[-1] else ""  # a gap, where it got too long
+        if before and text:
+            yield before, text
+        before, piece, count = text, [], 0
+
+
+def choose(
+    documents: list[Held],
+    parts_of: Callable[[Held], Iterator[tuple[str, ...]]],
+    count: int,
+    seen: set[str],
+    key: np.uint64,
+) -> list[Row]:
+    """At most `count` rows, spread over the documents; none begins with a text in `seen`.
+
+    Their texts are added to `seen`.
+    """
+    ranked = []
+    for index, held in enumerate(documents):
+        fresh = []
+        for parts in parts_of(held):
+            if parts[0] not in seen:
+                seen.add(parts[0])
+                fresh.append(Row(index, parts))
+        order = keyed.permutation(narrowed(key, held.key), len(fresh))
+        ranked += [(rank, index, fresh[place]) for rank, place in enumerate(order)]
+    ranked.sort(key=lambda entry: entry[:2])
+    rows = [row for _, _, row in ranked[:count]]
+    return [rows[place] for place in keyed.permutation(key, len(rows))]
+
+
+def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
+    """The rows with the words between the first and the last one in another order, label 0."""
+    made = []
+    for number, row in enumerate(rows):
+        found, joint = words(row.parts[0])
+        inner, attempt = found[1:-1], 0
+        while inner == found[1:-1]:
+            order = keyed.permutation(narrowed(key, number + 2**32 * attempt), len(inner))
+            inner, attempt = [found[1:-1][place] for place in order], attempt + 1
+        text = joint.join([found[0], *inner, found[-1]])
+        made.append(dataclasses.replace(row, parts=(text,), label=0))
+    return made
+
+
+def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
+    """The rows with each second part from another document's row, label 0.
+
+    Sorted by document, a shift by the size of the largest group leads out of every group, as long
+    as that group is no more than half; its surplus is left out.
+    """
+    counts = Counter(row.document for row in rows)
+    if len(counts) < 2:
+        return []
+    largest, size = counts.most_common(1)[0]
+    surplus = max(0, 2 * size - len(rows))
+    kept: list[Row] = []
+    for row in sorted(rows, key=lambda row: row.document):
+        if row.document == largest and surplus:
+            surplus -= 1
+        else:
+            kept.append(row)
+    shift = max(Counter(row.document for row in kept).values())
+    others = kept[shift:] + kept[:shift]
+    return [
+        dataclasses.replace(row, parts=(row.parts[0], other.parts[1]), label=0)
+        for row, other in zip(kept, others, strict=True)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One question, and how its rows are made."""
+
+    folder: str
+    columns: tuple[str, ...]
+    parts_of: Callable[[Held], Iterator[tuple[str, ...]]]
+    spoil: Callable[[list[Row], np.uint64], list[Row]]
+
+    def rows(self, documents: list[Held], count: int, seen: set[str], key: np.uint64) -> list[Row]:
+        """At most `count` rows, half of each label, in a keyed order."""
+        chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
+        spoiled = self.spoil(chosen[1::2], key)
+        both = chosen[::2][: len(spoiled)] + spoiled
+        return [both[place] for place in keyed.permutation(key, len(both))]
+
+
+TASKS = (
+    Task("Sample-Order", ("sentence",), single_sentences, shuffled_words),
+    Task("Sample-Next", ("sentence1", "sentence2"), sentence_pairs, exchanged_seconds),
+    Task("Sample-Passage", ("sentence1", "sentence2"), passage_halves, exchanged_seconds),
+)
+
+
+def write(path: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
+    """The rows as a tab-separated file with a header, as the GLUE files are."""
+    lines = ["\t".join(["index", *columns, "label"])]
+    for index, row in enumerate(rows):
+        lines.append("\t".join([str(index), *row.parts, str(row.label)]))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def make(config: TasksConfig, out: Path) -> stage.Result:
+    """Write FOLDER/train.tsv and FOLDER/dev.tsv of each task.
+
+    Raises:
+        InputError: a task has no rows on a side.
+    """
+    documents = held_documents(config)
+    wanted = {"dev": config.dev_rows, "train": config.train_rows}
+    parts = sides(documents, config.dev_rows / sum(wanted.values()))
+    figures: dict[str, dict[str, int]] = {}
+    for task in TASKS:
+        seen: set[str] = set()
+        figures[task.folder] = {}
+        for side, count in wanted.items():
+            key = keyed.key(config.seed, "tasks", task.folder, side)
+            rows = task.rows(parts[side], count, seen, key)
+            if not rows:
+                raise InputError(
+                    f"corpus {config.corpus.name}: its {len(documents)} held-out documents give no "
+                    f"rows for {side} of {task.folder}; raise validation_share (now "
+                    f"{config.validation_share}), here and for prepare"
+                )
+            write(out / task.folder / f"{side}.tsv", task.columns, rows)
+            figures[task.folder][side] = len(rows)
+    listed = ", ".join(
+        f"{name} {made['train']:,} + {made['dev']:,}" for name, made in figures.items()
+    )
+    whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
+    note = "" if whole else f" (fewer than asked: {config.train_rows:,} + {config.dev_rows:,})"
+    return stage.Result(
+        summary=f"{len(documents):,} held-out documents, rows {listed}{note}",
+        figures={
+            "documents": {side: len(held) for side, held in parts.items()},
+            "wanted": wanted,
+            "rows": figures,
+        },
+    )
+
+
+def main() -> None:
+    """The command."""
+    entry.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
+
+
+if __name__ == "__main__":
+    main()
