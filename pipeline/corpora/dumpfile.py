@@ -1,0 +1,154 @@
+"""Bytes of a big text file, plain, gzip or bzip2, in ranges that workers can read on their own.
+
+A range of a bzip2 file owns every stream that starts in it, so a file of many streams can be cut
+anywhere and no index is needed: ten bytes mark where a stream starts.
+"""
+
+import bz2
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from pipeline.corpora import Split
+from pipeline.errors import InputError
+
+CHUNK = 1 << 18  # bytes read at once; bzip2 makes about 1 MB of text of them
+
+# "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
+_STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+_STREAM_LENGTH = 10
+# Multistream dumps have 100 pages a stream: no second stream within so much means that it is one.
+_LOOK = 64 << 20
+
+_FOREIGN = {
+    b"PK\x03\x04": "zip",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+}
+
+
+class _Unpacker(Protocol):
+    """What `bz2.BZ2Decompressor` and `zlib.decompressobj` have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def packing(path: Path | str) -> str:
+    """How the file is packed, by its first bytes: plain, gzip or bzip2.
+
+    Raises:
+        InputError: it cannot be read, is empty, or is packed in another way.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if not head:
+        raise InputError(f"{path}: the file is empty")
+    for magic, name in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(f"{path}: packed with {name}: unpack it, or use gzip or bzip2")
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
+
+
+def cut(path: Path | str, split_bytes: int, *, seekable_text: bool = True) -> list[Split]:
+    """The file in parts of about `split_bytes` of its own bytes each.
+
+    A gzip file, a bzip2 file of one stream, and text that can only be read from its beginning on
+    (`seekable_text=False`) are one part.
+    """
+    size = Path(path).stat().st_size
+    parts = max(1, round(size / split_bytes))
+    if parts > 1:
+        kind = packing(path)
+        many = kind == "plain" or (kind == "bzip2" and next_stream(path, 1, _LOOK) is not None)
+        parts = parts if many and seekable_text else 1
+    bounds = [size * part // parts for part in range(parts + 1)]
+    return [Split(str(path), start, end) for start, end in itertools.pairwise(bounds)]
+
+
+def next_stream(path: Path | str, start: int, end: int) -> int | None:
+    """The first byte in [start, end) where a bzip2 stream starts."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        data = b""
+        while start < end and (more := file.read(CHUNK)):
+            data += more
+            if found := _STREAM.search(data):
+                at = start + found.start()
+                return at if at < end else None
+            keep = _STREAM_LENGTH - 1
+            start += max(0, len(data) - keep)
+            data = data[-keep:]
+    return None
+
+
+def read(split: Split) -> Iterator[tuple[bytes, bool]]:
+    """The unpacked bytes of a part in chunks, each with whether the part owns it.
+
+    What follows the part is read on, not owned, until the caller stops: what starts in a part may
+    end after it.
+
+    Raises:
+        InputError: the file is cut off or damaged; the message says at which byte.
+    """
+    kind = packing(split.path)
+    start = split.start
+    if kind == "bzip2":
+        first = next_stream(split.path, start, split.end) if start else 0
+        if first is None:
+            return
+        start = first
+    with open(split.path, "rb") as file:
+        file.seek(start)
+        if kind == "plain":
+            yield from _plain(file, start, split.end)
+        elif kind == "bzip2":
+            yield from _unpack(file, start, split, bz2.BZ2Decompressor)
+        else:
+            yield from _unpack(file, start, split, lambda: zlib.decompressobj(wbits=31))
+
+
+def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
+    while data := file.read(min(CHUNK, end - at) if at < end else CHUNK):
+        yield data, at < end
+        at += len(data)
+
+
+def _unpack(
+    file: BinaryIO, at: int, split: Split, new: Callable[[], _Unpacker]
+) -> Iterator[tuple[bytes, bool]]:
+    """One packed stream after another from byte `at` on."""
+    data = file.read(CHUNK)
+    while data:
+        stream, owned = new(), at < split.end
+        while not stream.eof:
+            if not data and not (data := file.read(CHUNK)):
+                raise InputError(
+                    f"{split.path}: cut off at byte {file.tell()}, within the packed stream that "
+                    f"starts at byte {at}; fetch the file again"
+                )
+            try:
+                unpacked = stream.decompress(data)
+            except (OSError, zlib.error) as error:
+                raise InputError(
+                    f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "
+                    "fetch the file again"
+                ) from error
+            data = b""
+            if unpacked:
+                yield unpacked, owned
+        data = stream.unused_data
+        at = file.tell() - len(data)
+        data = data.lstrip(b"\0") or file.read(CHUNK).lstrip(b"\0")  # padding of tapes and blocks

@@ -1,0 +1,186 @@
+"""What stands in brackets: templates `{{}}`, tables `{||}`, links `[[]]` and `[http://...]`.
+
+Brackets that pair up without surprises go by patterns that never step back; what is left goes by a
+stack of open brackets over the few tokens that remain. Both are linear in the length of the text.
+"""
+
+import re
+from collections.abc import Iterable
+
+Span = tuple[int, int]
+
+# Templates up to three deep with no single brace in them. Three braces are a parameter.
+_FLAT = r"[^{}]*+"
+_TEMPLATE = rf"\{{\{{{_FLAT}\}}\}}"
+for _ in range(2):
+    _TEMPLATE = rf"\{{\{{{_FLAT}(?:{_TEMPLATE}{_FLAT})*+\}}\}}"
+_TEMPLATES = re.compile(rf"(?<!\{{){_TEMPLATE}(?!\}})")
+# An innermost table, once templates are gone. `|}}` ends no table, so it is left to the stack.
+_TABLES = re.compile(r"(?<=\n)\{\|[^{}]*+(?<=\n\|)\}(?!\})")
+_BRACES = re.compile(r"\n[ \t:*#;]*+\{\|(?!\})|\n[ \t]*+\|(?=\})|\{{2,}+|\}++")
+
+
+def remove_templates(text: str) -> str:
+    """Without templates."""
+    return _TEMPLATES.sub("", text) if "{{" in text else text
+
+
+def remove_braces(text: str) -> str:
+    """Without templates, parameters and tables. Braces without a partner lose themselves only.
+
+    `text` starts with a line break: tables begin on a line of their own.
+    """
+    text = remove_templates(text)
+    for _ in range(3 if "{|" in text else 0):  # tables in tables; deeper ones are the stack's
+        text, count = _TABLES.subn("", text)
+        if not count:
+            break
+    if "{{" in text or "{|" in text or "}}" in text:
+        text = _cut(text, _spans_of_braces(text))
+    return text
+
+
+def _cut(text: str, spans: Iterable[Span]) -> str:
+    """`text` without the given spans, which may overlap."""
+    pieces, at = [], 0
+    for start, end in sorted(spans):
+        if start > at:
+            pieces.append(text[at:start])
+        at = max(at, end)
+    pieces.append(text[at:])
+    return "".join(pieces)
+
+
+class _Stack:
+    """Open braces: `[position, how many]`, a table's count being 0."""
+
+    def __init__(self) -> None:
+        self.open: list[list[int]] = []
+        self.tables = 0
+
+    def push(self, position: int, count: int) -> None:
+        self.open.append([position, count])
+        self.tables += count == 0
+
+    def pop(self) -> int:
+        position, count = self.open.pop()
+        self.tables -= count == 0
+        return position
+
+    @property
+    def templates(self) -> int:
+        return len(self.open) - self.tables
+
+    @property
+    def in_template(self) -> bool:
+        return bool(self.open) and self.open[-1][1] > 0
+
+
+def _spans_of_braces(text: str) -> list[Span]:
+    """Where templates, parameters and tables stand, as MediaWiki's preprocessor pairs braces."""
+    stack = _Stack()
+    spans: list[Span] = []
+    row = False  # the last token was the `|` of a possible `|}` at the start of a line
+    for match in _BRACES.finditer(text):
+        token, end = match[0], match.end()
+        if token[-1] == "|":
+            row = token[-2:] != "{|"
+            if not row:
+                stack.push(end - 2, 0)
+            continue
+        if token[0] == "{":
+            stack.push(match.start(), len(token))
+            spans.append((match.start(), end))
+            continue
+        count, at = len(token), match.start()
+        # `|}` ends a table, but `|}}` a template if one was opened last.
+        if row and stack.tables and not (stack.in_template and count >= 2):
+            while stack.in_template:
+                stack.pop()
+            spans.append((stack.pop(), at + 1))
+            count, at = count - 1, at + 1
+        row = False
+        if count >= 2:
+            spans.append((at, end))
+            _close(stack, spans, at, count)
+    # A table that is never closed loses its first line; lines of cells go later.
+    spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == 0]
+    return spans
+
+
+def _close(stack: _Stack, spans: list[Span], at: int, count: int) -> None:
+    """Pair `count` closing braces at `at` with what is open."""
+    while count >= 2 and stack.templates:
+        while not stack.in_template:
+            stack.pop()
+        opened = stack.open[-1]
+        pair = 3 if count >= 3 and opened[1] >= 3 else 2
+        opened[1] -= pair
+        at, count = at + pair, count - pair
+        spans.append((opened[0] + opened[1], at))
+        if opened[1] < 2:
+            stack.pop()
+
+
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+class Links:
+    """Links `[[target|label]]` -> label; those to files, categories and other languages go."""
+
+    def __init__(self, dropped: Iterable[str]) -> None:
+        names = sorted({name.replace("_", " ").lower() for name in dropped})
+        alternatives = "|".join(re.escape(name).replace(r"\ ", "[ _]") for name in names)
+        prefix = rf"[ _]*+(?=[^\[\]|:\n]{{1,40}}:)(?:{alternatives})[ _]*+:"
+        nested = r"(?:\[\[[^\[\]]*+\]\]|\[[^\[\]]*+\])"
+        self._prefix = re.compile(prefix, re.IGNORECASE)
+        self._dropped = re.compile(
+            rf"\[\[{prefix}[^\[\]]*+(?:{nested}[^\[\]]*+)*+\]\]", re.IGNORECASE
+        )
+
+    def resolve(self, text: str) -> str:
+        """Labels in place of links. Brackets without a partner lose themselves only."""
+        if "[[" in text:
+            text = self._dropped.sub("", text)
+            text = "".join(_LINK.split(text))
+        if "[[" in text or "]]" in text:
+            text = _cut(text, self._spans(text))
+        return text
+
+    def _spans(self, text: str) -> list[Span]:
+        spans: list[Span] = []
+        stack: list[tuple[int, int]] = []  # of an open link: where, and where its label begins
+        tokens = list(_DOUBLE.finditer(text))
+        for number, match in enumerate(tokens):
+            at, end = match.span()
+            if match[0] == "[[":
+                following = tokens[number + 1].start() if number + 1 < len(tokens) else len(text)
+                pipe = text.find("|", end, following)
+                stack.append((at, end if pipe < 0 else pipe + 1))
+            elif stack:
+                start, label = stack.pop()
+                dropped = self._prefix.match(text, start + 2)
+                spans += [(start, end)] if dropped else [(start, label), (at, end)]
+            else:
+                spans.append((at, end))
+        for start, _ in stack:
+            dropped = self._prefix.match(text, start + 2)
+            spans.append((start, _end_of_line(text, start) if dropped else start + 2))
+        return spans
+
+
+_LINK = re.compile(r"\[\[[:\s]*+(?:[^\[\]|\n]*+\|)?([^\[\]]*+)\]\]")
+_DOUBLE = re.compile(r"\[\[|\]\]")
+_EXTERNAL = re.compile(
+    r"\[(?:(?:https?|ftps?|ircs?|gopher|telnet|nntp|svn|git|mms|worldwind):|(?=//))//[^][<>\"\s]*+"
+    r"[ \t]*+([^\[\]\n]*+)\]"
+    r"|\[(?:mailto|news|tel|sms|urn|geo|magnet|sip|xmpp):[^][<>\"\s]++[ \t]*+([^\[\]\n]*+)\]",
+    re.IGNORECASE,
+)
+
+
+def resolve_external(text: str) -> str:
+    """`[http://... label]` -> label, nothing where there is none; bare addresses stay."""
+    return _EXTERNAL.sub(lambda match: match[1] or match[2] or "", text) if "[" in text else text

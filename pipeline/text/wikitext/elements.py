@@ -1,0 +1,94 @@
+"""What stands between `<` and `>`: comments, extension tags, references, HTML."""
+
+import re
+
+# nowiki content goes through the other steps in disguise: characters that mean something to them
+# are noncharacters (U+FDD0 ...) until the end, which occur in no text.
+_MARKUP = "[]{}|<>'=*#;:!_-"
+_DISGUISE = {ord(char): 0xFDD0 + number for number, char in enumerate(_MARKUP)} | {0x0A: 0x20}
+_UNDISGUISE = {0xFDD0 + number: char for number, char in enumerate(_MARKUP)}
+APOSTROPHE = chr(_DISGUISE[ord("'")])  # one that is no quote of bold or italics
+_DISGUISED = re.compile("[\ufdd0-\ufddf]")
+
+# A start tag up to its end: quoted values may hold `>`. If quotes do not pair up, to the next `>`.
+_ATTRIBUTES = r"""(?:[^<>"]*+(?:"[^"<\n]*+"[^<>"]*+)*+|[^<>]*+)"""
+# Up to the end tag, and never past another start tag of the same name: so the innermost element is
+# found first, and a start tag without an end tag costs no second look at what follows it.
+_ELEMENT = (
+    r"<(?!/)({names})\b" + _ATTRIBUTES + r"(?:(?<=/)>|>([^<]*+(?:<(?!/?\1\b)[^<]*+)*+)</\1\s*+>)"
+)
+
+
+def _element(*names: str) -> str:
+    return _ELEMENT.format(names="|".join(names))
+
+
+# Their content is no wikitext, or not for reading: code, formulas, music, pictures, data.
+_OPAQUE = re.compile(
+    "<!--.*?(?:-->|\\Z)|"
+    + _element(
+        "nowiki", "pre", "math", "chem", "ce", "syntaxhighlight", "source", "score", "timeline",
+        "hiero", "graph", "gallery", "imagemap", "mapframe", "maplink", "inputbox", "templatedata",
+        "templatestyles", "categorytree", "indicator", "includeonly", "dynamicpagelist", "section",
+        "style", "script",
+    ),
+    re.IGNORECASE | re.DOTALL,
+)  # fmt: skip
+_NESTED = re.compile(_element("ref", "references", "table"), re.IGNORECASE)
+_NESTED_END = re.compile("</(?:ref|references|table)", re.IGNORECASE)
+_DEEPEST = 20  # levels of nesting that are looked at
+
+# A comment with its line for itself takes the line along, so that it parts no paragraph.
+_COMMENT_LINE = re.compile(r"\n[ \t]*<!--(?:[^-]|-(?!->))*+-->[ \t]*(?=\n)")
+
+_INLINE = """
+a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q rb rp rt
+rtc ruby s samp small span strike strong sub sup time tt u var wbr noinclude onlyinclude ref
+references nowiki includeonly ce chem math gallery poem section translate tvar
+"""
+_BREAKING = """
+address article aside blockquote br button caption center col colgroup dd details div dl dt
+figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section summary table
+tbody td tfoot th thead tr ul
+"""
+_TAG = re.compile(
+    "</?(" + "|".join(sorted(set(_INLINE.split()) | set(_BREAKING.split()))) + r")\b[^<>]*+>",
+    re.IGNORECASE,
+)
+_BETWEEN = dict.fromkeys(_BREAKING.split(), "\n\n") | {"br": " "}
+
+_POEM = re.compile(r"<poem\b[^<>]*+>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*+>", re.IGNORECASE)
+
+
+def remove_opaque(text: str) -> str:
+    """Without comments and elements whose content is not for reading; nowiki content disguised."""
+    if "<!--" in text:
+        text = _COMMENT_LINE.sub("", text)
+    return _OPAQUE.sub(_replace_opaque, text)
+
+
+def _replace_opaque(match: re.Match[str]) -> str:
+    name, content = match.groups()
+    return (content or "").translate(_DISGUISE) if name and name.lower() == "nowiki" else ""
+
+
+def reveal(text: str) -> str:
+    """With nowiki content as it was written."""
+    return text.translate(_UNDISGUISE) if _DISGUISED.search(text) else text
+
+
+def remove_references(text: str) -> str:
+    """Without references and HTML tables, however nested."""
+    for _ in range(_DEEPEST):
+        text, count = _NESTED.subn("", text)
+        if not count or not _NESTED_END.search(text):
+            break
+    return text
+
+
+def strip_tags(text: str) -> str:
+    """Without HTML tags; block elements are paragraphs of their own."""
+    if "<" not in text:
+        return text
+    text = _POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
+    return _TAG.sub(lambda match: _BETWEEN.get(match[1].lower(), ""), text)

@@ -1,0 +1,75 @@
+"""What depends on the start of a line: headings, sections, lists, paragraphs."""
+
+import re
+
+from pipeline.text.wikitext.names import LINK_SECTIONS
+
+# As MediaWiki has it; the level is the lower count of the two.
+_HEADING = re.compile(r"\n(=+)([^\n]+?)(=+)[ \t]*(?=\n|\Z)")
+_TITLE_MARKUP = re.compile(r"'{2,}|<[^<>]*>|\{\{[^{}]*\}\}|\[\[(?:[^\[\]|]*\|)?|\]\]")
+_LIST = "*#:;"
+_WORD = re.compile(r"\w")
+
+
+def remove_link_sections(text: str) -> str:
+    """Without the sections of references and links, and what is below them.
+
+    `text` starts with a line break.
+    """
+    if "\n=" not in text:
+        return text
+    pieces: list[str] = []
+    at, dropping = 0, 0  # the level of the section that is being dropped, 0: none
+    for match in _HEADING.finditer(text):
+        level = min(len(match[1]), len(match[3]))
+        if dropping and level > dropping:
+            continue
+        drop = _is_link_section(match[2])
+        if drop and not dropping:
+            pieces.append(text[at : match.start()])
+        elif dropping and not drop:
+            at = match.start()
+        dropping = level if drop else 0
+    if not dropping:
+        pieces.append(text[at:])
+    return "".join(pieces)
+
+
+def _is_link_section(title: str) -> bool:
+    plain = _TITLE_MARKUP.sub("", title).strip(" \t:=").casefold()
+    return plain in LINK_SECTIONS
+
+
+def paragraphs(text: str) -> str:
+    """One paragraph, heading or list item a line; headings with nothing below them go."""
+    pieces: list[str] = []  # each with what parts it from the one before
+    headings: list[tuple[int, str]] = []  # not written yet: nothing is below them so far
+    follows = False  # a line of prose would go on with the paragraph before
+    for raw in text.split("\n"):
+        line = raw.strip()
+        first = line[:1]
+        if not first or first == "|" or not _WORD.search(line):
+            follows = False
+            continue
+        if first == "=" and (heading := _heading(line)):
+            while headings and headings[-1][0] >= heading[0]:
+                headings.pop()
+            headings.append(heading)
+            follows = False
+            continue
+        for _, title in headings:
+            pieces += ("\n", title)
+        headings.clear()
+        if first in _LIST:
+            pieces += ("\n", line.lstrip("*#:; "))
+            follows = False
+        else:
+            pieces += (" " if follows else "\n", line)
+            follows = True
+    return "".join(pieces[1:])
+
+
+def _heading(line: str) -> tuple[int, str] | None:
+    """Level and title of a line that is a heading."""
+    left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
+    return (min(left, right), line.strip("= ")) if right else None

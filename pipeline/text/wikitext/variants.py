@@ -1,0 +1,54 @@
+"""Languages in several scripts: `-{zh-hans:计算机; zh-hant:電腦}-` -> one of them.
+
+Source: https://www.mediawiki.org/wiki/Writing_systems/Syntax
+"""
+
+import re
+
+# Wikis whose language converter is on; elsewhere `-{` is text, as in names of chemicals.
+CONVERTED = frozenset(("zh", "gan", "wuu", "sr", "sh", "ku", "kk", "uz", "iu", "crh", "shi", "tg"))
+
+# The first of these that a rule names is taken.
+_PREFERRED = (
+    "zh-hans", "zh-cn", "zh-sg", "zh-my", "zh", "zh-hant", "zh-tw", "zh-hk", "zh-mo",
+    "gan-hans", "gan-hant", "sr-ec", "sr-cyrl", "sr-el", "sr-latn", "kk-cyrl", "kk-latn", "kk-arab",
+    "ku-latn", "ku-arab", "uz-latn", "uz-cyrl", "tg", "tg-latn", "crh-latn", "crh-cyrl",
+)  # fmt: skip
+_VARIANT = re.compile(r"-\{([^{}]*+)\}-")
+_RULE = re.compile(r"(?:^|;)\s*(?:[^;:]*?=>\s*)?([a-z]{2,4}(?:-[a-z]+)?)\s*:", re.IGNORECASE)
+_HIDDEN = frozenset("AHT-DN")  # flags: rules for later, the page's title, a description
+
+
+def resolve(text: str) -> str:
+    """One variant in place of each conversion block."""
+    for _ in range(4):  # blocks within blocks
+        if "-{" not in text:
+            break
+        text, count = _VARIANT.subn(_choose, text)
+        if not count:
+            break
+    return text
+
+
+def _choose(match: re.Match[str]) -> str:
+    content = match[1]
+    flags, bar, rules = content.partition("|")
+    wanted = {flag.strip().upper() for flag in flags.split(";")} if bar else set()
+    if wanted and not all(len(flag) <= 1 or flag.lower() in _PREFERRED for flag in wanted):
+        wanted, rules = set(), content  # the bar was a link's
+    elif not bar:
+        rules = content
+    if wanted & _HIDDEN and "S" not in wanted and wanted != {"A"}:
+        return ""
+    if "R" in wanted:
+        return rules
+    starts = list(_RULE.finditer(rules))
+    ends = [rule.start() for rule in starts[1:]] + [len(rules)]
+    choices = {
+        rule[1].lower(): rules[rule.end() : end].strip().rstrip(";")
+        for rule, end in zip(starts, ends, strict=True)
+    }
+    for variant in _PREFERRED:
+        if variant in choices:
+            return choices[variant]
+    return next(iter(choices.values()), rules)
