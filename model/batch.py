@@ -3,7 +3,8 @@
 Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 
@@ -23,10 +24,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The batch on another device; the copy overlaps where memory is pinned."""
-        moved = {
+        moved: dict[str, Any] = {
             f.name: value.to(device, non_blocking=True)
-            if isinstance(value := getattr(self, f.name), torch.Tensor)
-            else value
             for f in fields(self)
+            if isinstance(value := getattr(self, f.name), torch.Tensor)
         }
-        return Batch(**moved)
+        return replace(self, **moved)

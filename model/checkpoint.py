@@ -152,10 +152,11 @@ class Tensors:
 
     def weight(self, name: str) -> torch.Tensor:
         """The fp32 weight of a parameter."""
-        tensor: torch.Tensor = self._files[0].get_tensor(name)
+        tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
 
     def moment(self, key: str, name: str) -> torch.Tensor:
         """A moment of a parameter, in its shape."""
-        tensor: torch.Tensor = self._files[1].get_tensor(f"{key}.{name}")
+        file = self._files[1]
+        tensor: torch.Tensor = file.get_tensor(f"{key}.{name}")  # type: ignore[no-untyped-call]
         return tensor

@@ -162,7 +162,7 @@ def train(
             labels = torch.from_numpy(samples.labels[rows]).to(device)
             loss = loss_of(model(*inputs(samples, rows, device)), labels)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
             loss_sum += float(loss.detach()) * len(rows)

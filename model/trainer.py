@@ -126,7 +126,8 @@ class Trainer:
         scale = world.size * len(batch.batches)
         for micro_batch in batch.batches:
             micro = micro_batch.to(world.device)
-            masked, pair, sums = losses(*self.engine(micro), micro)
+            masked_logits, pair_logits = self.engine(micro)
+            masked, pair, sums = losses(masked_logits, pair_logits, micro)
             loss = masked / batch.masked
             if config.objective.next_sentence:
                 loss = loss + pair / batch.sequences
@@ -177,7 +178,8 @@ class Trainer:
             part = self.held_out.batch(start, size, world.rank, world.size, config.micro_batch)
             for micro_batch in part.batches:
                 micro = micro_batch.to(world.device)
-                meter.add(losses(*self.engine(micro), micro)[2])
+                masked_logits, pair_logits = self.engine(micro)
+                meter.add(losses(masked_logits, pair_logits, micro)[2])
         self.engine.train()
         figures = meter.read(config.objective.next_sentence)
         kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}

@@ -178,9 +178,9 @@ class TaskConfig:
 
     name: str = MISSING
     folder: str = MISSING  # folder name in the GLUE layout
-    columns: list[str | int] = field(default_factory=list)  # the sentences: header names or indices
-    label: str | int = "label"
-    header: bool = True
+    columns: list[str] = field(default_factory=list)  # the sentences: names, or indices from 0
+    label: str = "label"
+    header: bool = True  # whether train and dev begin with the columns' names
     labels: list[str] = field(default_factory=list)  # label words in class order; empty: regression
     metrics: list[str] = field(default_factory=list)  # the first is the score
     train: str = "train.tsv"
@@ -195,7 +195,7 @@ class EvaluateConfig(StageConfig):
 
     task: TaskConfig = MISSING
     data: str = input_path()  # folder in the official GLUE layout
-    model: str = input_path()  # a Hugging Face folder
+    pretrained: str = input_path()  # a Hugging Face folder
     epochs: int = 3
     batch_sizes: list[int] = field(default_factory=lambda: [32])
     learning_rates: list[float] = field(default_factory=lambda: [5e-5])
@@ -236,7 +236,7 @@ class RunConfig:
     workdir: str = MISSING
     corpus: CorpusConfig = MISSING
     recipe: RecipeConfig = MISSING
-    model: str = "tiny"  # a size of conf/model
+    model: dict[str, Any] = field(default_factory=dict)  # a size of conf/model
     tasks: list[str] = field(default_factory=list)  # of conf/task
     glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples
     seed: int = 0

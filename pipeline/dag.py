@@ -84,10 +84,11 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def stages(config: RunConfig, corpus: list[str]) -> list[tuple[str, str, list[str]]]:
+def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
     """(name, kind, overrides) of every stage of the recipe, in the order it is written in.
 
-    `corpus` are the command line's overrides that chose the corpus and its options.
+    `chosen` are the overrides of the run's command line; those of `corpus` and of `model.KEY` go on
+    to the stages that have them.
 
     Raises:
         ConfigError: a stage of no known kind.
@@ -110,7 +111,9 @@ def stages(config: RunConfig, corpus: list[str]) -> list[tuple[str, str, list[st
                 f"out={quoted(f'{config.workdir}/{own}')}",
             ]
             if "corpus" in SCHEMAS[kind].__dataclass_fields__:
-                overrides = corpus + overrides
+                overrides = [o for o in chosen if _about(o, "corpus")] + overrides
+            if kind == "train":
+                overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
             if task:
                 overrides = [f"+task={task}", *overrides, f"data={quoted(task_data(config, task))}"]
             if kind == "report":
@@ -123,6 +126,12 @@ def stages(config: RunConfig, corpus: list[str]) -> list[tuple[str, str, list[st
             overrides += [f"{key}={quoted(value)}" for key, value in flat(settings)]
             found.append((own, kind, overrides))
     return found
+
+
+def _about(override: str, group: str) -> bool:
+    """Whether an override chooses a group's file or sets a key of it."""
+    name = override.lstrip("+~").partition("=")[0]
+    return name == group or name.startswith(f"{group}.")
 
 
 def task_data(config: RunConfig, task: str) -> str:
@@ -138,7 +147,7 @@ def task_data(config: RunConfig, task: str) -> str:
     return config.glue
 
 
-def plan(config: RunConfig, corpus: list[str]) -> list[Node]:
+def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     """The whole graph in an order that it can run in, every configuration validated.
 
     Raises:
@@ -149,7 +158,7 @@ def plan(config: RunConfig, corpus: list[str]) -> list[Node]:
     GlobalHydra.instance().clear()
     found: dict[str, tuple[str, list[str], StageConfig]] = {}
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
-        for name, kind, overrides in stages(config, corpus):
+        for name, kind, overrides in stages(config, chosen):
             composed = compose(kind, overrides)
             found[name] = (kind, overrides, entry.validate(composed, SCHEMAS[kind]))
     unknown = sorted(set(config.force) - set(found))

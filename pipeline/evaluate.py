@@ -35,12 +35,12 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
         "train": glue.read_examples(config.data, task, task.train).head(config.maximum_rows),
         "dev": glue.read_examples(config.data, task, task.dev),
     }
-    size, weights, _ = huggingface.load(config.model)
+    size, weights, _ = huggingface.load(config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
             f"sequence_length={config.sequence_length}: the model has {size.positions} positions"
         )
-    wordpiece = WordPiece.load(config.model)
+    wordpiece = WordPiece.load(config.pretrained)
     samples = {
         name: finetune.tokenize(wordpiece, e.first, e.second, e.labels, config.sequence_length)
         for name, e in files.items()
@@ -76,7 +76,7 @@ def run_grid(
                 seed=seed, warmup_share=config.warmup_share, weight_decay=config.weight_decay,
             )  # fmt: skip
             model = finetune.build(size, starts[start], classes, seed)
-            loss = finetune.train(model, samples["train"], recipe, device, bar.update)
+            loss = finetune.train(model, samples["train"], recipe, device, lambda: _tick(bar))
             predicted = finetune.predict(model, samples["dev"], device)
             scores = metrics.score(config.task.metrics, samples["dev"].labels, predicted)
             runs.append(
@@ -87,6 +87,10 @@ def run_grid(
             if start == "pretrained" and scores[config.task.metrics[0]] > best:
                 best, best_predictions = scores[config.task.metrics[0]], predicted
     return runs, best_predictions
+
+
+def _tick(bar: Any) -> None:
+    bar.update()
 
 
 def summary_of(

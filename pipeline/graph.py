@@ -222,7 +222,7 @@ class WriteShard(Task):
         documents, read = load_bucket(plan, bucket, sorted(splits))
         pairs = draw_pairs(documents, plan.config, name)
         split = name.partition("-")[0]
-        account = {
+        account: dict[str, Any] = {
             "documents": {"duplicate": read - len(documents), "written": len(documents)},
             "totals": {split: len(pairs), "random_next": int(pairs.is_random_next.sum())},
             "lengths": Counter((pairs.a_len + pairs.b_len + 3).tolist()),
@@ -332,5 +332,5 @@ def run(plan: Plan) -> None:
         raise
     for bucket_name in plan.shard_names():
         if not plan.shard_account(bucket_name).exists():  # no document fell into it
-            empty = {"documents": {}, "totals": {}, "lengths": {}, "shard": None}
+            empty: dict[str, Any] = {"documents": {}, "totals": {}, "lengths": {}, "shard": None}
             stage.write_text(plan.shard_account(bucket_name), json.dumps(empty))

@@ -26,7 +26,7 @@ def words(key: np.uint64 | Words, position: npt.ArrayLike) -> Words:
     with np.errstate(over="ignore"):
         z = np.asarray(position).astype(np.uint64)
         z = (z + np.uint64(1)) * _GOLDEN
-        z += np.asarray(key)
+        z = z + np.asarray(key)
         z ^= z >> np.uint64(30)
         z *= np.uint64(0xBF58476D1CE4E5B9)
         z ^= z >> np.uint64(27)
@@ -37,14 +37,15 @@ def words(key: np.uint64 | Words, position: npt.ArrayLike) -> Words:
 
 def uniform(key: np.uint64 | Words, position: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Draws from [0, 1) with 53 random bits."""
-    return (words(key, position) >> np.uint64(11)) * 2.0**-53
+    return (words(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(
     key: np.uint64 | Words, position: npt.ArrayLike, high: npt.ArrayLike
 ) -> npt.NDArray[np.int64]:
     """Draws from 0 .. high-1; the bias is under high / 2**53."""
-    return (uniform(key, position) * np.asarray(high)).astype(np.int64)
+    drawn: npt.NDArray[np.int64] = (uniform(key, position) * np.asarray(high)).astype(np.int64)
+    return drawn
 
 
 def binomial_half(key: Words, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from hydra.core.hydra_config import HydraConfig
-
 from pipeline import dag, entry
 from pipeline.config import RunConfig
 from pipeline.executor import LocalExecutor, StageFailed
@@ -29,11 +27,7 @@ def draw(nodes: list[dag.Node]) -> str:
 def execute(config: RunConfig) -> None:
     """Plan, then run what has to run."""
     config.cores = config.cores or os.cpu_count() or 1
-    chosen = [
-        override
-        for override in HydraConfig.get().overrides.task
-        if override.lstrip("+").startswith(("corpus=", "corpus.", "corpus/"))
-    ]
+    chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = dag.plan(config, chosen)
     if config.dry_run:
         print(draw(nodes))
