@@ -1,0 +1,331 @@
+"""Downloads from a real server that breaks, changes and lies."""
+
+import hashlib
+import re
+import resource
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import download, stage, transfer
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
+from pipeline.errors import ConfigError, InputError
+
+CONTENT = bytes(range(256)) * 12_000  # about 3 MB
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files` by path; `cuts` and `refusals` say what goes wrong with the next requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.etag = '"one"'
+        self.ranges = True
+        self.heeds_versions = True  # honours If-Range
+        self.cuts: list[int] = []  # bytes after which the connection is closed
+        self.refusals: list[int] = []  # status codes
+        self.asked: list[tuple[str, str | None]] = []  # path and Range of each request
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server_port}{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server, wanted = self.server, self.headers.get("Range")
+        server.asked.append((self.path, wanted))
+        status = server.refusals.pop(0) if server.refusals else 200
+        if status == 200 and self.path not in server.files:
+            status = 404
+        if status != 200:
+            self.send_error(status)
+            return
+        body, first = server.files[self.path], 0
+        same = self.headers.get("If-Range", server.etag) == server.etag
+        if wanted and server.ranges and (same or not server.heeds_versions):
+            first = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        if first >= len(body) > 0:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(body)}")
+            self.end_headers()
+            return
+        self.send_response(206 if first else 200)
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+        if server.etag:
+            self.send_header("ETag", server.etag)
+        self.send_header("Content-Length", str(len(body) - first))
+        self.end_headers()
+        cut = server.cuts.pop(0) if server.cuts else len(body)
+        self.wfile.write(body[first : first + cut])
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(transfer, "PAUSE", 0.0)
+    with Server() as made:
+        made.files["/big.bin"] = CONTENT
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def config(out: Path, *files: DownloadFile, **settings: Any) -> DownloadConfig:
+    corpus = CorpusConfig(name="test", reader="books", files=list(files))
+    return DownloadConfig(corpus=corpus, out=str(out), **({"timeout": 5, "tries": 3} | settings))
+
+
+def run(config: DownloadConfig) -> stage.Manifest:
+    return stage.run("download", config, download.make, in_place=True)
+
+
+@pytest.fixture
+def big(server: Server) -> DownloadFile:
+    return DownloadFile(url=server.url("/big.bin"), digest=hashlib.sha1(CONTENT).hexdigest())
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_comes_whole_and_its_manifest_says_so(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    manifest = run(config(tmp_path, big))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    assert files_in(tmp_path) == ["big.bin", "manifest.json"]
+    assert manifest.files["big.bin"]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+    assert manifest.figures["files"][0]["url"] == big.url
+
+
+def test_a_broken_connection_is_gone_on_with(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    server.cuts = [1_500_000, 1_000_000]
+    run(config(tmp_path, big))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=1500000-", "bytes=2500000-"]
+
+
+def test_a_later_run_goes_on_where_the_first_gave_up(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    server.cuts = [1000, 10, 10]
+    with pytest.raises(InputError, match=r"gave up after 3 tries.*1,020 bytes are kept"):
+        run(config(tmp_path, big))
+    assert not (tmp_path / "big.bin").exists()
+    run(config(tmp_path, big))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    assert server.asked[-1][1] == "bytes=1020-"
+
+
+def test_tries_that_bring_much_do_not_count(
+    server: Server, big: DownloadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "PROGRESS", 100_000)
+    server.cuts = [200_000] * 10
+    run(config(tmp_path, big, tries=2))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("digest", [True, False])
+@pytest.mark.parametrize("heeds_versions", [True, False])
+def test_a_file_that_changed_between_tries_is_begun_anew(
+    server: Server, big: DownloadFile, tmp_path: Path, digest: bool, heeds_versions: bool
+) -> None:
+    server.heeds_versions = heeds_versions
+    server.cuts = [1000, 0, 0]
+    file = big if digest else DownloadFile(url=big.url)
+    with pytest.raises(InputError):
+        run(config(tmp_path, file))
+    server.etag, server.files["/big.bin"] = '"two"', CONTENT[::-1]
+    if digest:
+        file.digest = hashlib.sha1(CONTENT[::-1]).hexdigest()
+    run(config(tmp_path, file))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT[::-1]
+
+
+def test_a_server_without_ranges_is_asked_for_all(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    server.ranges, server.cuts = False, [1_500_000]
+    run(config(tmp_path, big))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_path: Path) -> None:
+    server.etag, server.cuts = "", [1000]
+    manifest = run(config(tmp_path, DownloadFile(url=server.url("/big.bin"))))
+    assert [asked for _, asked in server.asked] == [None, None]
+    assert "1 without a digest" in manifest.summary
+
+
+def test_a_part_that_was_complete_is_taken(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    (tmp_path / "big.bin.part").write_bytes(CONTENT)
+    run(config(tmp_path, big))
+    assert files_in(tmp_path) == ["big.bin", "manifest.json"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(
+    server: Server, big: DownloadFile, tmp_path: Path, status: int
+) -> None:
+    server.refusals = [status, status]
+    run(config(tmp_path, big))
+    assert len(server.asked) == 3
+
+
+def test_a_wrong_byte_is_found_and_the_file_goes(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    server.files["/big.bin"] = CONTENT[:-1] + b"x"
+    with pytest.raises(InputError, match="the sha1 of what came is"):
+        run(config(tmp_path, big))
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(("status", "text"), [(404, "404 Not Found"), (403, "403 Forbidden")])
+def test_what_is_not_there_is_named_at_once(
+    server: Server, big: DownloadFile, tmp_path: Path, status: int, text: str
+) -> None:
+    server.refusals = [status]
+    with pytest.raises(InputError, match=f"{re.escape(big.url)}: the server answers {text}"):
+        run(config(tmp_path, big))
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_is_not_there_is_given_up(server: Server, tmp_path: Path) -> None:
+    file = DownloadFile(url="http://127.0.0.1:1/big.bin")
+    with pytest.raises(InputError, match="gave up after 3 tries: ConnectionError"):
+        run(config(tmp_path, file))
+
+
+def test_a_full_disk_is_said_before(
+    server: Server, big: DownloadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(InputError, match=r"9 bytes free, big.bin needs 3,072,000 more"):
+        run(config(tmp_path, big))
+
+
+def test_a_disk_that_fills_meanwhile_keeps_what_came(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, hard))
+    try:
+        with pytest.raises(InputError, match=r"cannot be written after .* bytes \(File too large"):
+            run(config(tmp_path, big))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    run(config(tmp_path, big))
+    assert server.asked[-1][1] == "bytes=1500000-"
+
+
+def test_what_is_there_and_right_is_kept(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+    run(config(tmp_path, big))
+    (tmp_path / "manifest.json").unlink()
+    assert run(config(tmp_path, big)).figures["files"][0]["kept"]
+    assert len(server.asked) == 1
+
+
+def test_what_is_there_and_wrong_is_fetched_again(
+    server: Server, big: DownloadFile, tmp_path: Path
+) -> None:
+    (tmp_path / "big.bin").write_bytes(b"something else")
+    run(config(tmp_path, big))
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+class TestSums:
+    """The publisher's list of checksums."""
+
+    DATED = "/wiki/20261101/wiki-20261101-pages.xml.bz2"
+    LATEST = "/wiki/latest/wiki-latest-pages.xml.bz2"
+
+    @pytest.fixture
+    def latest(self, server: Server) -> DownloadFile:
+        server.files["/sums.txt"] = (
+            f"{hashlib.md5(CONTENT).hexdigest()}  wiki-20261101-pages.xml.bz2\n"
+            f"{'0' * 32}  wiki-20261101-pages.xml.bz2-rss.xml\n"
+        ).encode()
+        server.files[self.LATEST] = CONTENT
+        return DownloadFile(url=server.url(self.LATEST), sums=server.url("/sums.txt"))
+
+    def test_latest_is_the_date_that_the_list_names(
+        self, server: Server, latest: DownloadFile, tmp_path: Path
+    ) -> None:
+        server.files[self.DATED], server.files[self.LATEST] = CONTENT, b"a newer dump"
+        manifest = run(config(tmp_path, latest))
+        assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == CONTENT
+        assert manifest.figures["files"][0]["url"] == server.url(self.DATED)
+
+    def test_latest_itself_is_taken_where_no_date_is_served(
+        self, latest: DownloadFile, tmp_path: Path
+    ) -> None:
+        assert run(config(tmp_path, latest)).figures["files"][0]["url"] == latest.url
+
+    def test_a_list_that_does_not_name_the_file_is_refused(
+        self, server: Server, latest: DownloadFile, tmp_path: Path
+    ) -> None:
+        server.files["/sums.txt"] = b"d41d8cd98f00b204e9800998ecf8427e  other.xml.bz2\n"
+        with pytest.raises(InputError, match=r"sums.txt does not name wiki-latest-pages.xml.bz2"):
+            run(config(tmp_path, latest))
+
+    def test_a_list_of_two_dates_is_refused(
+        self, server: Server, latest: DownloadFile, tmp_path: Path
+    ) -> None:
+        server.files["/sums.txt"] += b"0" * 32 + b"  wiki-20261120-pages.xml.bz2\n"
+        with pytest.raises(InputError, match="names several"):
+            run(config(tmp_path, latest))
+
+    @pytest.mark.parametrize("line", ["{}  big.bin", "{} *big.bin", "{}  ./here/big.bin"])
+    def test_the_usual_spellings_are_read(self, line: str) -> None:
+        digest = hashlib.sha256(CONTENT).hexdigest()
+        assert download.listed_digest(line.format(digest), "big.bin", "") == (digest, "big.bin")
+
+
+def test_a_corpus_without_an_address_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no address to download from"):
+        run(config(tmp_path))
+
+
+def test_files_of_another_corpus_are_not_mixed_in(big: DownloadFile, tmp_path: Path) -> None:
+    (tmp_path / "other.bz2").touch()
+    with pytest.raises(InputError, match=r"other.bz2 is not of corpus test"):
+        run(config(tmp_path, big))
+
+
+@pytest.mark.parametrize(
+    ("url", "digest", "message"),
+    [
+        ("http://127.0.0.1/", None, "does not end in a name"),
+        ("ftp://127.0.0.1/a.bin", None, "not an address that can be fetched"),
+        ("http://127.0.0.1/a.bin", "abc", "no digest"),
+        ("http://127.0.0.1/a.bin", "z" * 32, "no digest"),
+    ],
+)
+def test_what_cannot_be_an_address_or_a_digest_is_refused(
+    url: str, digest: str | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(config(tmp_path, DownloadFile(url=url, digest=digest)))
