@@ -1,190 +1,227 @@
-"""Sentences -> token ids: the `tokenizers` library, with a cache of words in front of it.
+"""Text -> token ids, by WordPiece (Devlin et al. 2019; Schuster and Nakajima 2012).
 
-BERT's tokenizer never looks across a space, so a text's ids are those of its space-separated words,
-end to end. A chunk's words are found and numbered by Arrow, the library sees each distinct word
-once, and the ids are gathered by numpy. What comes out is what the library gives, to the id.
+The library `tokenizers` is the truth, and does all the work once: text is cut where it would be cut
+anyway (`pipeline.text.pieces`), the library tokenizes each distinct piece, and from then on its ids
+are looked up. Words repeat, so this is 15 times faster, and the same.
+
+Special tokens are never read out of the text: an article that says "[MASK]" gives the tokens
+"[", "mask", "]", as in Google's tokenization.py, and not the id that the masked LM is about.
+
+Shapes: S sentences, T tokens, N pieces of text, D distinct ones.
 """
 
 import hashlib
 import json
 import os
+import re
+import warnings
+from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 
 from pipeline.errors import InputError
+from pipeline.text import pieces
+from pipeline.text.pieces import Ids, Lengths
 
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-CACHED_WORDS = 2_000_000  # some 200 MB; then the cache starts anew
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+# Workers are as many as there are cores: the library's threads would only be in their way.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-def build_tokenizer(
-    vocab: list[str], *, lowercase: bool, strip_accents: bool | None, split_chinese: bool
-) -> Tokenizer:
-    """BERT's tokenizer over a vocabulary: normalizer, pre-tokenizer, WordPiece, template."""
-    ids = {token: index for index, token in enumerate(vocab)}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=split_chinese,
-        strip_accents=strip_accents, lowercase=lowercase,
-    )  # fmt: skip
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, ids[token]) for token in ("[CLS]", "[SEP]")],
-    )
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    return tokenizer
+_SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def read_vocab(path: Path) -> list[str]:
-    """The entries of a vocab.txt, one a line.
+    """The entries of a vocab.txt; the n-th line is that of id n, from 0.
 
     Raises:
-        InputError: an entry stands there twice, or a special token is missing.
+        InputError: not UTF-8, empty, or an entry that stands there twice.
     """
-    entries = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    entries = [entry.removesuffix("\r") for entry in entries]
-    seen: dict[str, int] = {}
-    for number, entry in enumerate(entries, 1):
-        if entry in seen:
-            raise InputError(f"{path}, line {number}: {entry!r} stands on line {seen[entry]} too")
-        seen[entry] = number
-    return check_special(entries, path)
-
-
-def check_special(entries: list[str], path: Path) -> list[str]:
-    """The entries, if all five special tokens are among them.
-
-    Raises:
-        InputError: some are missing.
-    """
-    missing = [token for token in SPECIAL_TOKENS if token not in set(entries)]
-    if missing:
-        raise InputError(f"{path}: no {', '.join(missing)} in this vocabulary; BERT needs them")
-    return entries
-
-
-def is_lowercase(vocab: list[str]) -> bool:
-    """Whether a vocabulary is of an uncased model: no entry but special ones has a capital."""
-    return not any(
-        entry != entry.lower() for entry in vocab if not (entry[:1] == "[" and entry[-1:] == "]")
-    )
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a folder, a tokenizer.json, or a vocab.txt (cased if it has capitals).
-
-    Raises:
-        InputError: there is none, or it cannot be one of BERT's.
-    """
-    if path.is_dir():
-        path = path / ("tokenizer.json" if (path / "tokenizer.json").exists() else "vocab.txt")
-    if not path.exists():
-        raise InputError(
-            f"{path}: no vocabulary there; run python -m pipeline.vocab first, or set vocab"
-        )
     try:
-        if path.suffix == ".txt":
-            vocab = read_vocab(path)
-            return build_tokenizer(
-                vocab, lowercase=is_lowercase(vocab), strip_accents=None, split_chinese=True
-            )
-        tokenizer = Tokenizer.from_file(str(path))
+        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
-    except InputError:
-        raise
-    except Exception as error:  # the library raises bare Exception
-        raise InputError(f"{path}: not a tokenizer ({error})") from error
-    check_special(list(tokenizer.get_vocab()), path)
-    return tokenizer
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise InputError(f"{path}: empty, not a vocabulary")
+    first: dict[str, int] = {}
+    for number, entry in enumerate(lines, 1):
+        if first.setdefault(entry, number) != number:
+            raise InputError(
+                f"{path}, line {number}: {entry!r} stands on line {first[entry]} already; "
+                "remove one, and mind that ids are line numbers"
+            )
+    return lines
+
+
+def build(
+    vocab: list[str],
+    lowercase: bool | None = None,
+    strip_accents: bool | None = None,
+    split_chinese: bool = True,
+) -> str:
+    """The BERT tokenizer of a vocabulary, as a tokenizer.json.
+
+    Without `lowercase`, a vocabulary that has upper-case letters in its words is a cased one.
+    """
+    ids = {entry: number for number, entry in enumerate(vocab)}
+    if lowercase is None:
+        lowercase = not is_cased(vocab)
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=split_chinese,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    return str(tokenizer.to_str(pretty=True))
+
+
+def is_cased(vocab: list[str]) -> bool:
+    """Whether entries that are not in brackets, as special ones are, have upper-case letters."""
+    return any(word != word.lower() and not word.startswith("[") for word in vocab)
+
+
+def check_special(vocab: Collection[str], place: str) -> None:
+    """Check that the five special tokens are there.
+
+    Raises:
+        InputError: some are not.
+    """
+    if missing := [token for token in SPECIAL if token not in vocab]:
+        raise InputError(
+            f"{place}: no entry {' and no '.join(missing)}; BERT needs {' '.join(SPECIAL)}"
+        )
+
+
+def read(path: Path) -> str:
+    """A vocab.txt, a tokenizer.json, or a folder that holds one or both, as a tokenizer.json.
+
+    Raises:
+        InputError: it is not there, it is broken, or a special token is missing.
+    """
+    if path.is_dir():
+        found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
+        if not found:
+            raise InputError(f"{path}: neither tokenizer.json nor vocab.txt in this folder")
+        path /= found[0]
+    if path.suffix != ".json":
+        vocab = read_vocab(path)
+        check_special(vocab, str(path))
+        return build(vocab)
+    try:
+        text = path.read_bytes().decode()  # line ends as they are: the checksum is of this
+        tokenizer = Tokenizer.from_str(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(f"{path}: not a tokenizer.json ({error})") from error
+    check_special(tokenizer.get_vocab(with_added_tokens=True), str(path))
+    return text
+
+
+def why_whole(spec: dict[str, Any]) -> str | None:
+    """Why this tokenizer.json forbids to cut text into pieces; None where it may be cut."""
+    wanted = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+    for part, kind in (wanted | {"model": "WordPiece"}).items():
+        found = (spec[part] or {}).get("type", "none")
+        if found != kind:
+            return f"its {part} is {found}, not {kind}"
+    words = [token["content"] for token in spec["added_tokens"] if not token["special"]]
+    return f"it has added words ({words[0]!r} first)" if words else None
 
 
 class WordPiece:
-    """A tokenizer that is fast on large chunks. Special tokens written in a text are plain text."""
+    """Sentences to ids, as `tokenizers` has them, at several times its speed."""
 
-    def __init__(self, tokenizer: Tokenizer):
-        self.sha256 = hashlib.sha256(tokenizer.to_str(pretty=True).encode()).hexdigest()
-        tokenizer.encode_special_tokens = True
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        self.tokenizer = tokenizer
-        entries = tokenizer.get_vocab(with_added_tokens=True)
-        self.vocab: list[str] = sorted(entries, key=lambda token: entries[token])
-        self.size = max(entries.values()) + 1
-        self.special_ids = [entries[token] for token in SPECIAL_TOKENS]
+    def __init__(self, source: str):
+        """`source` is the text of a tokenizer.json with the five special tokens."""
+        self.sha256 = hashlib.sha256(source.encode()).hexdigest()
+        self.library = Tokenizer.from_str(source)
+        self.library.encode_special_tokens = True  # as text, that is
+        self.library.no_padding()
+        self.library.no_truncation()
+        ids: dict[str, int] = self.library.get_vocab(with_added_tokens=True)
+        self.size = max(ids.values()) + 1
+        self.vocab = [""] * self.size  # an id without an entry has the empty string
+        for entry, number in ids.items():
+            self.vocab[number] = entry
+        self.special_ids = [ids[token] for token in SPECIAL]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
-        self.dtype: Any = np.uint16 if self.size <= 2**16 else np.uint32
-        # The cache: word -> row, and the rows' ids end to end.
-        kind = json.loads(tokenizer.to_str())
-        self.word_local = (
-            (kind["normalizer"] or {}).get("type") == "BertNormalizer"
-            and (kind["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-        )  # fmt: skip
-        self._forget()
+        self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
+        self._whole = why_whole(json.loads(source))
+        if self._whole:
+            warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
+        else:
+            self._kinds = pieces.kinds(self.library)
+            self._cache = pieces.Cache(self._ask)
 
     @classmethod
-    def load(cls, path: Path | str) -> "WordPiece":
-        """From a folder that `vocab` made, a tokenizer.json, or a vocab.txt.
+    def load(cls, folder: Path | str) -> "WordPiece":
+        """From a vocab.txt, a tokenizer.json, or a folder that holds one or both.
 
         Raises:
-            InputError: see `load_tokenizer`.
+            InputError: it is not there, it is broken, or a special token is missing.
         """
-        return cls(load_tokenizer(Path(path)))
+        return cls(read(Path(folder)))
 
-    def _forget(self) -> None:
-        self._rows: dict[str, int] = {}
-        self._ids = np.zeros(0, self.dtype)
-        self._ends = np.zeros(1, np.int64)
+    def encode(self, sentences: list[str]) -> tuple[Ids, Lengths]:
+        """The ids of all sentences, end to end `(T,)`, and the tokens of each `(S,)`.
 
-    def encode(self, sentences: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """Ids of all sentences end to end `(T,)` uint16 or uint32, and their lengths `(S,)`.
-
-        No special tokens are added. T is best some hundred thousands.
+        No special tokens are added. Ids are uint16 up to 65,536 entries, else uint32. Halves of
+        surrogate pairs, which have no place in text, are passed over.
         """
-        if not self.word_local:
-            return self._joined(self._library(sentences))
-        words = pc.split_pattern(pa.array(sentences, pa.large_string()), " ")
-        numbered = words.flatten().dictionary_encode()
-        rows = self._lookup(numbered.dictionary.to_pylist())[numbered.indices.to_numpy()]
-        starts, ends = self._ends[rows], self._ends[rows + 1]
-        lengths = ends - starts
-        total = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.repeat(starts - total[:-1], lengths)
-        places += np.arange(total[-1])
-        bounds = words.offsets.to_numpy()
-        return self._ids[places], np.diff(total[bounds - bounds[0]])
+        try:
+            text = pa.array(sentences, pa.large_string())
+        except UnicodeEncodeError:
+            sentences = [_SURROGATES.sub("", sentence) for sentence in sentences]
+            text = pa.array(sentences, pa.large_string())
+        if self._whole:
+            parts = [self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])]
+        else:
+            _, bounds, data = text.buffers()
+            ends = np.frombuffer(bounds or bytes(8), np.int64)[: len(text) + 1]
+            octets = np.frombuffer(data or b"", np.uint8)
+            parts = [self._chunk(octets, ends[part]) for part in pieces.chunks(ends)]
+        ids = np.concatenate([np.zeros(0, self.dtype), *(part[0] for part in parts)])
+        return ids, np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
 
-    def _lookup(self, words: list[str]) -> npt.NDArray[np.int64]:
-        """The cache's rows of distinct words; those it lacks are asked of the library."""
-        if len(self._rows) > CACHED_WORDS:
-            self._forget()
-        rows = self._rows
-        new = [word for word in words if word not in rows]
-        if new:
-            ids, lengths = self._joined(self._library(new))
-            first = len(self._ends) - 1
-            self._ids = np.concatenate([self._ids, ids])
-            self._ends = np.concatenate([self._ends, self._ends[-1] + np.cumsum(lengths)])
-            rows.update(zip(new, range(first, first + len(new)), strict=True))
-        return np.fromiter(map(rows.__getitem__, words), np.int64, len(words))
+    def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
+        """What the library says: ids end to end, and how many of each text."""
+        encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        ids = [one.ids for one in encoded]
+        flat = np.fromiter(chain.from_iterable(ids), self.dtype)
+        return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
-    def _library(self, texts: list[str]) -> list[list[int]]:
-        batch = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in batch]
-
-    def _joined(self, rows: list[list[int]]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        flat = (i for row in rows for i in row)
-        return np.fromiter(flat, self.dtype, int(lengths.sum())), lengths
+    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> tuple[Ids, Lengths]:
+        """The ids and lengths of the sentences that `bounds` cut out of UTF-8 `data`."""
+        data = data[bounds[0] : bounds[-1]]
+        bounds = bounds - bounds[0]
+        starts = pieces.starts(data, bounds, self._kinds)
+        cuts = np.append(starts, len(data))  # (N+1,)
+        buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(data)]
+        column = pa.BinaryArray.from_buffers(pa.binary(), len(starts), buffers)
+        column = column.dictionary_encode()
+        places = self._cache.look_up(column.dictionary.to_pylist())  # (D,)
+        ids, counts = self._cache.gather(places[column.indices.to_numpy()])  # (T,), (N,)
+        before = np.concatenate([[0], np.cumsum(counts)])
+        return ids, np.diff(before[np.searchsorted(cuts, bounds)])

@@ -1,0 +1,146 @@
+"""Text in pieces that the BERT tokenizer takes one by one: where to cut, and what is known of each.
+
+Text may be cut where the BERT normalizer and pre-tokenizer cut whatever stands around: at spaces,
+and on both sides of punctuation and Chinese characters. They look at one character at a time, so
+the tokens of the pieces, in order, are the tokens of the text.
+
+Shapes: S sentences, T tokens, N pieces, D distinct ones.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from itertools import pairwise, repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+Ids = npt.NDArray[Any]  # uint16 or uint32
+Lengths = npt.NDArray[np.int64]
+
+CHUNK = 4 * 2**20  # bytes that are looked at together: larger gains nothing
+CACHED = 2**19  # pieces that are remembered, about 64 MB,
+CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
+
+# What a character is to the cutting of text. The order matters to `starts`.
+_INSIDE, _ALONE, _SPACE = 0, 1, 2
+
+
+def _may_stand_alone(char: str) -> bool:
+    """Whether it is worth asking: ASCII, spaces, punctuation, the common Chinese characters."""
+    return char.isascii() or unicodedata.category(char)[0] in "PZ" or "\u4e00" <= char < "\ua000"
+
+
+def kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8]:
+    """What each character up to U+FFFF is to the cutting of text, asked of the library: (65536,).
+
+    A character that stands alone between letters does so everywhere, if it is a starter in
+    Unicode's canonical order and its own decomposition: nothing moves over it.
+    """
+    chars = [char for char in map(chr, range(2**16)) if _may_stand_alone(char)]
+    asked = tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
+    words = [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(asked)]
+    ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
+    table = np.full(2**16, _INSIDE, np.uint8)
+    for char, (before, end) in zip(chars, pairwise(ends), strict=True):
+        if end - before == 3:
+            table[ord(char)] = _SPACE
+        elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
+            table[ord(char)] = _INSIDE if unicodedata.combining(char) else _ALONE
+    return table
+
+
+def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: npt.NDArray[np.uint8]) -> Lengths:
+    """Where the pieces of UTF-8 `data` start `(N,)`: each a word, or one character alone.
+
+    Spaces belong to the piece before them. Every sentence, they start at `bounds`, starts a piece.
+    """
+    ascii_kinds = np.where(np.arange(256) < 128, kinds[:256], _INSIDE).astype(np.uint8)
+    kind = ascii_kinds[data]
+    found = kind == _ALONE
+    found[1:] |= kind[1:] < kind[:-1]
+    # Of longer characters those of three bytes are looked at: quotes, dashes, Chinese.
+    wide = np.flatnonzero((data >= 0xE0) & (data < 0xF0))
+    code = (data[wide] & 0xF).astype(np.uint16) << 12
+    code |= (data[wide + 1] & 0x3F).astype(np.uint16) << 6
+    code |= data[wide + 2] & 0x3F
+    wide = wide[kinds[code] != _INSIDE]
+    found[wide] = True
+    after = wide[wide + 3 < len(data)] + 3
+    found[after[kind[after] != _SPACE]] = True
+    found[bounds[bounds < len(data)]] = True
+    return np.flatnonzero(found)
+
+
+def chunks(bounds: Lengths) -> Iterator[slice]:
+    """Runs of whole sentences, of about `CHUNK` bytes each, as slices of `bounds`."""
+    first, last = 0, len(bounds) - 1
+    while first < last:
+        end = int(np.searchsorted(bounds, bounds[first] + CHUNK))
+        end = min(max(end, first + 1), last)
+        yield slice(first, end + 1)
+        first = end
+
+
+class Cache:
+    """The ids of pieces that were met before."""
+
+    def __init__(self, ask: Callable[[list[str]], tuple[Ids, Lengths]]):
+        """`ask` tokenizes texts: their ids end to end, and how many each has."""
+        self._ask = ask
+        self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays, rising
+        self._bytes = 0  # of all pieces
+        self._counts: Lengths = np.zeros(0, np.int64)
+        self._starts: Lengths = np.zeros(0, np.int64)  # in the pool
+        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all pieces, end to end
+        self._again: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # met after it was learnt
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def look_up(self, pieces: list[bytes]) -> Lengths:
+        """Places for `gather` of distinct pieces `(D,)`, good until the next call.
+
+        What is new is tokenized first.
+        """
+        if len(self) > CACHED or self._bytes > CACHED_BYTES:
+            self._drop_rare()
+        places = np.fromiter(map(self._places.get, pieces, repeat(-1)), np.int64, len(pieces))
+        is_new = places < 0
+        self._again[places[~is_new]] = True
+        if is_new.any():
+            places[is_new] = self._learn([pieces[index] for index in np.flatnonzero(is_new)])
+        return places
+
+    def gather(self, places: Lengths) -> tuple[Ids, Lengths]:
+        """The ids of pieces `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
+        counts = self._counts[places]
+        shift = np.repeat(self._starts[places] - (np.cumsum(counts) - counts), counts)
+        shift += np.arange(len(shift))
+        return self._pool[shift], counts
+
+    def _learn(self, pieces: list[bytes]) -> Lengths:
+        """Tokenize new pieces; their places."""
+        ids, counts = self._ask([piece.decode() for piece in pieces])
+        places = np.arange(len(self), len(self) + len(pieces))
+        self._places.update(zip(pieces, places.tolist(), strict=True))
+        self._bytes += sum(map(len, pieces))
+        starts = len(self._pool) + np.cumsum(counts) - counts
+        self._starts = np.concatenate([self._starts, starts])
+        self._counts = np.concatenate([self._counts, counts])
+        self._pool = np.concatenate([self._pool, ids])
+        self._again = np.concatenate([self._again, np.zeros(len(pieces), np.bool_)])
+        return places
+
+    def _drop_rare(self) -> None:
+        """Keep what was met again, unless that is most of it: then nothing."""
+        kept = np.flatnonzero(self._again)
+        if len(kept) > CACHED // 2:
+            kept = kept[:0]
+        pieces = list(self._places)
+        self._places = {pieces[place]: new for new, place in enumerate(kept.tolist())}
+        self._bytes = sum(map(len, self._places))
+        self._pool, self._counts = self.gather(kept)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._again = np.zeros(len(kept), np.bool_)
