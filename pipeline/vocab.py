@@ -1,100 +1,223 @@
-"""`python -m pipeline.vocab +corpus=NAME`: a WordPiece vocabulary from a corpus, or an own one.
+"""`python -m pipeline.vocab +corpus=NAME`: the WordPiece vocabulary, learnt or taken as it is.
 
-The library's training breaks ties by hash order, differently each time. With the whole alphabet
-given as special tokens its result is the same from run to run, byte for byte.
+Learning is deterministic. The sample is a function of the corpus and the seed; the library learns
+by counts, but breaks ties by ids, which it hands to letters in the order of a hash table: so it is
+given all letters, and their forms inside words, beforehand.
 """
 
-import unicodedata
+import json
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, models, trainers
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer, models
+from tokenizers.trainers import WordPieceTrainer
 from tqdm import tqdm
 
-from pipeline import corpora, entry, stage
+from pipeline import corpora, entry, keyed, stage
 from pipeline.config import VocabConfig
 from pipeline.errors import InputError
-from pipeline.text.clean import clean
-from pipeline.text.wordpiece import SPECIAL_TOKENS, WordPiece, build_tokenizer, load_tokenizer
+from pipeline.text import clean, wordpiece
+from pipeline.text.wordpiece import SPECIAL, WordPiece
 
-SPLIT_BYTES = 4 * 2**20  # small parts, so that the sample is spread over the whole corpus
-CHARACTERS = 1000  # of the alphabet at most, the most frequent ones, as the published code has it
+SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
+LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
+
+# Letters are kept, ASCII first, then by frequency, until they make up this share of the text, but
+# never as more than half of all entries. What is rarer (a word in a foreign script) becomes [UNK].
+COVERAGE = 0.99995
+
+MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
 
 
-def sample(config: VocabConfig) -> Iterator[str]:
-    """Lines of text from all parts of the corpus, an equal share of bytes from each."""
+@dataclass
+class Sample:
+    """Text to learn from."""
+
+    texts: list[str] = field(default_factory=list)  # cleaned documents, perhaps their beginnings
+    bytes: int = 0  # in UTF-8
+    splits: int = 0  # that were looked into
+
+
+def draw(config: VocabConfig) -> Sample:
+    """A sample of about `sample_bytes` of the corpus: the beginnings of its splits.
+
+    Splits are visited in a keyed order. Each gives an equal share of what is still wanted, but at
+    least a megabyte: a small corpus is read whole, of a large one some splits are never opened.
+
+    Raises:
+        InputError: the corpus has no text.
+    """
     reader = corpora.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    left = config.sample_bytes
-    for done, split in enumerate(tqdm(splits, desc="vocab", unit="split", disable=None)):
-        share = left // (len(splits) - done)
-        for document in reader.read(split, Counter()):
+    order = keyed.permutation(keyed.key(config.seed, "vocab"), len(splits))
+    sample, read = Sample(), 0
+    bar = tqdm(total=config.sample_bytes, unit="B", unit_scale=True, desc="sample", disable=None)
+    with bar:
+        for visited, index in enumerate(order):
+            missing = config.sample_bytes - sample.bytes
+            share = min(missing, max(missing // (len(splits) - visited), LEAST_BYTES))
             if share <= 0:
                 break
-            text = clean(document.text)
-            size = len(text.encode())
-            share, left = share - size, left - size
-            yield text
+            sample.splits += 1
+            for document in reader.read(splits[index], Counter()):
+                read += 1
+                text, size = beginning(clean.clean(document.text), share)
+                if text:
+                    sample.texts.append(text)
+                sample.bytes += size
+                share -= size
+                bar.update(size)
+                if share <= 0:
+                    break
+    if not sample.texts:
+        raise InputError(
+            f"corpus {config.corpus.name}: no text to learn a vocabulary from "
+            f"in {read:,} documents of {len(splits):,} splits"
+        )
+    return sample
 
 
-def alphabet(texts: list[str]) -> list[str]:
-    """The most frequent characters of normalized texts, sorted."""
-    counts = Counter[str]()
+def beginning(text: str, most: int) -> tuple[str, int]:
+    """At most the first `most` bytes of the text, and their number."""
+    raw = text.encode()
+    if len(raw) > most:
+        raw = raw[:most]
+        text = raw.decode("utf-8", "ignore")
+    return text, len(raw)
+
+
+def count_letters(texts: list[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """How often each character stands in the words that the tokenizer makes of the texts."""
+    counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
     for text in texts:
-        counts.update(text)
-    ranked = sorted(
-        (c for c in counts if not c.isspace() and not unicodedata.category(c).startswith("C")),
-        key=lambda character: (-counts[character], character),
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        part = np.bincount(codes)
+        counts[: len(part)] += part
+    letters: dict[str, int] = {}
+    for code in np.flatnonzero(counts):
+        for letter in tokenizer.normalizer.normalize_str(chr(code)):  # it knows no neighbours
+            if not letter.isspace():
+                letters[letter] = letters.get(letter, 0) + int(counts[code])
+    return letters
+
+
+def alphabet(
+    letters: dict[str, int], tokenizer: Tokenizer, size: int
+) -> tuple[list[str], list[str]]:
+    """The letters to keep, sorted, and those of them that can stand inside a word."""
+    ranked = sorted(letters, key=lambda letter: (letter > "~", -letters[letter], letter))
+    total, seen, room = sum(letters.values()), 0, size // 2
+    kept, inside = [], []
+    for letter in ranked:
+        joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{letter}a")) == 1
+        room -= 1 + joins
+        if room < 0 or seen >= COVERAGE * total:
+            break
+        seen += letters[letter]
+        kept.append(letter)
+        if joins:
+            inside.append(letter)
+    return sorted(kept), sorted(inside)
+
+
+def learn(sample: Sample, config: VocabConfig) -> list[str]:
+    """The entries of a new vocabulary: special tokens, letters, then pieces as they were learnt."""
+    lowercase = config.lowercase is not False
+    options = (lowercase, config.strip_accents, config.split_chinese)
+    bert = Tokenizer.from_str(wordpiece.build(list(SPECIAL), *options))
+    # Without added tokens: a "[MASK]" in the text would be taken for one word.
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = bert.normalizer, bert.pre_tokenizer
+    letters = count_letters(sample.texts, tokenizer)
+    kept, inside = alphabet(letters, tokenizer, config.size)
+    trainer = WordPieceTrainer(
+        vocab_size=config.size,
+        min_frequency=MINIMUM_COUNT,
+        special_tokens=[*SPECIAL, *kept, *(f"##{letter}" for letter in inside)],
+        initial_alphabet=kept,
+        limit_alphabet=len(kept),
+        show_progress=sys.stderr.isatty(),
     )
-    return sorted(ranked[:CHARACTERS])
+    lines = (line for text in sample.texts for line in text.split("\n"))
+    tokenizer.train_from_iterator(lines, trainer)
+    ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    return sorted(ids, key=lambda entry: ids[entry])
 
 
-def learn(texts: list[str], config: VocabConfig) -> list[str]:
-    """The vocabulary of at most `config.size` entries, special tokens first."""
-    tokenizer = build_tokenizer(
-        list(SPECIAL_TOKENS), lowercase=config.lowercase,
-        strip_accents=config.strip_accents, split_chinese=config.split_chinese,
-    )  # fmt: skip
-    normal = [tokenizer.normalizer.normalize_str(text) for text in texts]
-    letters = alphabet(normal)
-    fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=config.size, special_tokens=fixed[: config.size], limit_alphabet=len(fixed),
-        continuing_subword_prefix="##", show_progress=False,
-    )  # fmt: skip
-    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    learner.pre_tokenizer = tokenizer.pre_tokenizer
-    learner.train_from_iterator(normal, trainer)
-    found = learner.get_vocab()
-    return sorted(found, key=lambda token: found[token])
+def measure(sample: Sample, tokenizer: WordPiece) -> dict[str, Any]:
+    """How well the vocabulary fits the text that it was learnt from."""
+    ids, _ = tokenizer.encode(sample.texts)
+    words = sum(len(text.split()) for text in sample.texts)
+    characters = sum(map(len, sample.texts))
+    return {
+        "documents": len(sample.texts),
+        "bytes": sample.bytes,
+        "splits": sample.splits,
+        "characters": characters,
+        "words": words,
+        "tokens": len(ids),
+        "unknown_share": float(np.mean(ids == tokenizer.unk)) if len(ids) else 0.0,
+        "tokens_per_word": len(ids) / words,
+        "characters_per_token": characters / max(len(ids), 1),
+    }
+
+
+def take(config: VocabConfig, path: Path) -> tuple[str, str]:
+    """The texts of vocab.txt and tokenizer.json of an existing vocabulary.
+
+    A tokenizer.json says itself how text is normalized; to a vocab.txt the configuration does,
+    and `lowercase=null` asks its entries.
+
+    Raises:
+        InputError: it is not there, or no vocabulary of BERT's kind.
+    """
+    if path.is_dir() or path.suffix == ".json":
+        source = wordpiece.read(path)
+        return "".join(f"{entry}\n" for entry in WordPiece(source).vocab), source
+    vocab = wordpiece.read_vocab(path)
+    wordpiece.check_special(vocab, str(path))
+    source = wordpiece.build(vocab, config.lowercase, config.strip_accents, config.split_chinese)
+    return "".join(f"{entry}\n" for entry in vocab), source
 
 
 def make(config: VocabConfig, out: Path) -> stage.Result:
     """Write vocab.txt and tokenizer.json into `out`."""
+    figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        tokenizer = load_tokenizer(Path(config.existing))
-        figures: dict[str, Any] = {"existing": config.existing}
+        entries, source = take(config, Path(config.existing))
+        tokenizer = WordPiece(source)
+        summary = f"{tokenizer.size:,} entries, as {config.existing} has them"
     else:
-        texts = list(sample(config))
-        if not any(texts):
-            raise InputError(f"corpus {config.corpus.name}: not a word in it to learn from")
-        vocab = learn(texts, config)
-        tokenizer = build_tokenizer(
-            vocab, lowercase=config.lowercase,
-            strip_accents=config.strip_accents, split_chinese=config.split_chinese,
-        )  # fmt: skip
-        figures = {"documents": len(texts), "characters": sum(map(len, texts))}
-    tokenizer.save(str(out / "tokenizer.json"), pretty=True)
-    wordpiece = WordPiece(tokenizer)
-    stage.write_text(out / "vocab.txt", "".join(token + "\n" for token in wordpiece.vocab))
-    few = f" ({config.size:,} were asked for)" if wordpiece.size < config.size else ""
-    source = "as given" if config.existing else f"from {figures['characters']:,} characters"
-    return stage.Result(
-        summary=f"{wordpiece.size:,} entries{few} {source}",
-        figures={**figures, "size": wordpiece.size, "tokenizer": wordpiece.sha256},
-    )
+        sample = draw(config)
+        vocab = learn(sample, config)
+        entries = "".join(f"{entry}\n" for entry in vocab)
+        source = wordpiece.build(
+            vocab, config.lowercase is not False, config.strip_accents, config.split_chinese
+        )
+        tokenizer = WordPiece(source)
+        figures |= measure(sample, tokenizer)
+        summary = (
+            f"{tokenizer.size:,} entries from {sample.bytes / 1e6:,.1f} MB of text; "
+            f"{figures['tokens_per_word']:.2f} tokens a word, "
+            f"{figures['unknown_share']:.3%} unknown"
+        )
+        if tokenizer.size < config.size:
+            summary += f"; fewer than size={config.size:,}, as the text holds no more"
+    stage.write_text(out / "vocab.txt", entries)
+    stage.write_text(out / "tokenizer.json", source)
+    normalizer = json.loads(source)["normalizer"] or {}
+    figures |= {
+        "size": tokenizer.size,
+        "sha256": tokenizer.sha256,
+        "lowercase": normalizer.get("lowercase"),
+        "existing": config.existing,
+    }
+    return stage.Result(summary=summary, figures=figures)
 
 
 def main() -> None:

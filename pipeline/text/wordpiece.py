@@ -32,9 +32,6 @@ from pipeline.text.pieces import Ids, Lengths
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Workers are as many as there are cores: the library's threads would only be in their way.
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -155,6 +152,8 @@ class WordPiece:
 
     def __init__(self, source: str):
         """`source` is the text of a tokenizer.json with the five special tokens."""
+        # Workers are as many as cores: the library's threads would only be in their way.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.sha256 = hashlib.sha256(source.encode()).hexdigest()
         self.library = Tokenizer.from_str(source)
         self.library.encode_special_tokens = True  # as text, that is
