@@ -102,7 +102,7 @@ class VocabConfig(StageConfig):
     source: str = input_path()  # the download folder, read where corpus.path is null
     existing: str | None = input_path(None)  # a vocab.txt or tokenizer.json to take as it is
     size: int = 30522
-    lowercase: bool = True
+    lowercase: bool | None = None  # null: true; of an existing vocab.txt, as its entries say
     strip_accents: bool | None = None  # null: as lowercase says
     split_chinese: bool = True  # every CJK character a word of its own
     sample_bytes: int = 100_000_000  # text to learn from, spread over the corpus
