@@ -15,7 +15,8 @@ from typing import BinaryIO, Protocol
 from pipeline.corpora import Split
 from pipeline.errors import InputError
 
-CHUNK = 1 << 18  # bytes read at once; bzip2 makes about 1 MB of text of them
+CHUNK = 1 << 18  # bytes read at once
+_UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
 
 # "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
@@ -32,13 +33,37 @@ _FOREIGN = {
 
 
 class _Unpacker(Protocol):
-    """What `bz2.BZ2Decompressor` and `zlib.decompressobj` have in common."""
+    """What unpacks one stream."""
 
     @property
     def eof(self) -> bool: ...
     @property
+    def needs_input(self) -> bool: ...
+    @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Gzip:
+    """zlib's unpacker, spoken to as bzip2's."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
 def packing(path: Path | str) -> str:
@@ -117,7 +142,7 @@ def read(split: Split) -> Iterator[tuple[bytes, bool]]:
         elif kind == "bzip2":
             yield from _unpack(file, start, split, bz2.BZ2Decompressor)
         else:
-            yield from _unpack(file, start, split, lambda: zlib.decompressobj(wbits=31))
+            yield from _unpack(file, start, split, _Gzip)
 
 
 def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
@@ -134,13 +159,13 @@ def _unpack(
     while data:
         stream, owned = new(), at < split.end
         while not stream.eof:
-            if not data and not (data := file.read(CHUNK)):
+            if stream.needs_input and not data and not (data := file.read(CHUNK)):
                 raise InputError(
                     f"{split.path}: cut off at byte {file.tell()}, within the packed stream that "
                     f"starts at byte {at}; fetch the file again"
                 )
             try:
-                unpacked = stream.decompress(data)
+                unpacked = stream.decompress(data, _UNPACKED)
             except (OSError, zlib.error) as error:
                 raise InputError(
                     f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "

@@ -15,15 +15,15 @@ _SWITCH = re.compile(
     r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__"
 )
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-# Blanks and line breaks of all kinds, but for the two plain ones.
-_ASCII_BLANKS = "\t\r\x0b\x0c\x1c\x1d\x1e\x1f"
-_BLANKS = _ASCII_BLANKS + (
-    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
-    "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-)
-_INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff\x00"
+# Blanks and line breaks of all kinds but the two plain ones, and marks that show nothing.
+_BLANK_SET = r"\t\r\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_INVISIBLE_SET = r"\x00\xad\u200b\u200e\u200f\u2060\ufeff"
+_BLANKS = re.compile(f"[{_BLANK_SET}]")
+_INVISIBLE = re.compile(f"[{_INVISIBLE_SET}]")
+_ODD = re.compile(f"[{_BLANK_SET}{_INVISIBLE_SET}]")
 # What templates leave behind in brackets: nothing, or stray punctuation before the first word.
-_EMPTY = re.compile(r"[(（][ ,;:、，；：]*+[)）]")
+_EMPTY = re.compile(r"\([ ,;:]*+\)")
+_EMPTY_WIDE = re.compile(r"（[ ,;:、，；：]*+）")
 _LEADING = re.compile(r"\([ ,;:]++")
 
 
@@ -118,14 +118,12 @@ def _decode(text: str) -> str:
 
 def _even(text: str) -> str:
     """With single plain blanks, and without what templates leave behind."""
-    for blank in _ASCII_BLANKS if text.isascii() else _BLANKS:
-        if blank in text:
-            text = text.replace(blank, " ")
-    for invisible in "\x00" if text.isascii() else _INVISIBLE:
-        if invisible in text:
-            text = text.replace(invisible, "")
-    if "(" in text or "（" in text:
-        text = _LEADING.sub("(", _EMPTY.sub("", text))
+    text = text.replace("\xa0", " ")
+    if _ODD.search(text):
+        text = _INVISIBLE.sub("", _BLANKS.sub(" ", text))
+    text = _LEADING.sub("(", _EMPTY.sub("", text))
+    if "（" in text:
+        text = _EMPTY_WIDE.sub("", text)
     while "  " in text:
         text = text.replace("  ", " ")
     return text.replace(" )", ")").replace(" ,", ",")

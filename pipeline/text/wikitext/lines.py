@@ -4,8 +4,7 @@ import re
 
 from pipeline.text.wikitext.names import LINK_SECTIONS
 
-# As MediaWiki has it; the level is the lower count of the two.
-_HEADING = re.compile(r"\n(=+)([^\n]+?)(=+)[ \t]*(?=\n|\Z)")
+_HEADING = re.compile(r"\n=[^\n]*+")  # if it also ends so
 _TITLE_MARKUP = re.compile(r"'{2,}|<[^<>]*>|\{\{[^{}]*\}\}|\[\[(?:[^\[\]|]*\|)?|\]\]")
 _LIST = "*#:;"
 _WORD = re.compile(r"\w")
@@ -21,10 +20,10 @@ def remove_link_sections(text: str) -> str:
     pieces: list[str] = []
     at, dropping = 0, 0  # the level of the section that is being dropped, 0: none
     for match in _HEADING.finditer(text):
-        level = min(len(match[1]), len(match[3]))
-        if dropping and level > dropping:
+        level, title = _heading(match[0].strip()) or (0, "")
+        if not level or (dropping and level > dropping):
             continue
-        drop = _is_link_section(match[2])
+        drop = _is_link_section(title)
         if drop and not dropping:
             pieces.append(text[at : match.start()])
         elif dropping and not drop:
@@ -48,7 +47,7 @@ def paragraphs(text: str) -> str:
     for raw in text.split("\n"):
         line = raw.strip()
         first = line[:1]
-        if not first or first == "|" or not _WORD.search(line):
+        if not first or _is_cell(line) or not _WORD.search(line):
             follows = False
             continue
         if first == "=" and (heading := _heading(line)):
@@ -69,7 +68,13 @@ def paragraphs(text: str) -> str:
     return "".join(pieces[1:])
 
 
+def _is_cell(line: str) -> bool:
+    """Whether the line is of a table that was opened or closed by a template."""
+    return line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line))
+
+
 def _heading(line: str) -> tuple[int, str] | None:
-    """Level and title of a line that is a heading."""
+    """Level and title of a line that is a heading; the level is the lower count of `=`."""
+    title = line.strip("=")
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
-    return (min(left, right), line.strip("= ")) if right else None
+    return (min(left, right), title.strip()) if title and left and right else None

@@ -43,7 +43,7 @@ def _choose(match: re.Match[str]) -> str:
     if "R" in wanted:
         return rules
     starts = list(_RULE.finditer(rules))
-    ends = [rule.start() for rule in starts[1:]] + [len(rules)]
+    ends = [*[rule.start() for rule in starts], len(rules)][1:]
     choices = {
         rule[1].lower(): rules[rule.end() : end].strip().rstrip(";")
         for rule, end in zip(starts, ends, strict=True)

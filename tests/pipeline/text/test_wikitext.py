@@ -1,0 +1,188 @@
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.corpora import Split, dumpxml
+from pipeline.text.wikitext import Extractor, names
+from pipeline.text.wikitext.lines import remove_link_sections
+
+GOLDEN = Path(__file__).parent / "golden"
+EXTRACT = {language: Extractor(language).text for language in ("en", "zh")}
+
+
+def golden() -> list[object]:
+    cases = []
+    for path in sorted(GOLDEN.glob("*.txt")):
+        pairs = path.read_text(encoding="utf-8").removesuffix("\n").split("\n~~~~\n")
+        for number, pair in enumerate(pairs):
+            wikitext, expected = pair.split("\n>>>>\n")
+            cases.append(pytest.param(path.stem, wikitext, expected, id=f"{path.stem}-{number}"))
+    return cases
+
+
+@pytest.mark.parametrize(("construct", "wikitext", "expected"), golden())
+def test_construct_reads_as_expected(construct: str, wikitext: str, expected: str) -> None:
+    assert EXTRACT["zh" if construct == "variants" else "en"](wikitext) == expected
+
+
+def test_braces_around_a_minus_are_text_where_no_converter_is_on() -> None:
+    assert EXTRACT["en"]("1-{4-[a]}-2-ol") == "1-{4-[a]}-2-ol"
+
+
+def test_local_names_of_namespaces_are_known() -> None:
+    extract = Extractor("ltg", files="Fails", categories="Kategoreja").text
+    assert extract("[[Fails:A.jpg|thumb|b]][[Kategoreja:C]] D.") == "D."
+
+
+@pytest.mark.parametrize(
+    "wikitext", ["#REDIRECT [[A]]", " #redirect: [[A]]", "#WEITERLEITUNG [[A]]", "#重定向 [[A]]"]
+)
+def test_redirects_are_known_by_their_text(wikitext: str) -> None:
+    assert Extractor().is_redirect(wikitext)
+    assert not Extractor().is_redirect("#first [[A]]")
+
+
+TOKENS = st.sampled_from(
+    [
+        "{{", "}}", "{{{", "}}}", "{|", "|}", "\n{|", "\n|}", "{", "}", "-{", "}-", "|", "=", '"',
+        "[[", "]]", "[", "]", "File:", "http://", "<ref>", "</ref>", "<ref/>", "<!--", "-->",
+        "<nowiki>", "</nowiki>", "<math>", "</math>", "<table>", "</table>", "<br>", "<poem>",
+        "</poem>", "''", "'''", "\n", "\n==", "==", "\n*", "\n\n", "&amp;", "__TOC__", "a", " b ",
+        "é", "字", "\u2003",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(TOKENS, max_size=80).map("".join), st.sampled_from(["en", "zh"]))
+def test_any_bracket_soup_gives_clean_lines(soup: str, language: str) -> None:
+    text = EXTRACT[language](soup)
+    assert "\r" not in text
+    for line in text.split("\n") if text else []:
+        assert line == line.strip()
+        assert line
+
+
+def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    body = st.lists(inner, max_size=4).map("".join)
+    forms = [
+        "{{x|%s}}",
+        "\n{|\n| %s\n|}\n",
+        "[[x|%s]]",
+        "[[File:x|%s]]",
+        "<ref>%s</ref>",
+        "'''%s'''",
+    ]
+    return st.builds(lambda form, text: form % text, st.sampled_from(forms), body)
+
+
+BALANCED = st.recursive(st.sampled_from(["word ", "\n\n", "é, ", "\n* ", "| "]), nested)
+
+
+@given(st.lists(BALANCED, max_size=6).map("".join))
+def test_balanced_markup_leaves_nothing_of_itself(wikitext: str) -> None:
+    text = EXTRACT["en"](wikitext)
+    assert not re.search(r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|</?ref", text), text
+
+
+SOUP = [
+    "{{", "}}", "[[", "]]", "[[a|", "\n{|", "\n|}", "<ref>", "<math>", "<!--", "''' a", "-{", "<",
+    "{{a|[[b|", "[http://a ", "\n==a", "( ", "{{a}} {{", '<ref name="', "&", "a'''b ''", "  ", "=",
+    "{|\n{{", "[[File:", "__A", "\n\n:", "<table><ref>", "{{{a|", "|}}", "= a ", "<ref a",
+    "[[a]] [[",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", SOUP)
+@pytest.mark.parametrize("tail", ["", "}}", "]]"])
+def test_time_is_linear_in_any_repeated_piece(piece: str, tail: str) -> None:
+    def seconds(characters: int) -> float:
+        count = characters // len(piece + tail)
+        text = piece * count + tail * count
+        return min(_timed(EXTRACT["zh"], text) for _ in range(2))
+
+    small, large = seconds(20_000), seconds(160_000)
+    assert large < 0.1 or large < 24 * small  # 8 times the text; quadratic would be 64
+
+
+def _timed(function: object, text: str) -> float:
+    start = time.process_time()
+    function(text)  # type: ignore[operator]
+    return time.process_time() - start
+
+
+# The oracle: mwparserfromhell's tree, walked for what is read as prose.
+
+
+DROPPED_TAGS = frozenset(
+    ["ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly"]
+)
+DROPPED_LINKS = frozenset(names.FILES + names.CATEGORIES + names.LANGUAGES)
+
+
+def oracle(wikitext: str) -> str:
+    import mwparserfromhell
+
+    return _walk(mwparserfromhell.parse(remove_link_sections("\n" + wikitext)))
+
+
+def _walk(code: object) -> str:
+    return "".join(map(_prose, code.nodes))  # type: ignore[attr-defined]
+
+
+def _prose(node: object) -> str:
+    from mwparserfromhell import nodes
+
+    match node:
+        case nodes.Text():
+            return str(node.value)
+        case nodes.Wikilink():
+            prefix, colon, _ = str(node.title).partition(":")
+            if colon and prefix.strip().lower() in DROPPED_LINKS:
+                return ""
+            return _walk(node.title if node.text is None else node.text)
+        case nodes.ExternalLink():
+            label = node.title if node.brackets else node.url
+            return "" if label is None else _walk(label)
+        case nodes.Heading():
+            return _walk(node.title)
+        case nodes.HTMLEntity():
+            return str(node.normalize())
+        case nodes.Tag():
+            name = str(node.tag).strip().lower()
+            if name in DROPPED_TAGS:
+                return ""
+            if name in ("br", "li", "dt", "dd", "hr"):
+                return " "
+            space = " " if name in ("div", "p", "center", "blockquote") else ""
+            return space + ("" if node.contents is None else _walk(node.contents)) + space
+    return ""  # templates, parameters, comments
+
+
+def trigrams(text: str) -> Counter[tuple[str, ...]]:
+    words = re.findall(r"\w+", re.sub("[\xad\u200b\u200e\u200f]", "", text))
+    return Counter(zip(words, words[1:], words[2:], strict=False))
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    "name",
+    ["enwiki-201605-p10p30302-shortened.xml.bz2", "enwiki-table-markup.xml.bz2",
+     "minidumps/de.xml.bz2", "minidumps/fr.xml.bz2", "minidumps/ru.xml.bz2"],
+)  # fmt: skip
+def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
+    path = shared_data / "wiki_xml" / name
+    extract = Extractor()
+    shared = ours = theirs = 0
+    for page in dumpxml.pages(Split(str(path), 0, path.stat().st_size)):
+        if page.namespace == 0 and not page.redirect and not extract.is_redirect(page.text):
+            mine, its = trigrams(extract.text(page.text)), trigrams(oracle(page.text))
+            shared += (mine & its).total()
+            ours += mine.total()
+            theirs += its.total()
+    assert shared / ours >= 0.99, "precision"
+    assert shared / theirs >= 0.99, "recall"
