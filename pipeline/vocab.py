@@ -27,8 +27,8 @@ from pipeline.text.wordpiece import SPECIAL, WordPiece
 SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
 LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
 
-# Letters are kept, ASCII first, then by frequency, until they make up this share of the text, but
-# never as more than half of all entries. What is rarer (a word in a foreign script) becomes [UNK].
+# Letters are kept, all of ASCII and then by frequency, until they make up this share of the text,
+# in at most half of all entries. A word with rarer ones (in a foreign script) becomes [UNK].
 COVERAGE = 0.99995
 
 MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
@@ -116,7 +116,7 @@ def alphabet(
     for letter in ranked:
         joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{letter}a")) == 1
         room -= 1 + joins
-        if room < 0 or seen >= COVERAGE * total:
+        if room < 0 or (letter > "~" and seen >= COVERAGE * total):
             break
         seen += letters[letter]
         kept.append(letter)

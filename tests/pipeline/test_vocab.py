@@ -1,0 +1,161 @@
+"""The vocabulary stage: the same bytes from run to run, BERT's layout, clear refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from pipeline import stage, vocab
+from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.errors import InputError
+from pipeline.text import clean
+from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+
+TEXT = "the cat sat on a mat and Émile saw 中文 words, running; [MASK] and [SEP] too."
+WORDS = TEXT.split()
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Path:
+    """A folder of small books that differ."""
+    folder = tmp_path / "books"
+    folder.mkdir()
+    for number in range(8):
+        order = [WORDS[(number * step) % len(WORDS)] for step in range(600)]
+        (folder / f"book{number}.txt").write_text(" ".join(order) + f"\n\nrare{number}\n")
+    return folder
+
+
+def config(books: Path, out: Path, **settings: Any) -> VocabConfig:
+    corpus = CorpusConfig(name="books", reader="books", path=str(books))
+    return VocabConfig(corpus=corpus, source="none", out=str(out), **{"size": 120} | settings)
+
+
+def make(books: Path, out: Path, **settings: Any) -> tuple[Path, stage.Result]:
+    out.mkdir(parents=True)
+    return out, vocab.make(config(books, out, **settings), out)
+
+
+def test_the_same_corpus_gives_the_same_bytes(books: Path, tmp_path: Path) -> None:
+    first, second = (make(books, tmp_path / name)[0] for name in ("one", "two"))
+    for name in ("vocab.txt", "tokenizer.json"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_both_files_hold_one_vocabulary(books: Path, tmp_path: Path) -> None:
+    out, result = make(books, tmp_path / "out")
+    entries = (out / "vocab.txt").read_text().splitlines()
+    wordpiece = WordPiece.load(out)
+    assert entries[:5] == list(SPECIAL)
+    assert wordpiece.vocab == entries
+    assert wordpiece.sha256 == stage.sha256(out / "tokenizer.json") == result.figures["sha256"]
+    assert len(entries) == len(set(entries)) == result.figures["size"] <= 120
+
+
+def test_pairs_come_out_as_bert_wants_them(books: Path, tmp_path: Path) -> None:
+    out, _ = make(books, tmp_path / "out")
+    encoded = Tokenizer.from_file(str(out / "tokenizer.json")).encode("The cat", "a Mat")
+    assert encoded.tokens == ["[CLS]", "the", "cat", "[SEP]", "a", "mat", "[SEP]"]
+    assert encoded.type_ids == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_special_tokens_in_the_text_are_not_learnt_as_words(books: Path, tmp_path: Path) -> None:
+    out, _ = make(books, tmp_path / "out")
+    entries = (out / "vocab.txt").read_text().splitlines()
+    assert "##]" not in entries
+    assert "mask" in entries
+
+
+@pytest.mark.parametrize(
+    ("settings", "has", "lacks"),
+    [({}, "emile", "Émile"), ({"lowercase": False}, "Émile", "emile"),
+     ({"strip_accents": False}, "émile", "emile"), ({"split_chinese": False}, "中文", "Émile")],
+)  # fmt: skip
+def test_options_shape_the_words(
+    books: Path, tmp_path: Path, settings: dict[str, bool], has: str, lacks: str
+) -> None:
+    out, result = make(books, tmp_path / "out", size=200, **settings)
+    entries = (out / "vocab.txt").read_text().splitlines()
+    assert has in entries
+    assert lacks not in entries
+    assert result.figures["lowercase"] == settings.get("lowercase", True)
+
+
+def test_a_small_corpus_gives_fewer_entries_and_says_so(books: Path, tmp_path: Path) -> None:
+    _, result = make(books, tmp_path / "out", size=30522)
+    assert result.figures["size"] < 300
+    assert "fewer than size=30,522" in result.summary
+
+
+def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
+    figures = make(books, tmp_path / "out", size=200)[1].figures
+    texts = [clean.clean(file.read_text()) for file in sorted(books.iterdir())]
+    assert figures["documents"] == len(texts)
+    assert figures["characters"] == sum(map(len, texts))
+    assert figures["bytes"] == sum(len(text.encode()) for text in texts)
+    assert figures["tokens_per_word"] >= 1
+    assert figures["unknown_share"] == 0
+
+
+def test_the_sample_is_as_large_as_asked_and_keyed(books: Path) -> None:
+    samples = {
+        seed: vocab.draw(config(books, books, sample_bytes=5000, seed=seed)) for seed in (0, 1)
+    }
+    assert 4990 <= samples[0].bytes <= 5000
+    assert samples[0] == vocab.draw(config(books, books, sample_bytes=5000))
+
+
+def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocab, "SPLIT_BYTES", 4000)
+    monkeypatch.setattr(vocab, "LEAST_BYTES", 100)
+    sample = vocab.draw(config(books, books, sample_bytes=2000))
+    assert sample.splits > 3
+    assert len(sample.texts) > 3
+    assert sample.bytes <= 2000
+
+
+def test_rare_letters_give_way_but_never_ascii() -> None:
+    tokenizer = Tokenizer.from_str(build(list(SPECIAL)))
+    letters = {"a": 10**6, "b": 10**6, "ж": 9, "é": 8, "?": 1}
+    kept, inside = vocab.alphabet(letters, tokenizer, 100)
+    assert kept == ["?", "a", "b"]
+    assert inside == ["a", "b"]
+    crowd = {chr(0x4E00 + number): 1 for number in range(500)}
+    assert len(vocab.alphabet(crowd, tokenizer, 100)[0]) == 50
+
+
+def test_no_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text(" \n\n")
+    with pytest.raises(InputError, match="corpus books: no text"):
+        make(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("entry", "lowercase"), [("word", True), ("Word", False)])
+def test_an_existing_vocabulary_is_taken_as_it_is(
+    tmp_path: Path, entry: str, lowercase: bool
+) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("\n".join(["[unused0]", *SPECIAL, entry]) + "\n")
+    out, result = make(tmp_path, tmp_path / "out", existing=str(file))
+    assert (out / "vocab.txt").read_bytes() == file.read_bytes()
+    assert result.figures["lowercase"] is lowercase
+    again, _ = make(tmp_path, tmp_path / "again", existing=str(out / "tokenizer.json"))
+    for name in ("vocab.txt", "tokenizer.json"):
+        assert (again / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(build([*SPECIAL, "a"], lowercase=False))))
+    out, result = make(tmp_path, tmp_path / "out", existing=str(file))
+    assert (out / "tokenizer.json").read_bytes() == file.read_bytes()
+    assert result.figures["lowercase"] is False
+
+
+def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "vocab.txt"
+    file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
+    with pytest.raises(InputError, match=r"vocab.txt: no entry \[MASK\]"):
+        make(tmp_path, tmp_path / "out", existing=str(file))
