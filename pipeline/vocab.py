@@ -114,7 +114,8 @@ def alphabet(
     total, seen, room = sum(letters.values()), 0, size // 2
     kept, inside = [], []
     for letter in ranked:
-        joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{letter}a")) == 1
+        between = tokenizer.normalizer.normalize_str(f"a{letter}a")
+        joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(between)) == 1
         room -= 1 + joins
         if room < 0 or (letter > "~" and seen >= COVERAGE * total):
             break
