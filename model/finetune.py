@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from model.bert import Encoder, Pooler, initialise
 from model.config import ModelConfig, ScheduleConfig
+from model.dropout import Dropout
 from model.optim import parameter_groups, rate_share
 from pipeline import keyed
 from pipeline.text.wordpiece import WordPiece
@@ -55,7 +56,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder = Encoder(config)
         self.pooler = Pooler(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(config.hidden, classes)
         initialise(self, config.initializer_range)
 
@@ -142,21 +143,20 @@ def build(
 
 def train(
     model: Classifier, samples: Samples, recipe: Recipe, device: torch.device,
-    on_step: Callable[[], None] = lambda: None,
-) -> float:  # fmt: skip
-    """Fine-tune `model` in place; returns the mean loss of the last epoch."""
-    model.to(device).train()
+    on_batch: Callable[[], object] = lambda: None,
+) -> Iterator[float]:  # fmt: skip
+    """Fine-tune `model` in place; yields the mean loss of each epoch when the epoch is over."""
+    model.to(device)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
     schedule = ScheduleConfig(name="linear", warmup_share=recipe.warmup_share)
-    steps, step = recipe.epochs * -(-len(samples) // recipe.batch_size), 0
-    loss_sum = 0.0
+    steps, step = recipe.epochs * batches(samples, recipe.batch_size), 0
     for epoch in range(recipe.epochs):
-        loss_sum = 0.0
-        for rows in epoch_batches(
-            samples, recipe.batch_size, keyed.key(recipe.seed, "finetune order", epoch)
-        ):
+        model.train()
+        loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        order = keyed.key(recipe.seed, "finetune order", epoch)
+        for rows in epoch_batches(samples, recipe.batch_size, order):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * rate_share(schedule, step, steps)
             labels = torch.from_numpy(samples.labels[rows]).to(device)
@@ -165,10 +165,15 @@ def train(
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
-            loss_sum += float(loss.detach()) * len(rows)
+            loss_sum += loss.detach() * len(rows)
             step += 1
-            on_step()
-    return loss_sum / len(samples)
+            on_batch()
+        yield float(loss_sum) / len(samples)
+
+
+def batches(samples: Samples, size: int) -> int:
+    """How many batches of `size` hold all samples."""
+    return -(-len(samples) // size)
 
 
 def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
@@ -179,9 +184,12 @@ def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def predict(model: Classifier, samples: Samples, device: torch.device) -> npt.NDArray[np.float64]:
+def predict(
+    model: Classifier, samples: Samples, device: torch.device,
+    on_batch: Callable[[], object] = lambda: None,
+) -> npt.NDArray[np.float64]:  # fmt: skip
     """The class index or score of each sample: `(N,)`."""
-    model.eval()
+    model.to(device).eval()
     found = np.zeros(len(samples))
     order = np.argsort([len(ids) for ids in samples.ids], kind="stable")
     for start in range(0, len(order), EVALUATION_BATCH):
@@ -189,4 +197,5 @@ def predict(model: Classifier, samples: Samples, device: torch.device) -> npt.ND
         logits = model(*inputs(samples, rows, device))
         best = logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)
         found[rows] = best.double().cpu().numpy()
+        on_batch()
     return found

@@ -185,8 +185,25 @@ class TaskConfig:
     metrics: list[str] = field(default_factory=list)  # the first is the score
     train: str = "train.tsv"
     dev: str = "dev.tsv"
-    test: str | None = "test.tsv"
     sample: bool = False  # made by `pipeline.tasks`, not a published benchmark
+
+    def __post_init__(self) -> None:
+        """Check that the columns can be found and the score is known."""
+        check(
+            len(self.columns) in (1, 2),
+            f"task.columns={self.columns}: one sentence, or two of a pair",
+        )
+        check(
+            self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
+            "task.columns, task.label: without a header they are numbers, from 0",
+        )
+        check(len(self.labels) != 1, "task.labels: two or more; none for a score")
+        check(bool(self.metrics), "task.metrics=[]: at least one")
+        known: tuple[str, ...] = ("pearson", "spearman")
+        if self.labels:
+            known = ("accuracy", "matthews", "f1")[: None if len(self.labels) == 2 else 2]
+        for metric in self.metrics:
+            check_choice("task.metrics", metric, known)
 
 
 @dataclass(kw_only=True)
@@ -205,12 +222,22 @@ class EvaluateConfig(StageConfig):
     weight_decay: float = 0.01
     baseline: bool = True  # the same runs from random initialisation
     maximum_rows: int | None = None  # of train, to try things out
+    threads: int | None = incidental(None)  # on CPU; null: PyTorch's choice
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
         for key in ("batch_sizes", "learning_rates", "seeds"):
-            check(bool(getattr(self, key)), f"{key}=[]: at least one")
+            values = getattr(self, key)
+            check(bool(values), f"{key}=[]: at least one")
+            check(len(set(values)) == len(values), f"{key}={values}: a value is there twice")
+        check(min(self.batch_sizes) >= 1, f"batch_sizes={self.batch_sizes}: at least 1 each")
+        check(min(self.learning_rates) > 0, f"learning_rates={self.learning_rates}: above 0 each")
+        for key in ("maximum_rows", "threads"):
+            value = getattr(self, key)
+            check(value is None or value >= 1, f"{key}={value}: at least 1")
+        check(0 <= self.warmup_share <= 1, f"warmup_share={self.warmup_share}: from 0 to 1")
+        check(self.weight_decay >= 0, f"weight_decay={self.weight_decay}: at least 0")
         check(self.sequence_length >= 8, f"sequence_length={self.sequence_length}: at least 8")
 
 

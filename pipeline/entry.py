@@ -36,8 +36,8 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     Raises:
         ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
     """
-    for group in ("corpus", "task"):
-        if OmegaConf.is_missing(config, group):
+    for group in map(str, config):
+        if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))
             raise ConfigError(f"no {group} chosen: add +{group}=NAME, NAME one of: {listed}")
     missing = sorted(OmegaConf.missing_keys(config))

@@ -4,6 +4,7 @@ Fields are split at tabs and nothing else: quotation marks are text, and often u
 """
 
 import codecs
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,19 +30,33 @@ class Examples:
         return Examples(self.first[:count], second, self.labels[:count], self.malformed)
 
 
+def need(data: Path | str, task: TaskConfig, name: str) -> Path:
+    """The path of file `name` of a task.
+
+    Raises:
+        InputError: it is not there.
+    """
+    path = Path(data) / task.folder / name
+    if path.is_file():
+        return path
+    cure = (
+        "run python -m pipeline.tasks first, or set data to a folder that it made"
+        if task.sample
+        else f"set data to the folder of the GLUE files, the one that has {task.folder} in it"
+    )
+    raise InputError(f"data={data}: task {task.name} needs {path}, which is not there; {cure}")
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a file, without a byte-order mark and line ends.
 
     Raises:
-        InputError: it is missing, empty or not UTF-8.
+        InputError: it cannot be read, is empty or not UTF-8.
     """
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8).decode("utf-8")
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path}: no such file; data must be a folder in the GLUE layout, with "
-            f"{path.parent.name}/{path.name} in it"
-        ) from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
     lines = [line.removesuffix("\r") for line in content.split("\n")]
@@ -59,7 +74,7 @@ def read_examples(data: Path | str, task: TaskConfig, name: str) -> Examples:
         InputError: the file or a column is missing, a label is none of the task's, or no row is
             whole.
     """
-    path = Path(data) / task.folder / name
+    path = need(data, task, name)
     lines = read_lines(path)
     places, width = columns_of(path, lines[0].split("\t"), task)
     *sentences, label = places
@@ -67,14 +82,17 @@ def read_examples(data: Path | str, task: TaskConfig, name: str) -> Examples:
     for number, line in enumerate(lines[task.header :], 1 + task.header):
         fields = line.split("\t")
         if len(fields) != width:
-            examples.malformed.append(f"{path}, line {number}: {len(fields)} fields for {width}")
+            examples.malformed.append(
+                f"{path}, line {number}: {len(fields)} fields, {width} expected"
+            )
             continue
         examples.first.append(fields[sentences[0]].strip())
         if examples.second is not None:
             examples.second.append(fields[sentences[1]].strip())
         examples.labels.append(label_of(path, number, fields[label].strip(), task))
     if not len(examples):
-        raise InputError(f"{path}: no whole row; the first fault: {examples.malformed[:1]}")
+        fault = f"; {examples.malformed[0]}" if examples.malformed else ""
+        raise InputError(f"{path}: no whole row{fault}")
     return examples
 
 
@@ -87,12 +105,13 @@ def columns_of(path: Path, first: list[str], task: TaskConfig) -> tuple[list[int
     names = [name.strip() for name in first]
     places = []
     for wanted in (*task.columns, task.label):
-        if isinstance(wanted, int) and wanted < len(names):
-            places.append(wanted)
-        elif task.header and str(wanted) in names:
-            places.append(names.index(str(wanted)))
+        if task.header and wanted in names:
+            places.append(names.index(wanted))
+        elif not task.header and int(wanted) < len(names):
+            places.append(int(wanted))
         else:
-            raise InputError(f"{path}, line 1: no column {wanted}; there are {', '.join(names)}")
+            listed = ", ".join(map(repr, names))
+            raise InputError(f"{path}, line 1: no column {wanted!r}, only {listed}")
     return places, len(names)
 
 
@@ -108,6 +127,9 @@ def label_of(path: Path, number: int, text: str, task: TaskConfig) -> float:
             raise InputError(f"{path}, line {number}: label {text!r} is none of {known}")
         return task.labels.index(text)
     try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"{path}, line {number}: {text!r} is not a number") from error
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{path}, line {number}: score {text!r} is not a number")
+    return value

@@ -1,7 +1,7 @@
 """The metrics of GLUE (Wang et al. 2018, table 1), by scikit-learn and scipy."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ Values = npt.NDArray[np.float64]
 
 
 def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found: Values) -> float:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a constant input, whose correlation is not defined
-        value = float(measure(labels, found)[0])
+    value = float(measure(labels, found)[0])
     return 0.0 if np.isnan(value) else value
 
 
@@ -27,13 +25,29 @@ METRICS: dict[str, Callable[[Values, Values], float]] = {
     "spearman": lambda labels, found: _correlation(stats.spearmanr, labels, found),
 }
 
+# The columns of Devlin et al. 2019, table 1; their average takes every column once, so MNLI twice.
+GLUE = ("mnli", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+
 
 def score(names: list[str], labels: Values, predictions: Values) -> dict[str, float]:
     """The named metrics of predictions `(N,)` against labels `(N,)`; class indices or scores."""
-    return {name: METRICS[name](labels, predictions) for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant answers: their correlation, not defined, is 0
+        return {name: METRICS[name](labels, predictions) for name in names}
 
 
 def constant(names: list[str], train: Values, dev: Values, classes: int) -> dict[str, float]:
     """What always saying the most frequent class (the mean score) of train gives on dev."""
     guess = np.bincount(train.astype(np.int64)).argmax() if classes else train.mean()
     return score(names, dev, np.full(len(dev), float(guess)))
+
+
+def glue_average(scores: Mapping[str, float]) -> float | None:
+    """The mean of the scores by task name as the paper takes it, without WNLI; None if one lacks.
+
+    The paper leaves WNLI out: no system of its time did better there than always saying the most
+    frequent class (section 4.1 and appendix B.1).
+    """
+    if any(task not in scores for task in GLUE):
+        return None
+    return float(np.mean([scores[task] for task in GLUE]))

@@ -1,0 +1,224 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import BertWordPieceTokenizer
+
+from model import finetune, huggingface
+from model.bert import BertForPreTraining
+from model.config import ModelConfig
+from pipeline import evaluate, stage
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import ConfigError, InputError
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+TASK = TaskConfig(
+    name="toy", folder="Toy", columns=["sentence1", "sentence2"], labels=["no", "yes"],
+    metrics=["accuracy", "f1"], sample=True,
+)  # fmt: skip
+
+
+def write_task(folder: Path) -> None:
+    """Whether the second part has an `a`: can be learnt, but not from how often words occur."""
+    draw = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for name, rows in (("train", 300), ("dev", 100)):
+        lines = ["index\tsentence1\tsentence2\tlabel"]
+        for index in range(rows):
+            first, second = (draw.choice(list("bcdefgh"), draw.integers(1, 6)) for _ in range(2))
+            label = index % 2
+            (second if label else first)[0] = "a"
+            texts = "\t".join(" ".join(words) for words in (first, second))
+            lines.append(f"{index}\t{texts}\t{TASK.labels[label]}")
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory) -> Path:
+    """A tiny model with random weights, as `convert` leaves it."""
+    vocab = tmp_path_factory.mktemp("vocab")
+    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    BertWordPieceTokenizer(str(vocab / "vocab.txt")).save(str(vocab / "tokenizer.json"))
+    config = ModelConfig(
+        name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40,
+        vocab_size=len(WORDS),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("run") / "convert"
+    huggingface.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path, model_folder) -> EvaluateConfig:
+    write_task(tmp_path / "tasks" / "Toy")
+    return EvaluateConfig(
+        workdir=str(tmp_path), out=str(tmp_path / "evaluate-toy"), task=TASK, epochs=1,
+        data=str(tmp_path / "tasks"), pretrained=str(model_folder), batch_sizes=[16],
+        learning_rates=[3e-3], sequence_length=16,
+    )  # fmt: skip
+
+
+def run(config: EvaluateConfig) -> stage.Manifest:
+    return stage.run("evaluate", config, evaluate.make, in_place=True)
+
+
+def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
+    manifest = run(replace(config, epochs=10))
+    found = json.loads((Path(config.out) / "results.json").read_text())
+    assert found == manifest.figures
+    assert found["sample"]
+    assert found["metric"] == "accuracy"
+    assert found["majority"] == 0.5
+    assert found["score"] > 0.8
+    assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
+    assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
+    assert manifest.summary.endswith("majority 0.500)")
+
+
+def test_the_predictions_are_those_that_were_scored(config):
+    found = run(config).figures
+    rows = (Path(config.out) / "predictions.tsv").read_text().splitlines()
+    dev = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()
+    assert rows[0] == "index\tprediction"
+    pairs = [(a.split("\t")[1], b.split("\t")[3]) for a, b in zip(rows[1:], dev[1:], strict=True)]
+    assert np.mean([a == b for a, b in pairs]) == pytest.approx(found["best"])
+
+
+def test_every_run_of_the_grid_is_accounted_for(config):
+    wide = replace(
+        config, batch_sizes=[16, 32], learning_rates=[1e-2, 1e-3], seeds=[0, 1], epochs=2
+    )
+    found = run(wide).figures
+    assert len(found["runs"]) == 16
+    assert all(len(r["epochs"]) == 2 for r in found["runs"])
+    assert all(r["epochs"][-1]["scores"] == r["scores"] for r in found["runs"])
+    pretrained = [r for r in found["runs"] if r["start"] == "pretrained"]
+    assert found["best"] == max(r["scores"]["accuracy"] for r in pretrained)
+    point = found["point"]
+    there = [
+        r["scores"]["accuracy"]
+        for r in pretrained
+        if (r["batch_size"], r["learning_rate"]) == (point["batch_size"], point["learning_rate"])
+    ]
+    assert found["score"] == pytest.approx(np.mean(there))
+    assert found["deviation"] == pytest.approx(np.std(there, ddof=1))
+
+
+def test_two_runs_leave_the_same_bytes(config):
+    first = run(config).files
+    assert run(replace(config, force=True)).files == first
+
+
+def test_the_baseline_can_be_left_out(config):
+    manifest = run(replace(config, baseline=False))
+    assert manifest.figures["baseline"] is None
+    assert len(manifest.figures["runs"]) == 1
+    assert "random" not in manifest.summary
+
+
+def count_training(monkeypatch) -> list[int]:
+    """Seeds of the runs that are trained from now on."""
+    seeds: list[int] = []
+    train = finetune.train
+
+    def counted(model, samples, recipe, *rest):
+        seeds.append(recipe.seed)
+        return train(model, samples, recipe, *rest)
+
+    monkeypatch.setattr(finetune, "train", counted)
+    return seeds
+
+
+def test_a_grid_that_was_cut_off_goes_on_and_ends_the_same(config, monkeypatch):
+    config = replace(config, seeds=[0, 1])
+    whole = run(config).files
+    seeds = count_training(monkeypatch)
+    (Path(config.out) / "manifest.json").unlink()
+    (Path(config.out) / "runs" / "random-16-0.003-1.json").unlink()
+    assert run(config).files == whole
+    assert seeds == [1]
+
+
+def test_a_grid_that_grew_keeps_its_runs_and_one_with_other_settings_does_not(config, monkeypatch):
+    run(config)
+    seeds = count_training(monkeypatch)
+    grown = run(replace(config, seeds=[0, 7]))
+    assert seeds == [7, 7]
+    assert len([name for name in grown.files if name.startswith("runs/")]) == 4
+    run(replace(config, epochs=2))
+    assert seeds == [7, 7, 0, 0]
+    assert len(list((Path(config.out) / "runs").iterdir())) == 2
+
+
+def test_malformed_rows_show(config):
+    path = Path(config.data) / "Toy" / "train.tsv"
+    path.write_text(path.read_text() + "300\ta\n301\n")
+    manifest = run(config)
+    assert manifest.figures["malformed"] == 2
+    assert manifest.figures["rows"] == {"train": 300, "dev": 100}
+    assert "2 malformed rows left out" in manifest.summary
+    assert "train.tsv, line 302: 2 fields, 4 expected" in manifest.summary
+
+
+def test_scores_are_fitted_where_a_task_has_no_classes(config):
+    task = replace(TASK, labels=[], metrics=["spearman", "pearson"])
+    for name in ("train", "dev"):
+        path = Path(config.data) / "Toy" / f"{name}.tsv"
+        path.write_text(path.read_text().replace("\tyes\n", "\t2.5\n").replace("\tno\n", "\t1\n"))
+    found = run(replace(config, task=task, epochs=10)).figures
+    assert found["majority"] == 0
+    assert found["score"] > 0.5
+
+
+def test_what_is_not_there_is_told(config):
+    with pytest.raises(InputError, match=r"pretrained=.*nowhere.*pipeline\.convert"):
+        run(replace(config, pretrained="nowhere"))
+    with pytest.raises(InputError, match=r"Toy/train\.tsv"):
+        run(replace(config, data="nowhere"))
+    with pytest.raises(ConfigError, match="the model has 40 positions"):
+        run(replace(config, sequence_length=41))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epochs": 0}, {"seeds": []}, {"seeds": [1, 1]}, {"batch_sizes": [0]}, {"threads": 0},
+     {"learning_rates": [0.0]}, {"maximum_rows": 0}, {"warmup_share": 2}, {"weight_decay": -1}],
+    ids=str,
+)  # fmt: skip
+def test_a_grid_that_cannot_be_is_refused(config, change):
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        replace(config, **change)
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True
+    )
+
+
+def test_the_command_evaluates_and_then_is_up_to_date(config):
+    (Path(config.data) / "Toy").rename(Path(config.data) / "Sample-Next")
+    for name in ("train", "dev"):
+        path = Path(config.data) / "Sample-Next" / f"{name}.tsv"
+        path.write_text(path.read_text().replace("\tyes\n", "\t1\n").replace("\tno\n", "\t0\n"))
+    arguments = [
+        "+task=sample_next", f"workdir={config.workdir}", f"pretrained={config.pretrained}",
+        "epochs=1", "sequence_length=16", "threads=1",
+    ]  # fmt: skip
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Sample-Next (sample task) accuracy" in done.stdout
+    assert (Path(config.workdir) / "evaluate-sample_next" / "results.json").exists()
+    assert "evaluate: up to date" in command(*arguments).stdout
+
+
+def test_without_a_task_the_command_lists_them():
+    done = command()
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no task chosen: add +task=NAME, NAME one of: cola, mnli,")
