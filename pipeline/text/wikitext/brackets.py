@@ -51,8 +51,11 @@ def _cut(text: str, spans: Iterable[Span]) -> str:
     return "".join(pieces)
 
 
+_TABLE = -1
+
+
 class _Stack:
-    """Open braces: `[position, how many]`, a table's count being 0."""
+    """Open braces: `[position, how many]`; a table's count is `_TABLE`."""
 
     def __init__(self) -> None:
         self.open: list[list[int]] = []
@@ -60,11 +63,11 @@ class _Stack:
 
     def push(self, position: int, count: int) -> None:
         self.open.append([position, count])
-        self.tables += count == 0
+        self.tables += count == _TABLE
 
     def pop(self) -> int:
         position, count = self.open.pop()
-        self.tables -= count == 0
+        self.tables -= count == _TABLE
         return position
 
     @property
@@ -73,7 +76,7 @@ class _Stack:
 
     @property
     def in_template(self) -> bool:
-        return bool(self.open) and self.open[-1][1] > 0
+        return bool(self.open) and self.open[-1][1] != _TABLE
 
 
 def _spans_of_braces(text: str) -> list[Span]:
@@ -86,7 +89,7 @@ def _spans_of_braces(text: str) -> list[Span]:
         if token[-1] == "|":
             row = token[-2:] != "{|"
             if not row:
-                stack.push(end - 2, 0)
+                stack.push(end - 2, _TABLE)
             continue
         if token[0] == "{":
             stack.push(match.start(), len(token))
@@ -104,7 +107,7 @@ def _spans_of_braces(text: str) -> list[Span]:
             spans.append((at, end))
             _close(stack, spans, at, count)
     # A table that is never closed loses its first line; lines of cells go later.
-    spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == 0]
+    spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == _TABLE]
     return spans
 
 

@@ -106,7 +106,7 @@ def test_time_is_linear_in_any_repeated_piece(piece: str, tail: str) -> None:
         return min(_timed(EXTRACT["zh"], text) for _ in range(2))
 
     small, large = seconds(20_000), seconds(160_000)
-    assert large < 0.1 or large < 24 * small  # 8 times the text; quadratic would be 64
+    assert large < 0.4 or large < 24 * small  # 8 times the text; quadratic would be 64
 
 
 def _timed(function: object, text: str) -> float:

@@ -1,0 +1,60 @@
+"""Speed of wikitext -> text beside mwparserfromhell, on one core, in one run.
+
+    python -m benchmarks.wikitext DUMP [--pages N]
+
+CPU seconds, of wikitext that is in memory already; MB are bytes of UTF-8.
+"""
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import mwparserfromhell
+
+from pipeline.corpora import Split, dumpxml
+from pipeline.text.wikitext import Extractor
+
+
+def articles(path: Path, count: int) -> list[str]:
+    """The wikitext of the first `count` articles of a dump."""
+    pages = dumpxml.pages(Split(str(path), 0, path.stat().st_size))
+    texts = (page.text for page in pages if page.namespace in (0, None) and not page.redirect)
+    return list(itertools.islice(texts, count))
+
+
+def theirs(wikitext: str) -> str:
+    """What mwparserfromhell's users write."""
+    return str(mwparserfromhell.parse(wikitext).strip_code())
+
+
+def speed(function: Callable[[str], str], texts: list[str], repeats: int) -> float:
+    """MB/s of CPU time: the best of `repeats`."""
+    size = sum(len(text.encode()) for text in texts) / 1e6
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        for text in texts:
+            function(text)
+        seconds.append(time.process_time() - start)
+    return size / min(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("dump", type=Path)
+    parser.add_argument("--pages", type=int, default=1000)
+    arguments = parser.parse_args()
+    texts = articles(arguments.dump, arguments.pages)
+    size = sum(len(text.encode()) for text in texts) / 1e6
+    ours = speed(Extractor().text, texts, repeats=5)
+    other = speed(theirs, texts, repeats=1)
+    print(f"{len(texts)} articles, {size:.1f} MB of wikitext")
+    print(f"pipeline.text.wikitext  {ours:8.2f} MB/s")
+    print(f"mwparserfromhell        {other:8.2f} MB/s")
+    print(f"ratio                   {ours / other:8.1f}")
+
+
+if __name__ == "__main__":
+    main()
