@@ -22,7 +22,6 @@ _BLANKS = re.compile(f"[{_BLANK_SET}]")
 _INVISIBLE = re.compile(f"[{_INVISIBLE_SET}]")
 _ODD = re.compile(f"[{_BLANK_SET}{_INVISIBLE_SET}]")
 # What templates leave behind in brackets: nothing, or stray punctuation before the first word.
-_EMPTY = re.compile(r"\([ ,;:]*+\)")
 _EMPTY_WIDE = re.compile(r"（[ ,;:、，；：]*+）")
 _LEADING = re.compile(r"\([ ,;:]++")
 
@@ -121,7 +120,7 @@ def _even(text: str) -> str:
     text = text.replace("\xa0", " ")
     if _ODD.search(text):
         text = _INVISIBLE.sub("", _BLANKS.sub(" ", text))
-    text = _LEADING.sub("(", _EMPTY.sub("", text))
+    text = _LEADING.sub("(", text).replace(" ()", "")
     if "（" in text:
         text = _EMPTY_WIDE.sub("", text)
     while "  " in text:

@@ -14,10 +14,11 @@ _FLAT = r"[^{}]*+"
 _TEMPLATE = rf"\{{\{{{_FLAT}\}}\}}"
 for _ in range(2):
     _TEMPLATE = rf"\{{\{{{_FLAT}(?:{_TEMPLATE}{_FLAT})*+\}}\}}"
-_TEMPLATES = re.compile(rf"(?<!\{{){_TEMPLATE}(?!\}})")
+# (Looking back comes second, so that the search can leap from one pair of braces to the next.)
+_TEMPLATES = re.compile(rf"\{{\{{(?<!\{{\{{\{{){_TEMPLATE[4:]}(?!\}})")
 # An innermost table, once templates are gone. `|}}` ends no table, so it is left to the stack.
-_TABLES = re.compile(r"(?<=\n)\{\|[^{}]*+(?<=\n\|)\}(?!\})")
-_BRACES = re.compile(r"\n[ \t:*#;]*+\{\|(?!\})|\n[ \t]*+\|(?=\})|\{{2,}+|\}++")
+_TABLES = re.compile(r"\{\|(?<=\n\{\|)[^{}]*+(?<=\n\|)\}(?!\})")
+_BRACES = re.compile(r"\{(?:\{++|\|(?!\}))|\}++")
 
 
 def remove_templates(text: str) -> str:
@@ -83,32 +84,36 @@ def _spans_of_braces(text: str) -> list[Span]:
     """Where templates, parameters and tables stand, as MediaWiki's preprocessor pairs braces."""
     stack = _Stack()
     spans: list[Span] = []
-    row = False  # the last token was the `|` of a possible `|}` at the start of a line
     for match in _BRACES.finditer(text):
-        token, end = match[0], match.end()
-        if token[-1] == "|":
-            row = token[-2:] != "{|"
-            if not row:
-                stack.push(end - 2, _TABLE)
+        token, at, end = match[0], match.start(), match.end()
+        if token == "{|":
+            if _begins_line(text, at):
+                stack.push(at, _TABLE)
             continue
         if token[0] == "{":
-            stack.push(match.start(), len(token))
-            spans.append((match.start(), end))
+            stack.push(at, len(token))
+            spans.append((at, end))
             continue
-        count, at = len(token), match.start()
+        count = len(token)
+        row = stack.tables and text[at - 1] == "|" and _begins_line(text, at - 1)
         # `|}` ends a table, but `|}}` a template if one was opened last.
-        if row and stack.tables and not (stack.in_template and count >= 2):
+        if row and not (stack.in_template and count >= 2):
             while stack.in_template:
                 stack.pop()
             spans.append((stack.pop(), at + 1))
             count, at = count - 1, at + 1
-        row = False
         if count >= 2:
             spans.append((at, end))
             _close(stack, spans, at, count)
     # A table that is never closed loses its first line; lines of cells go later.
     spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == _TABLE]
     return spans
+
+
+def _begins_line(text: str, at: int) -> bool:
+    """Whether only blanks and marks of lists stand before `at` in its line."""
+    _, line_break, before = text[max(0, at - 16) : at].rpartition("\n")
+    return bool(line_break) and not before.strip(" \t:*#;")
 
 
 def _close(stack: _Stack, spans: list[Span], at: int, count: int) -> None:
@@ -130,13 +135,18 @@ def _end_of_line(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
+# Ends of file names: with one of these it is a file, whatever the language calls files.
+_MEDIA = "jpe?g|png|gif|svg|tiff?|webp|xcf|pdf|djvu|og[agv]|opus|flac|mp[34]|midi?|wav|webm"
+
+
 class Links:
     """Links `[[target|label]]` -> label; those to files, categories and other languages go."""
 
     def __init__(self, dropped: Iterable[str]) -> None:
         names = sorted({name.replace("_", " ").lower() for name in dropped})
         alternatives = "|".join(re.escape(name).replace(r"\ ", "[ _]") for name in names)
-        prefix = rf"[ _]*+(?=[^\[\]|:\n]{{1,40}}:)(?:{alternatives})[ _]*+:"
+        media = rf"[^\[\]|:\n]++:[^\[\]|\n]*?\.(?:{_MEDIA})[ _]*+(?=[|\]])"
+        prefix = rf"[ _]*+(?=[^\[\]|:\n]{{1,40}}:)(?:(?:{alternatives})[ _]*+:|{media})"
         nested = r"(?:\[\[[^\[\]]*+\]\]|\[[^\[\]]*+\])"
         self._prefix = re.compile(prefix, re.IGNORECASE)
         self._dropped = re.compile(
