@@ -101,7 +101,8 @@ bacaan lanjutan; rujukan; pautan luar
 注釋; 脚注; 腳註; 相关条目; 相關條目; 延伸阅读; 延伸閱讀; 来源; 來源; 参考; 參考; 註解; 备注;
 備註; 資料來源; 参考来源
 fontes e referencias; ligazóns externas; véxase tamén; erreferentziak; kanpo estekak; ikus, gainera;
-viited; välislingid; vaata ka; atsauces; ārējās saites; skatīt arī; šaltiniai; nuorodos; reference;
+viited; välislingid; vaata ka; atsauces; ārējās saites; skatīt arī; verīs taipoš; šaltiniai;
+nuorodos; reference;
 vanjske poveznice; vanjske veze; povezano; spoljašnje veze; vidi još; izvori; literatura; viri;
 zunanje povezave; glej tudi; referoj; vidu ankaŭ; eksteraj ligiloj; notoj; verwysings;
 eksterne skakels

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.corpora import Split, dumpxml
 from pipeline.text.wikitext import Extractor, names
-from pipeline.text.wikitext.lines import remove_link_sections
+from pipeline.text.wikitext.lines import paragraphs, remove_link_sections
 
 GOLDEN = Path(__file__).parent / "golden"
 EXTRACT = {language: Extractor(language).text for language in ("en", "zh")}
@@ -115,19 +115,22 @@ def _timed(function: object, text: str) -> float:
     return time.process_time() - start
 
 
-# The oracle: mwparserfromhell's tree, walked for what is read as prose.
+# The oracle: mwparserfromhell's tree, walked for what is read as prose. Which sections and headings
+# count as prose is our own rule, held by the golden pairs, so that both sides share it here.
+# (The Latgalian dump is left out: the oracle gives tables in unclosed tags as prose, 2.7 % of all.)
 
 
 DROPPED_TAGS = frozenset(
-    ["ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly"]
-)
+    ("ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly",
+     "syntaxhighlight")
+)  # fmt: skip
 DROPPED_LINKS = frozenset(names.FILES + names.CATEGORIES + names.LANGUAGES)
 
 
 def oracle(wikitext: str) -> str:
     import mwparserfromhell
 
-    return _walk(mwparserfromhell.parse(remove_link_sections("\n" + wikitext)))
+    return paragraphs(_walk(mwparserfromhell.parse(remove_link_sections("\n" + wikitext))))
 
 
 def _walk(code: object) -> str:
@@ -149,7 +152,8 @@ def _prose(node: object) -> str:
             label = node.title if node.brackets else node.url
             return "" if label is None else _walk(label)
         case nodes.Heading():
-            return _walk(node.title)
+            marks = "=" * node.level
+            return f"\n{marks}{_walk(node.title)}{marks}\n"
         case nodes.HTMLEntity():
             return str(node.normalize())
         case nodes.Tag():
@@ -157,7 +161,7 @@ def _prose(node: object) -> str:
             if name in DROPPED_TAGS:
                 return ""
             if name in ("br", "li", "dt", "dd", "hr"):
-                return " "
+                return " " if name == "br" else "\n"
             space = " " if name in ("div", "p", "center", "blockquote") else ""
             return space + ("" if node.contents is None else _walk(node.contents)) + space
     return ""  # templates, parameters, comments
@@ -171,9 +175,15 @@ def trigrams(text: str) -> Counter[tuple[str, ...]]:
 @pytest.mark.shared_data
 @pytest.mark.parametrize(
     "name",
-    ["enwiki-201605-p10p30302-shortened.xml.bz2", "enwiki-table-markup.xml.bz2",
-     "minidumps/de.xml.bz2", "minidumps/fr.xml.bz2", "minidumps/ru.xml.bz2"],
-)  # fmt: skip
+    [
+        "enwiki-201605-p10p30302-shortened.xml.bz2",
+        "enwiki-table-markup.xml.bz2",
+        "bgwiki-latest-pages-articles-shortened.xml.bz2",
+        "nlwiki-20140927-pages-articles-sample.xml",
+        "viwiki-20240701-excerpt.xml",
+        *(f"minidumps/{code}.xml.bz2" for code in ("ar", "de", "fr", "hi", "ja", "ko", "ru", "th")),
+    ],
+)
 def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
     path = shared_data / "wiki_xml" / name
     extract = Extractor()
@@ -184,5 +194,6 @@ def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
             shared += (mine & its).total()
             ours += mine.total()
             theirs += its.total()
+    print(f"{name}: precision {shared / ours:.4f}, recall {shared / theirs:.4f}")
     assert shared / ours >= 0.99, "precision"
     assert shared / theirs >= 0.99, "recall"
