@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
+from transformers import BertConfig, BertForSequenceClassification
 
-from model import finetune
+from model import finetune, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
 from pipeline import keyed
@@ -120,6 +121,37 @@ def test_pre_trained_weights_are_taken_and_the_head_is_new():
     again = finetune.build(CONFIG, None, 3, seed=0).state_dict()
     assert torch.equal(again["head.weight"], state["head.weight"])
     assert not torch.equal(again["pooler.dense.weight"], state["pooler.dense.weight"])
+
+
+def test_logits_are_those_of_transformers(wordpiece):
+    texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
+    samples = finetune.tokenize(wordpiece, *texts, [0.0] * 4, 40)
+    model = finetune.build(CONFIG, None, 3, seed=0).eval()
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in huggingface.SIZES.items()}
+    theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
+    renamed = {
+        name.replace("head.", "classifier.")
+        if name.startswith("head.")
+        else huggingface.their_name(name): tensor
+        for name, tensor in model.state_dict().items()
+    }
+    theirs.load_state_dict(renamed)
+    padded = padded_batch(samples)
+    with torch.no_grad():
+        ours = model(*finetune.inputs(samples, np.arange(4), CPU))
+        torch.testing.assert_close(ours, theirs(**padded).logits, rtol=0, atol=1e-6)
+
+
+def padded_batch(samples: finetune.Samples) -> dict[str, torch.Tensor]:
+    """The padded arguments of transformers' models."""
+    lengths = torch.tensor([len(ids) for ids in samples.ids])
+    places = torch.arange(int(lengths.max()))
+    ids = [torch.from_numpy(ids) for ids in samples.ids]
+    return {
+        "input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True),
+        "attention_mask": (places < lengths[:, None]).long(),
+        "token_type_ids": (places >= torch.from_numpy(samples.second)[:, None]).long(),
+    }
 
 
 def test_weights_that_lack_a_layer_are_refused():
