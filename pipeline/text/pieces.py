@@ -89,12 +89,12 @@ class Cache:
     def __init__(self, ask: Callable[[list[str]], tuple[Ids, Lengths]]):
         """`ask` tokenizes texts: their ids end to end, and how many each has."""
         self._ask = ask
-        self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays, rising
+        self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays
         self._bytes = 0  # of all pieces
         self._counts: Lengths = np.zeros(0, np.int64)
         self._starts: Lengths = np.zeros(0, np.int64)  # in the pool
-        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all pieces, end to end
-        self._again: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # met after it was learnt
+        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all places, end to end
+        self._again: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # met after they were learnt
 
     def __len__(self) -> int:
         return len(self._places)
@@ -114,33 +114,38 @@ class Cache:
         return places
 
     def gather(self, places: Lengths) -> tuple[Ids, Lengths]:
-        """The ids of pieces `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
+        """The ids of places `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
         counts = self._counts[places]
         shift = np.repeat(self._starts[places] - (np.cumsum(counts) - counts), counts)
         shift += np.arange(len(shift))
         return self._pool[shift], counts
 
-    def _learn(self, pieces: list[bytes]) -> Lengths:
-        """Tokenize new pieces; their places."""
-        ids, counts = self._ask([piece.decode() for piece in pieces])
-        places = np.arange(len(self), len(self) + len(pieces))
-        self._places.update(zip(pieces, places.tolist(), strict=True))
-        self._bytes += sum(map(len, pieces))
+    def _learn(self, pieces: list[bytes]) -> list[int]:
+        """Tokenize new pieces; their places. A word with spaces after it shares the word's."""
+        words = [piece.rstrip(b" ") for piece in pieces]
+        new = [word for word in dict.fromkeys(words) if word not in self._places]
+        ids, counts = self._ask([word.decode() for word in new])
+        first = len(self._counts)
+        self._places.update(zip(new, range(first, first + len(new)), strict=True))
+        places = list(map(self._places.__getitem__, words))
+        self._places.update(zip(pieces, places, strict=True))
+        self._bytes += sum(map(len, pieces)) + sum(map(len, new))
         starts = len(self._pool) + np.cumsum(counts) - counts
         self._starts = np.concatenate([self._starts, starts])
         self._counts = np.concatenate([self._counts, counts])
         self._pool = np.concatenate([self._pool, ids])
-        self._again = np.concatenate([self._again, np.zeros(len(pieces), np.bool_)])
+        self._again = np.concatenate([self._again, np.zeros(len(new), np.bool_)])
         return places
 
     def _drop_rare(self) -> None:
         """Keep what was met again, unless that is most of it: then nothing."""
-        kept = np.flatnonzero(self._again)
+        again = self._again.tolist()
+        kept = {piece: place for piece, place in self._places.items() if again[place]}
         if len(kept) > CACHED // 2:
-            kept = kept[:0]
-        pieces = list(self._places)
-        self._places = {pieces[place]: new for new, place in enumerate(kept.tolist())}
-        self._bytes = sum(map(len, self._places))
-        self._pool, self._counts = self.gather(kept)
+            kept = {}
+        old, new = np.unique(np.fromiter(kept.values(), np.int64, len(kept)), return_inverse=True)
+        self._places = dict(zip(kept, new.tolist(), strict=True))
+        self._bytes = sum(map(len, kept))
+        self._pool, self._counts = self.gather(old)
         self._starts = np.cumsum(self._counts) - self._counts
-        self._again = np.zeros(len(kept), np.bool_)
+        self._again = np.zeros(len(old), np.bool_)

@@ -32,6 +32,7 @@ from pipeline.text.pieces import Ids, Lengths
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+_BATCH = 256  # texts: what the library makes of them is large, and slow when it leaves the cache
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -206,8 +207,11 @@ class WordPiece:
 
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """What the library says: ids end to end, and how many of each text."""
-        encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
-        ids = [one.ids for one in encoded]
+        ids: list[list[int]] = []
+        for start in range(0, len(texts), _BATCH):
+            part = texts[start : start + _BATCH]
+            encoded = self.library.encode_batch_fast(part, add_special_tokens=False)
+            ids += (one.ids for one in encoded)
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 

@@ -1,0 +1,114 @@
+"""Megabytes a second on one core: cleaning, sentences, and WordPiece beside the bare library.
+
+`python benchmarks/tokenize_text.py FOLDER` takes the text files below FOLDER (WikiExtractor's too),
+and with `--vocab` a vocab.txt, a tokenizer.json or a folder that holds them; without, it learns a
+vocabulary from the text first. Everything runs in one process on the same sentences, by CPU time,
+so that other work on the machine disturbs little, and the ids are compared to the last one.
+"""
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import numpy as np
+
+from pipeline import vocab
+from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.text import clean, sentences, wordpiece
+from pipeline.text.wordpiece import WordPiece
+
+BATCH = 4 * 2**20  # characters that `prepare` tokenizes at once
+LIBRARY_BATCH = 1000  # sentences: as fast as more, and the library's results fit in memory
+MARKUP = re.compile(r"</?doc\b[^>]*>")
+SAMPLE = 5_000_000  # bytes to learn a vocabulary from
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--vocab", type=Path)
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--megabytes", type=float, default=20, help="of text, at most")
+    options = parser.parse_args()
+
+    texts = read(options.folder, options.megabytes * 1e6)
+    size = sum(len(text.encode()) for text in texts) / 1e6
+    source = wordpiece.read(options.vocab) if options.vocab else learn(texts)
+    fresh, tokenizer = WordPiece(source), WordPiece(source)
+
+    rates = {}
+    cleaned, rates["clean"] = timed(lambda: [clean.clean(text) for text in texts])
+    parts, rates["sentences"] = timed(
+        lambda: [part for text in cleaned for part in sentences.split(text, options.language)]
+    )
+    ours, rates["WordPiece, from an empty cache"] = timed(lambda: encode(fresh, parts))
+    encode(tokenizer, parts)
+    again, rates["WordPiece, words met before"] = timed(lambda: encode(tokenizer, parts))
+    theirs, rates["tokenizers, encode_batch"] = timed(lambda: encode_bare(tokenizer, parts))
+    assert np.array_equal(ours, theirs)
+    assert np.array_equal(again, theirs)
+
+    library = rates["tokenizers, encode_batch"]
+    print(f"{size:.1f} MB, {len(parts):,} sentences, {len(ours):,} tokens: ids identical\n")
+    print("| one core | MB/s of CPU time | of the library |")
+    print("|---|---:|---:|")
+    for name, seconds in rates.items():
+        print(f"| {name} | {size / seconds:.1f} | {library / seconds:.1f} x |")
+
+
+def read(folder: Path, most: float) -> list[str]:
+    texts, size = [], 0
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        raw = path.read_bytes()
+        texts.append(MARKUP.sub("", raw.decode("utf-8", "replace")))
+        size += len(raw)
+        if size >= most:
+            break
+    if not size:
+        raise SystemExit(f"{folder}: no text files")
+    return texts
+
+
+def learn(texts: list[str]) -> str:
+    sample = vocab.Sample([vocab.beginning(text, SAMPLE // len(texts))[0] for text in texts])
+    corpus = CorpusConfig(name="benchmark", reader="none")
+    return wordpiece.build(vocab.learn(sample, VocabConfig(corpus=corpus, source="", out="")))
+
+
+def encode(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:
+    ids, batch, size = [], [], 0
+    for part in parts:
+        batch.append(part)
+        size += len(part)
+        if size >= BATCH:
+            ids.append(tokenizer.encode(batch)[0])
+            batch, size = [], 0
+    return np.concatenate([*ids, tokenizer.encode(batch)[0]])
+
+
+def encode_bare(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:
+    ids = []
+    for start in range(0, len(parts), LIBRARY_BATCH):
+        batch = parts[start : start + LIBRARY_BATCH]
+        for encoded in tokenizer.library.encode_batch(batch, add_special_tokens=False):
+            ids.append(np.array(encoded.ids, tokenizer.dtype))
+    return np.concatenate(ids)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What the work gives, and its CPU seconds."""
+    began = time.process_time()
+    result = work()
+    return result, time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()
