@@ -203,7 +203,7 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)
         summary = (
-            f"{tokenizer.size:,} entries from {sample.bytes / 1e6:,.1f} MB of text; "
+            f"{tokenizer.size:,} entries from {figures['characters']:,} characters; "
             f"{figures['tokens_per_word']:.2f} tokens a word, "
             f"{figures['unknown_share']:.3%} unknown"
         )
