@@ -5,6 +5,7 @@ An edge is not declared: a stage that reads a folder waits for the stage that ma
 
 import dataclasses
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,16 @@ class Node:
         script = Path(__file__).resolve().parent.parent / "model" / "train.py"
         launcher = Path(sys.executable).with_name("deepspeed")
         count = ["--num_accelerators", str(processes)] if processes else []
-        return [str(launcher), *count, str(script), *self.overrides]
+        port = ["--master_port", str(free_port())]  # the default is one for the whole machine
+        return [str(launcher), *count, *port, str(script), *self.overrides]
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def quoted(value: Any) -> str:

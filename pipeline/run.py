@@ -15,12 +15,16 @@ from pipeline.executor import LocalExecutor, StageFailed
 def draw(nodes: list[dag.Node]) -> str:
     """The graph as text: each stage, what it waits for, and whether it would run."""
     width = max(len(node.name) for node in nodes)
-    needs = max(len(", ".join(node.needs)) for node in nodes)
+    sources = [
+        ", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages"
+        for node in nodes
+    ]
+    longest = max(map(len, sources))
     lines = []
-    for node in nodes:
+    for node, source in zip(nodes, sources, strict=True):
         state = f"run    {node.reason}" if node.reason else "cached"
         arrow = "<-" if node.needs else "  "
-        lines.append(f"{node.name:<{width}}  {arrow} {', '.join(node.needs):<{needs}}  {state}")
+        lines.append(f"{node.name:<{width}}  {arrow} {source:<{longest}}  {state}")
     return "\n".join(lines)
 
 

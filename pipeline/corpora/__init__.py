@@ -70,7 +70,9 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     top = Path(place)
     if top.is_dir():
         found = [p for p in top.rglob("*") if p.is_file() and p.name.endswith(suffixes)]
-        found = [p for p in found if not any(part.startswith(".") for part in p.parts)]
+        hidden = (".", "~")
+        found = [p for p in found if not p.relative_to(top).as_posix().startswith(hidden)]
+        found = [p for p in found if "/." not in p.relative_to(top).as_posix()]
     else:
         found = [Path(p) for p in glob(place, recursive=True) if Path(p).is_file()]
     if found:
@@ -97,6 +99,8 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         if error.name != f"pipeline.corpora.{corpus.reader}":
             raise
         raise ConfigError(f"corpus.reader={corpus.reader}: no such reader") from error
+    if not hasattr(module, "Reader"):
+        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader")
     try:
         reader: Reader = module.Reader(corpus, source, **corpus.options)
     except TypeError as error:

@@ -1,0 +1,65 @@
+"""Plots as SVG text for a page, light or dark: what is drawn in ink is `currentColor`."""
+
+import io
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+INK = "#123456"  # stands for the page's own text colour
+COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
+
+mpl.rcParams |= {
+    "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 9,
+    "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False,
+}  # fmt: skip
+
+Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue().replace(INK, "currentColor")
+    return text[text.index("<svg") :]
+
+
+def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
+    """Curves over a common axis."""
+    figure = Figure(figsize=(5.2, 2.8), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (label, x, y) in enumerate(curves):
+        axes.plot(x, y, label=label, color=COLOURS[number % len(COLOURS)], linewidth=1.4)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.grid(alpha=0.15)
+    if len(curves) > 1:
+        axes.legend()
+    return svg(figure)
+
+
+def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
+    """Counts at whole numbers, in at most 64 bars."""
+    figure = Figure(figsize=(5.2, 2.8), layout="constrained")
+    axes = figure.add_subplot()
+    bins = min(64, max(places) - min(places) + 1)
+    axes.hist(places, bins=bins, weights=counts, color=COLOURS[0])
+    axes.set(xlabel=x_label, ylabel=y_label)
+    return svg(figure)
+
+
+def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
+    """Grouped horizontal bars, one group a name."""
+    figure = Figure(figsize=(5.2, 0.9 + 0.55 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    height = 0.8 / len(series)
+    for number, (title, values) in enumerate(series):
+        places = [index + number * height for index in range(len(names))]
+        axes.barh(places, values, height, label=title, color=COLOURS[number])
+    axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))
+    return svg(figure)

@@ -1,0 +1,156 @@
+"""Training with real DeepSpeed processes: resumed anywhere, it goes on as if nothing happened."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model import checkpoint
+from model.train import launcher_arguments
+from pipeline import stage
+from pipeline.dag import free_port
+from pipeline.shards import ShardInfo, write_shard
+from pipeline.text.wordpiece import SPECIAL_TOKENS, WordPiece, build_tokenizer
+
+WORDS = [f"w{number}" for number in range(120)]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a vocabulary and shards of random walks over the words."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "vocab").mkdir()
+    tokenizer = build_tokenizer(
+        [*SPECIAL_TOKENS, *WORDS], lowercase=True, strip_accents=None, split_chinese=True
+    )
+    tokenizer.save(str(folder / "vocab" / "tokenizer.json"), pretty=True)
+    wordpiece = WordPiece.load(folder / "vocab")
+    draws = np.random.default_rng(0)
+    (folder / "prepare").mkdir()
+    for split, rows in (("train", 300), ("validation", 40)):
+        lengths = draws.integers(8, 29, rows)
+        steps = draws.integers(0, 3, lengths.sum())
+        info = ShardInfo(
+            split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
+            sequence_length=32, seed=0,
+        )  # fmt: skip
+        write_shard(
+            folder / "prepare" / f"{split}-00000-of-00001.arrow", info,
+            (5 + np.cumsum(steps) % 120).astype(np.uint16),
+            np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
+        )  # fmt: skip
+    stage.Manifest(
+        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={}, files={},
+        figures={"sequence_length": 32}, summary="", seconds=0.0, finished="",
+    ).write(folder / "prepare")  # fmt: skip
+    return folder
+
+
+def train(
+    root: Path, work: Path, out: Path, *more: str, processes: int = 1
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", str(processes),
+            "--master_port", str(free_port()), "model/train.py", f"workdir={work}", f"out={out}",
+            "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
+            "model.dropout=0", "model.attention_dropout=0", "batch_size=12", "micro_batch=4",
+            "steps=12", "log_every=1", "evaluate_every=6", "save_every=6", "threads=1",
+            "optimizer.learning_rate=1e-2", "tracking=none", *more,
+        ],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def losses(out: Path) -> list[float]:
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if row["kind"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "train"
+    done = train(root, work, out, "deepspeed=zero0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
+    curve = losses(undisturbed)
+    assert len(curve) == 12
+    assert curve[-1] < curve[0] - 0.2
+    manifest = stage.Manifest.read(undisturbed)
+    assert manifest is not None
+    assert manifest.figures["validation"]["masked_lm_loss"] > 0
+    assert manifest.figures["steps"] == 12
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_stages_and_processes_give_the_same_curve(
+    root: Path, work: Path, undisturbed: Path, tmp_path: Path, zero: int
+) -> None:
+    done = train(root, work, tmp_path / "train", f"deepspeed=zero{zero}", processes=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert losses(tmp_path / "train") == pytest.approx(losses(undisturbed), abs=1e-4)
+
+
+def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
+    root: Path, work: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "train"
+    assert train(root, work, out, "deepspeed=zero2", processes=2).returncode == 0
+    manifest = stage.Manifest.read(out)
+    assert manifest is not None
+    (out / "manifest.json").unlink()
+    for path in (out / "checkpoints" / manifest.fingerprint[:12]).glob("step-00000012/*"):
+        path.write_bytes(path.read_bytes()[:100])  # the last checkpoint is damaged
+    done = train(root, work, out, "deepspeed=zero3", "micro_batch=6")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "resumed after step 6" in done.stdout
+    assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bits(
+    root: Path, work: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    assert train(root, work, tmp_path / "train", "deepspeed=zero0").returncode == 0
+    assert losses(tmp_path / "train") == losses(undisturbed)
+
+
+def test_an_unlike_vocabulary_is_refused_before_the_first_step(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "vocab").mkdir()
+    tokenizer = build_tokenizer(
+        [*SPECIAL_TOKENS, *WORDS[::-1]], lowercase=True, strip_accents=None, split_chinese=True
+    )
+    tokenizer.save(str(tmp_path / "vocab" / "tokenizer.json"))
+    done = train(root, work, tmp_path / "train", f"data.vocab={tmp_path / 'vocab'}")
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_sequences_longer_than_the_positions_are_refused(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    done = train(root, work, tmp_path / "train", "model.positions=16")
+    assert done.returncode == 2
+    assert "sequences of 32 tokens, but model.positions=16" in done.stderr
+
+
+def test_what_launchers_add_to_the_command_line_goes() -> None:
+    words = ["--local_rank=3", "a=1", "--local-rank", "2", "--help"]
+    assert launcher_arguments(words) == ["a=1", "--help"]
+
+
+def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no checkpoint there"):
+        checkpoint.read_model(tmp_path)
+    config, weights, info = checkpoint.read_model(undisturbed)
+    assert config.hidden == 32
+    assert info["step"] == 12
+    assert weights["encoder.embeddings.word.weight"].shape == (125, 32)

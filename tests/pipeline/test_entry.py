@@ -1,0 +1,55 @@
+"""Whatever a user types wrong gives one line that names it, and exit code 2."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pipeline.prepare"], "no corpus chosen: add +corpus=NAME, NAME one of: "),
+        (["pipeline.run"], "no corpus chosen: add +corpus=NAME, NAME one of: "),
+        (["pipeline.evaluate"], "no task chosen: add +task=NAME, NAME one of: "),
+        (["pipeline.prepare", "+corpus=book"], "Could not find 'corpus/book'"),
+        (["pipeline.prepare", "+corpus=books", "seqence_length=9"], "Key 'seqence_length' not in"),
+        (["pipeline.prepare", "+corpus=books", "sequence_length=x"], "(at sequence_length)"),
+        (["pipeline.prepare", "+corpus=books", "sequence_length=2"], "from 8 to 65535"),
+        (["pipeline.prepare", "+corpus=books"], "say where the files of corpus books are"),
+        (["pipeline.vocab", "+corpus=books", "corpus.path=/nowhere"], "/nowhere"),
+        (["pipeline.run", "+corpus=sample", "force=[nonsense]"], "no stage nonsense"),
+        (["pipeline.run", "+corpus=sample", "tasks=[rte]"], "say where the GLUE files are"),
+        (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
+        (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
+        (["model.train", "optimizer.learning_rate=-1"], "above 0"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    root: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    place = [] if any(w.startswith(("workdir", "out")) for w in words) else [f"out={tmp_path}/x"]
+    place = [] if words[0] == "pipeline.run" else place
+    done = run(root, *words, *place)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2, done.stderr
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"]
+)
+def test_help_is_given_without_work(root: Path, name: str) -> None:
+    done = run(root, f"pipeline.{name}", "--help")
+    assert done.returncode == 0
+    assert "workdir" in done.stdout

@@ -1,0 +1,91 @@
+"""A corpus becomes shards: every document accounted for, the same bytes however it is run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import shards, stage
+
+SENTENCES = [
+    "The river runs past the old mill.", "Nobody knew where the road would lead.",
+    "Rain fell on the roofs of the town.", "She read the letter twice before supper.",
+    "A clock struck nine in the empty hall.", "They sold apples and bread at the market.",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty small books, two of them the same, one empty, one of a single word."""
+    folder = tmp_path_factory.mktemp("books")
+    for number in range(40):
+        picked = [SENTENCES[(number * k + k // 3) % 6] + f" {number} {k}." for k in range(4, 60)]
+        (folder / f"{number:02}.txt").write_text("\n\n".join(picked))
+    (folder / "same.txt").write_text((folder / "07.txt").read_text())
+    (folder / "empty.txt").write_text("")
+    (folder / "word.txt").write_text("word")
+    return folder
+
+
+def run(root: Path, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def vocab(root: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "vocab"
+    run(root, "pipeline.vocab", "+corpus=books", f"corpus.path={corpus}", "size=300", f"out={out}")
+    return out
+
+
+def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> stage.Manifest:
+    run(
+        root, "pipeline.prepare", "+corpus=books", f"corpus.path={corpus}", f"vocab={vocab}",
+        f"out={out}", "validation_share=0.2", "split_bytes=8000", "shard_bytes=30000", *more,
+    )  # fmt: skip
+    manifest = stage.Manifest.read(out)
+    assert manifest is not None
+    return manifest
+
+
+def test_every_document_is_accounted_for(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    figures = prepare(root, corpus, vocab, tmp_path / "a").figures
+    documents = figures["documents"]
+    assert documents["read"] == 43
+    assert documents["duplicate"] == 1
+    assert documents["written"] == 40
+    assert documents.get("empty", 0) + documents.get("short", 0) == 2
+    train = shards.open_folder(tmp_path / "a", "train")
+    assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
+    assert max((shard.offsets[1:] - shard.offsets[:-1]).max() for shard in train) <= 125
+
+
+def test_the_bytes_do_not_depend_on_workers_or_file_order(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    one = prepare(root, corpus, vocab, tmp_path / "one")
+    two = prepare(root, corpus, vocab, tmp_path / "two", "runner.workers=2")
+    renamed = tmp_path / "renamed"
+    renamed.mkdir()
+    for number, path in enumerate(sorted(corpus.iterdir(), reverse=True)):
+        (renamed / f"{number:03}.txt").write_bytes(path.read_bytes())
+    other = prepare(root, renamed, vocab, tmp_path / "other")
+    assert one.files == two.files == other.files
+    assert len(one.files) > 3
+    assert json.dumps(one.figures["lengths"]) == json.dumps(two.figures["lengths"])
+
+
+def test_another_seed_gives_other_pairs(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    one = prepare(root, corpus, vocab, tmp_path / "one")
+    other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
+    assert one.files.keys() == other.files.keys()
+    assert one.files != other.files
