@@ -13,7 +13,7 @@ from model.train import launcher_arguments
 from pipeline import stage
 from pipeline.dag import free_port
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.text.wordpiece import SPECIAL_TOKENS, WordPiece, build_tokenizer
+from pipeline.text.wordpiece import SPECIAL, WordPiece, build
 
 WORDS = [f"w{number}" for number in range(120)]
 
@@ -23,10 +23,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and shards of random walks over the words."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "vocab").mkdir()
-    tokenizer = build_tokenizer(
-        [*SPECIAL_TOKENS, *WORDS], lowercase=True, strip_accents=None, split_chinese=True
-    )
-    tokenizer.save(str(folder / "vocab" / "tokenizer.json"), pretty=True)
+    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     wordpiece = WordPiece.load(folder / "vocab")
     draws = np.random.default_rng(0)
     (folder / "prepare").mkdir()
@@ -124,10 +121,8 @@ def test_an_unlike_vocabulary_is_refused_before_the_first_step(
     root: Path, work: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "vocab").mkdir()
-    tokenizer = build_tokenizer(
-        [*SPECIAL_TOKENS, *WORDS[::-1]], lowercase=True, strip_accents=None, split_chinese=True
-    )
-    tokenizer.save(str(tmp_path / "vocab" / "tokenizer.json"))
+    other = build([*SPECIAL, *WORDS[::-1]], lowercase=True)
+    (tmp_path / "vocab" / "tokenizer.json").write_text(other)
     done = train(root, work, tmp_path / "train", f"data.vocab={tmp_path / 'vocab'}")
     assert done.returncode == 2
     assert "error: " in done.stderr

@@ -1,0 +1,126 @@
+"""The whole graph, on a small corpus, with real processes: done once, resumed after a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WORDS = [
+    "river",
+    "mill",
+    "road",
+    "town",
+    "roof",
+    "letter",
+    "supper",
+    "clock",
+    "hall",
+    "apple",
+    "bread",
+    "market",
+    "winter",
+    "garden",
+    "horse",
+    "window",
+    "candle",
+    "forest",
+    "bridge",
+    "harbour",
+    "island",
+    "mountain",
+    "teacher",
+    "doctor",
+    "sailor",
+    "farmer",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Books that each talk of words of their own."""
+    folder = tmp_path_factory.mktemp("books")
+    for book in range(30):
+        own = [WORDS[(book + k) % len(WORDS)] for k in range(4)]
+        lines = [
+            f"The {own[k % 4]} and the {own[(k * 3 + 1) % 4]} were near the {own[(k // 4) % 4]} "
+            f"on day {k} of year {book}."
+            for k in range(80)
+        ]
+        (folder / f"{book:02}.txt").write_text("\n\n".join(lines))
+    return folder
+
+
+def command(corpus: Path, work: Path, *more: str) -> list[str]:
+    settings = {
+        "vocab.size": 200, "prepare.validation_share": 0.3, "tasks.validation_share": 0.3,
+        "tasks.train_rows": 60, "tasks.dev_rows": 20, "train.steps": 60, "train.save_every": 10,
+        "train.evaluate_every": 30, "train.batch_size": 8, "train.micro_batch": 8,
+        "evaluate.epochs": 1,
+    }  # fmt: skip
+    return [
+        sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
+        f"workdir={work}", "tasks=[sample_next]",
+        *(f"recipe.stages.{key}={value}" for key, value in settings.items()), *more,
+    ]  # fmt: skip
+
+
+def run(root: Path, words: list[str]) -> str:
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lines_with(output: str, text: str) -> list[str]:
+    return [line.split()[0] for line in output.splitlines() if text in line]
+
+
+STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
+    root: Path, corpus: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    plan = run(root, command(corpus, work, "dry_run=true"))
+    assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
+    assert not work.exists()
+
+    with subprocess.Popen(command(corpus, work), cwd=root, start_new_session=True) as first:
+        until = time.monotonic() + 120
+        while not list(work.glob("train/checkpoints/*/step-*")):
+            assert time.monotonic() < until
+            assert first.poll() is None
+            time.sleep(0.05)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait() == 130
+    assert not subprocess.run(["pgrep", "-f", str(work)], check=False, capture_output=True).stdout
+
+    second = run(root, command(corpus, work))
+    assert {"vocab", "prepare", "tasks"} >= set(lines_with(second, "done before")) >= {"prepare"}
+    assert "resumed after step" in (work / "logs" / "train.log").read_text()
+    assert (work / "report" / "report.html").stat().st_size > 10_000
+
+    third = run(root, command(corpus, work))
+    assert sorted(lines_with(third, "done before")) == sorted(STAGES)
+
+    changed = run(root, command(corpus, work, "dry_run=true", "recipe.stages.train.steps=61"))
+    assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
+    assert "settings changed: steps 60 -> 61" in changed
+
+
+def test_a_users_mistake_in_a_stage_names_stage_and_log(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "nothing.txt").write_text(" ")
+    done = subprocess.run(
+        command(tmp_path / "empty", tmp_path / "work"),
+        cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "TERM": "dumb"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "stage vocab" in line
+    assert "vocab.log" in line
