@@ -129,14 +129,23 @@ class LocalExecutor:
         """End what still runs, with all its children."""
         for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
             for child in self.running:
-                if child.process.poll() is None:
-                    os.killpg(child.process.pid, sign)
+                signal_group(child.process, sign)
             until = time.monotonic() + patience
             while time.monotonic() < until and any(
-                child.process.poll() is None for child in self.running
+                signal_group(child.process, 0) for child in self.running
             ):
                 time.sleep(0.05)
         self.running.clear()
+
+
+def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:
+    """Signal a child and all of its own; False where none of them is left."""
+    process.poll()  # takes the child's exit code, else its group would seem to live on
+    try:
+        os.killpg(process.pid, sign)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def last_line(log: Path) -> str:

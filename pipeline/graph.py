@@ -9,6 +9,7 @@ beside and renames, and its bytes depend on its input alone: a retry is harmless
 import dataclasses
 import itertools
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -193,10 +194,8 @@ class SplitDocuments:
         with pa.ipc.new_file(str(beside), documents.schema, options=options) as writer:
             for low, high in itertools.pairwise(bounds):
                 part = documents.take(pa.array(order[low:high]))
-                batches = part.combine_chunks().to_batches()
-                writer.write_batch(
-                    batches[0] if batches else pa.record_batch(part.schema.empty_table())
-                )
+                empty = pa.RecordBatch.from_pylist([], schema=part.schema)
+                writer.write_batch(next(iter(part.combine_chunks().to_batches()), empty))
         beside.replace(path)
         return [k for k in range(len(names)) if bounds[k] < bounds[k + 1]]
 
@@ -321,6 +320,8 @@ def run(plan: Plan) -> None:
 
     # Beam 2.77 flushes from a second thread after this time and can lose elements in that race.
     worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
+    # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     name, flags = options(plan.config.runner)
     try:
         with beam.Pipeline(runner=name, options=flags) as pipeline:

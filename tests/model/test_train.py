@@ -20,7 +20,7 @@ WORDS = [f"w{number}" for number in range(120)]
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a vocabulary and shards of random walks over the words."""
+    """A folder with a vocabulary and shards of words, some far more frequent than others."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "vocab").mkdir()
     (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
@@ -29,14 +29,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "prepare").mkdir()
     for split, rows in (("train", 300), ("validation", 40)):
         lengths = draws.integers(8, 29, rows)
-        steps = draws.integers(0, 3, lengths.sum())
+        words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
         info = ShardInfo(
             split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
             sequence_length=32, seed=0,
         )  # fmt: skip
         write_shard(
             folder / "prepare" / f"{split}-00000-of-00001.arrow", info,
-            (5 + np.cumsum(steps) % 120).astype(np.uint16),
+            (4 + words).astype(np.uint16),
             np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
         )  # fmt: skip
     stage.Manifest(

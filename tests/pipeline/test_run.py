@@ -64,7 +64,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
     return [
         sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
         f"workdir={work}", "tasks=[sample_next]",
-        *(f"recipe.stages.{key}={value}" for key, value in settings.items()), *more,
+        *(f"++recipe.stages.{key}={value}" for key, value in settings.items()), *more,
     ]  # fmt: skip
 
 
@@ -98,7 +98,8 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
             time.sleep(0.05)
         first.send_signal(signal.SIGTERM)
         assert first.wait() == 130
-    assert not subprocess.run(["pgrep", "-f", str(work)], check=False, capture_output=True).stdout
+    left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
+    assert left.stdout == ""
 
     second = run(root, command(corpus, work))
     assert {"vocab", "prepare", "tasks"} >= set(lines_with(second, "done before")) >= {"prepare"}
@@ -108,7 +109,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     third = run(root, command(corpus, work))
     assert sorted(lines_with(third, "done before")) == sorted(STAGES)
 
-    changed = run(root, command(corpus, work, "dry_run=true", "recipe.stages.train.steps=61"))
+    changed = run(root, command(corpus, work, "dry_run=true", "++recipe.stages.train.steps=61"))
     assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
     assert "settings changed: steps 60 -> 61" in changed
 
