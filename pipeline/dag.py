@@ -5,6 +5,7 @@ An edge is not declared: a stage that reads a folder waits for the stage that ma
 
 import dataclasses
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ SCHEMAS: dict[str, type[StageConfig]] = {
 # Kinds that use one core; the others use all that there are.
 NARROW = {"download", "convert", "evaluate", "tasks", "report"}
 SAMPLE_TASK = "sample_"
+RESERVED = ("null", "true", "false", "inf", "nan")  # words that Hydra does not read as text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,9 +82,10 @@ def quoted(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(quoted(item) for item in value) + "]"
     text = str(value)
-    if text and all(c.isalnum() or c in "_./-+:%@" for c in text):
+    if re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) and text.lower() not in RESERVED:
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # In Hydra's grammar a backslash is itself, unless a quotation mark follows.
+    return "'" + re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", text)) + "'"
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,8 @@ Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
 def svg(figure: Figure) -> str:
     """The figure as an `<svg>` element."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    metadata = {"Date": None, "Creator": None}
+    figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", metadata=metadata)
     text = buffer.getvalue().replace(INK, "currentColor")
     return text[text.index("<svg") :]
 

@@ -49,18 +49,18 @@ def draw_dag(stages: dict[str, tuple[Path, stage.Manifest]]) -> str:
     for name in sorted(stages, key=lambda n: depth[n]):
         row = rows.setdefault(depth[name], 0)
         rows[depth[name]] += 1
-        places[name] = (20 + 210 * depth[name], 20 + 66 * row)
-    width = 210 * (max(depth.values()) + 1) + 10
+        places[name] = (20 + 240 * depth[name], 20 + 66 * row)
+    width = 240 * (max(depth.values()) + 1) + 10
     height = 66 * max(rows.values()) + 10
     parts = [f'<svg class="dag" viewBox="0 0 {width} {height}" width="{width}" role="img">']
     for name, others in needs.items():
         x, y = places[name]
         for other in others:
-            a, b = places[other][0] + 170, places[other][1] + 22
+            a, b = places[other][0] + 200, places[other][1] + 22
             parts.append(f'<path d="M{a} {b}C{a + 25} {b} {x - 25} {y + 22} {x} {y + 22}"/>')
     for name, (x, y) in places.items():
         seconds = stages[name][1].seconds
-        parts.append(f'<rect x="{x}" y="{y}" width="170" height="44" rx="8"/>')
+        parts.append(f'<rect x="{x}" y="{y}" width="200" height="44" rx="8"/>')
         parts.append(f'<text x="{x + 10}" y="{y + 19}">{escape(name)}</text>')
         parts.append(f'<text x="{x + 10}" y="{y + 36}" opacity=".7">{seconds:,.1f} s</text>')
     return "".join([*parts, "</svg>"])
@@ -71,7 +71,9 @@ def corpus_section(name: str, figures: dict[str, Any]) -> dict[str, Any]:
     documents, totals = figures["documents"], figures["totals"]
     rows = [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
     rows += [(f"passed over: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
-    rows += [(kind.replace("_", " "), f"{count:,}") for kind, count in totals.items()]
+    names = {"train": "instances to train on", "validation": "instances held out",
+             "random_next": "instances with a random next segment"}  # fmt: skip
+    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in totals.items()]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
         list(lengths), list(lengths.values()), "length of an instance (tokens)", "instances"

@@ -1,0 +1,38 @@
+"""Settings become command lines that Hydra reads back, and folders become edges."""
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import dag
+from pipeline.errors import ConfigError
+
+texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(values)
+def test_a_quoted_value_reads_back(value: object) -> None:
+    override = OverridesParser.create().parse_override(f"key={dag.quoted(value)}")
+    read = override.value()
+    assert str(read) == str(value) or read == value
+
+
+def test_nested_settings_become_dotted_keys() -> None:
+    nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
+    assert dict(dag.flat(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
+
+
+def test_stages_come_after_what_they_need() -> None:
+    needs = {"c": ("b", "a"), "b": ("a",), "a": (), "d": ()}
+    assert dag.ordered(needs) == ["a", "b", "c", "d"]
+
+
+def test_a_cycle_is_named() -> None:
+    with pytest.raises(ConfigError, match="wait for one another: a, b"):
+        dag.ordered({"a": ("b",), "b": ("a",)})

@@ -1,0 +1,101 @@
+"""The report is one page that shows what the manifests say, and reaches for nothing else."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from model.tracking import METRICS
+from pipeline import report, stage
+from pipeline.config import ReportConfig
+from pipeline.errors import InputError
+
+
+def manifest(
+    folder: Path, kind: str, fingerprint: str, inputs: dict[str, str], **figures: object
+) -> None:
+    folder.mkdir(parents=True)
+    stage.Manifest(
+        stage=kind, fingerprint=fingerprint * 64, version=1, config={},
+        inputs={key: value * 64 for key, value in inputs.items()}, files={}, figures=figures,
+        summary=f"summary of {kind}", seconds=1.5, finished="2026-01-01T00:00:00+00:00",
+    ).write(folder)  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A run with a hostile task name."""
+    folder = tmp_path / "work"
+    manifest(folder / "vocab", "vocab", "a", {})
+    manifest(
+        folder / "prepare", "prepare", "b", {"vocab": "a"}, skipped={"redirect": 7},
+        documents={"read": 1234, "written": 1200}, totals={"tokens": 56789, "train": 50},
+        lengths={"20": 3, "64": 9},
+    )  # fmt: skip
+    manifest(
+        folder / "train", "train", "c", {"data.dir": "b"}, most_frequent_accuracy=0.0593,
+        validation={"masked_lm_accuracy": 0.1934},
+    )  # fmt: skip
+    rows = [
+        {"kind": "train", "step": step, "masked_lm_loss": 9 - step, "tokens_per_second": 5}
+        for step in (1, 2, 3)
+    ]
+    (folder / "train" / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    manifest(
+        folder / "evaluate-x", "evaluate", "d", {"pretrained": "c"}, task="x",
+        title="<script>alert(1)</script>", sample=True, metric="accuracy", score=0.7251,
+        baseline=0.5182, majority=0.5, rows={"train": 4000, "dev": 1000},
+    )  # fmt: skip
+    return folder
+
+
+def page(work: Path) -> str:
+    config = ReportConfig(workdir=str(work), out=str(work / "report"))
+    stage.run("report", config, report.make)
+    return (work / "report" / "report.html").read_text()
+
+
+def test_the_figures_stand_on_the_page(work: Path) -> None:
+    text = page(work)
+    for shown in ("1,234", "56,789", "0.193", "0.059", "0.725", "0.518", "sample task", "redirect"):
+        assert shown in text
+
+
+def test_the_page_reaches_for_nothing(work: Path) -> None:
+    text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page(work))
+    assert not re.search(r'(src|href)="(?!#)', text)
+    assert not re.search(r"url\((?!#)", text)
+    assert "<script" not in text
+
+
+def test_what_others_named_is_text(work: Path) -> None:
+    assert "&lt;script&gt;alert(1)" in page(work)
+
+
+def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(work: Path) -> None:
+    found = re.findall(r"<svg.*?</svg>", page(work), flags=re.DOTALL)
+    assert len(found) >= 4
+    for text in found:
+        ET.fromstring(text)
+    assert any("currentColor" in text for text in found)
+
+
+def test_the_graph_has_an_arrow_for_each_input(work: Path) -> None:
+    graph = re.search(r'<svg class="dag".*?</svg>', page(work), flags=re.DOTALL)
+    assert graph is not None
+    assert graph[0].count("<path") == 3
+    assert graph[0].count("<rect") == 4
+
+
+def test_a_run_without_training_has_a_report(work: Path) -> None:
+    for name in ("train", "evaluate-x"):
+        (work / name / "manifest.json").unlink()
+    assert "1,234" in page(work)
+
+
+def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
+    config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
+    with pytest.raises(InputError, match="no finished stage there"):
+        stage.run("report", config, report.make)
