@@ -240,7 +240,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, manifest: stage.Manifest) 
             f"{config.model.positions}"
         )
     size = config.model.vocab_size or wordpiece.size
-    if size < wordpiece.size:
+    if size != wordpiece.size:
         raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
     return dataclasses.replace(config.model, vocab_size=size)
 
