@@ -5,6 +5,9 @@ A checkpoint is a folder `step-NNNNNNNN` with `model.safetensors` (fp32 weights 
 three (`sha256sum --check` reads it), written under another name and renamed. It is gathered from
 whatever partition ZeRO made of the state, and scattered into whatever comes next, so any ZeRO stage
 on any number of ranks reads what any other wrote.
+
+A crash at any moment, of the machine too, leaves whole checkpoints only: bytes are on the disk
+before their name is, and the file `latest` (for other tools) moves last.
 """
 
 import dataclasses
@@ -24,7 +27,9 @@ from pipeline.errors import InputError
 
 FORMAT = "checkpoint/2"
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
-SUMS = "SHA256SUMS"
+FILES = (WEIGHTS, MOMENTS, STATE)
+SUMS = "SHA256SUMS"  # of these files
+LATEST = "latest"  # the name of the newest checkpoint
 MOMENT_KEYS = ("exp_avg", "exp_avg_sq")
 
 
@@ -39,6 +44,7 @@ class State:
     model: dict[str, Any]  # ModelConfig
     data: str  # fingerprint of the shards
     tokenizer: str  # sha256 of tokenizer.json
+    skipped: int = 0  # of the updates, those that a loss not finite made void
     format: str = FORMAT
 
 
@@ -50,24 +56,54 @@ def name_of(step: int) -> str:
 def write(
     folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
 ) -> Path:
-    """Write a checkpoint below `folder`, beside its name first; returns its path."""
+    """Write a checkpoint below `folder`, beside its name first; returns its path.
+
+    Raises:
+        InputError: the disk is full, or the folder cannot be written.
+    """
     path = folder / name_of(state.step)
     beside = folder / f".{path.name}.tmp"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    save_file(weights, beside / WEIGHTS)
-    save_file(moments, beside / MOMENTS)
-    stage.write_text(beside / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-    sums = []
-    for name in (WEIGHTS, MOMENTS, STATE):
-        (beside / name).chmod(0o644)
-        with (beside / name).open("rb") as file:
-            os.fsync(file.fileno())
-        sums.append(f"{stage.sha256(beside / name)}  {name}\n")
-    stage.write_text(beside / SUMS, "".join(sums))
-    shutil.rmtree(path, ignore_errors=True)
-    beside.rename(path)
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        for name, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
+            save_file(tensors, beside / name)
+            (beside / name).chmod(0o644)
+            _sync(beside / name)
+        stage.write_text(beside / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+        sums = (f"{stage.sha256(beside / name)}  {name}\n" for name in FILES)
+        stage.write_text(beside / SUMS, "".join(sums))
+        _sync(beside)
+        _remove(path)  # a damaged one, which this run was not resumed from
+        beside.rename(path)
+        _sync(folder)
+        stage.write_text(folder / LATEST, f"{path.name}\n")
+        _sync(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise InputError(
+            f"{path}: cannot be written ({error}); the checkpoints before it are whole: make room "
+            "and start the same command again"
+        ) from error
     return path
+
+
+def _sync(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Take a checkpoint's name first, so that a crash leaves nothing that looks like one."""
+    if path.exists():
+        away = path.with_name(f".{path.name}.old.tmp")
+        shutil.rmtree(away, ignore_errors=True)
+        path.rename(away)
+        shutil.rmtree(away, ignore_errors=True)
 
 
 def read_state(path: Path) -> State:
@@ -82,7 +118,7 @@ def read_state(path: Path) -> State:
             raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
         state = State(**fields)
         sums = dict(line.split()[::-1] for line in (path / SUMS).read_text().splitlines())
-        for name in (WEIGHTS, MOMENTS, STATE):
+        for name in FILES:
             if stage.sha256(path / name) != sums[name]:
                 raise InputError(f"{path / name}: damaged, its checksum is not that in {SUMS}")
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -90,9 +126,19 @@ def read_state(path: Path) -> State:
     return state
 
 
+def steps(folder: Path) -> dict[int, Path]:
+    """The checkpoints of a run by step, in rising order; damaged ones among them."""
+    found = {}
+    for path in folder.glob("step-*"):
+        number = path.name.removeprefix("step-")
+        if number.isdecimal():
+            found[int(number)] = path
+    return dict(sorted(found.items()))
+
+
 def newest(folder: Path) -> tuple[Path, State] | None:
     """The last good checkpoint of a run; damaged ones are passed over with a warning."""
-    for path in sorted(folder.glob("step-*"), reverse=True):
+    for path in reversed(steps(folder).values()):
         try:
             return path, read_state(path)
         except InputError as error:
@@ -100,14 +146,11 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
-def prune(folder: Path, keep: int, keep_every: int = 0) -> None:
-    """Remove all but the last `keep` checkpoints, and what a crash left.
-
-    Those of every `keep_every`-th step stay, where it is not 0.
-    """
-    for path in sorted(folder.glob("step-*"))[:-keep]:
-        if not keep_every or int(path.name.removeprefix("step-")) % keep_every:
-            shutil.rmtree(path, ignore_errors=True)
+def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
+    """Remove all but the last `keep` checkpoints and every `keep_every`-th step's, and debris."""
+    for step, path in list(steps(folder).items())[:-keep]:
+        if keep_every is None or step % keep_every:
+            _remove(path)
     for path in folder.glob(".step-*.tmp"):
         shutil.rmtree(path, ignore_errors=True)
 

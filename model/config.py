@@ -139,15 +139,21 @@ class TrainConfig(StageConfig):
     evaluate_every: int = incidental(200)
     evaluate_samples: int = 2000  # of the validation shards, always the same
     save_every: int = incidental(200)
-    keep: int = incidental(2)  # the last so many checkpoints
-    keep_every: int = incidental(0)  # and those of every so many steps, for good; 0: none
+    keep: int = incidental(2)  # the last checkpoints
+    keep_every: int | None = incidental(None)  # and for good, those of multiples of so many steps
+    start_timeout: float = incidental(1800.0)  # seconds until all ranks are there, and a step done
+    timeout: float = incidental(900.0)  # seconds that a rank may wait for another
+    watchdog: float = incidental(600.0)  # seconds without progress after which a rank ends itself
+    heartbeat: str | None = incidental(None)  # folder of this node where ranks show that they live
+    bad_steps: int = incidental(10)  # in a row with a loss or gradient not finite: training ends
     threads: int | None = incidental(None)  # a rank, on CPU; null: the cores shared out
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
-                    "save_every", "keep"):  # fmt: skip
+                    "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
-        check(self.keep_every >= 0, f"keep_every={self.keep_every}: at least 0")
-        check(self.clip > 0, f"clip={self.clip}: above 0")
+        check(self.keep_every is None or self.keep_every >= 1, "keep_every: at least 1, or null")
+        for key in ("clip", "start_timeout", "timeout", "watchdog"):
+            check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")

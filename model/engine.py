@@ -3,6 +3,7 @@
 import math
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import deepspeed
@@ -10,8 +11,10 @@ import torch
 from deepspeed import utils as fragments
 from torch import nn
 
+from model import peers
 from model.checkpoint import MOMENT_KEYS, Tensors
 from model.config import TrainConfig
+from model.health import skip_bad_gradients
 from model.memory import keep_freed_memory
 from model.optim import build_optimizer
 from pipeline.errors import ConfigError
@@ -27,7 +30,9 @@ class World:
     device: torch.device
 
 
-def start_world(threads: int | None) -> World:
+def start_world(
+    threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
+) -> World:
     """Join the process group that the launcher set up, or make one of this process alone."""
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
@@ -46,9 +51,8 @@ def start_world(threads: int | None) -> World:
         torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
         # Without this, start-up compiles an op that nothing here needs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    deepspeed.init_distributed(
-        dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False
-    )
+    peers.join("nccl" if device.type == "cuda" else "gloo", start_timeout, timeout, device)
+    deepspeed.init_distributed(verbose=False, timeout=timedelta(seconds=timeout))
     return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
 
 
@@ -96,6 +100,8 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         config=deepspeed_config(config, world),
         dist_init_required=False,
     )
+    if not hasattr(engine.optimizer, "overflow"):
+        skip_bad_gradients(engine.optimizer)
     return engine
 
 

@@ -6,6 +6,7 @@ are functions of (seed, position). A killed run starts again with the same comma
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 # A script's own folder heads the path; the packages are one level up.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -15,8 +16,10 @@ import os
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from model import launch
 from model.config import TrainConfig
 from pipeline import entry, stage
+from pipeline.errors import Exit
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -33,12 +36,24 @@ def launcher_arguments(argv: list[str]) -> list[str]:
     return kept
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The command."""
-    entry.run("train", TrainConfig, launch, argv=launcher_arguments(sys.argv[1:]))
+    launch.begin_rank()
+    try:
+        entry.run("train", TrainConfig, train, argv=launcher_arguments(sys.argv[1:]))
+    except SystemExit as left:
+        launch.end_rank(int(left.code or 0))
+        if left.code == Exit.RESTART:
+            # Other ranks may be lost: what waits for them at exit would wait for ever.
+            sys.stdout.flush()
+            os._exit(Exit.RESTART)
+        raise
+    except BaseException:
+        launch.end_rank(Exit.BUG)
+        raise
 
 
-def launch(config: TrainConfig) -> None:
+def train(config: TrainConfig) -> None:
     """Run the stage: rank 0 keeps its books, the others only train."""
     from model.trainer import make
 

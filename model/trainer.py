@@ -7,28 +7,30 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from model import checkpoint, huggingface
+from model import checkpoint, huggingface, peers
 from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
 from model.data import GlobalBatch, Loader, prefetch
 from model.engine import World, build_engine, gather, scatter, start_world
+from model.guard import Guard
+from model.health import Health
 from model.loss import cross_entropy
 from model.optim import rate_share
-from model.signals import RESTART, StopRequest
 from model.tracking import Tracker
 from pipeline import keyed, stage
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.text.wordpiece import WordPiece
 
 SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
@@ -38,20 +40,29 @@ SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sente
 def make(config: TrainConfig, out: Path) -> stage.Result:
     """Train from the newest checkpoint of the same settings, or from the start."""
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    trainer = Trainer(config, out)
+    rank = int(os.environ.get("RANK", "0"))
+    guard = Guard(rank, config.start_timeout, config.watchdog, config.heartbeat)
     try:
-        return trainer.run()
-    finally:
-        trainer.tracker.close()
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        trainer = Trainer(config, out, guard)
+        try:
+            result = trainer.run()
+        finally:
+            trainer.tracker.close()
+    except Exception as error:
+        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        if peers.lost(error):
+            raise Restart(f"rank {rank}: lost the others ({peers.first_line(error)})") from error
+        raise
+    dist.destroy_process_group()
+    guard.close()
+    return result
 
 
 class Trainer:
     """One rank's part of a run."""
 
-    def __init__(self, config: TrainConfig, out: Path):
-        self.config, self.out = config, out
+    def __init__(self, config: TrainConfig, out: Path, guard: Guard):
+        self.config, self.out, self.guard = config, out, guard
         self.fingerprint, _ = stage.fingerprint("train", config)
         manifest = stage.need(config.data.dir, "prepare", "data.dir")
         self.data = manifest.fingerprint
@@ -61,9 +72,11 @@ class Trainer:
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
-        self.world = start_world(config.threads)
+        self.world = start_world(config.threads, config.start_timeout, config.timeout)
+        self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.saved = -1  # the step of the newest checkpoint
+        self.stop = False  # whether any rank was told to stop
         self.engine = self._start()
         settings = dataclasses.asdict(config) | {"world_size": self.world.size}
         self.tracker = Tracker(
@@ -76,20 +89,19 @@ class Trainer:
         module = BertForPreTraining(self.model_config)
         if self.config.force and self.world.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
-        if dist.is_initialized():
-            dist.barrier()
-        found = checkpoint.newest(self.folder)
+        peers.check_shared(self.folder)
+        found = peers.from_first(checkpoint.newest(self.folder) if self.world.rank == 0 else None)
         if found is not None:
             path, state = found
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
-            self.saved = state.step
+            self.saved, self.health.skipped = state.step, state.skipped
             tensors = checkpoint.Tensors(path)
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
         elif self.config.start is not None:
             module.load_state_dict(start_weights(self.config.start, self.model_config))
         engine = build_engine(module, self.config, self.world)
         if found is not None:
-            scatter(engine, tensors, self.step)
+            scatter(engine, tensors, self.step - self.health.skipped)
         return engine
 
     def run(self) -> stage.Result:
@@ -97,7 +109,8 @@ class Trainer:
         self._announce()
         self.engine.train()
         meter = Meter(self.world)
-        with prefetch(self._global_batches()) as batches, StopRequest() as stop:
+        self.guard.training()
+        with prefetch(self._global_batches()) as batches:
             while self.step < self.config.steps:
                 with meter.waiting():
                     batch = next(batches)
@@ -106,11 +119,27 @@ class Trainer:
                 self.samples += batch.sequences
                 self.tracker.advance()
                 self._after_step(meter)
-                if stop.agreed():
-                    self._leave(stop)
+                self._leave_if_due(meter)
         validation = self._evaluate()
-        self._save()
+        self._save(meter)
         return self._result(validation, meter)
+
+    def _leave_if_due(self, meter: "Meter") -> None:
+        """Save and leave, where a rank was told to or nothing is learnt any more.
+
+        Raises:
+            Restart: a rank got a signal.
+            Diverged: too many updates in a row came to nothing.
+        """
+        if self.health.hopeless:
+            raise self.health.diagnosis(str(self._save(meter)))
+        if self.stop:
+            self._save(meter)
+            signal = self.guard.signal or "another rank's signal"
+            raise Restart(
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; the same "
+                "command goes on"
+            )
 
     def _global_batches(self) -> Iterator[GlobalBatch]:
         """This rank's part of every batch from here on."""
@@ -130,7 +159,7 @@ class Trainer:
             group["lr"] = rate
         # DeepSpeed averages over ranks and micro-batches; the loss is a mean over the global batch.
         scale = world.size * len(batch.batches)
-        for micro_batch in batch.batches:
+        for number, micro_batch in enumerate(batch.batches, start=1):
             micro = micro_batch.to(world.device)
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
@@ -138,9 +167,17 @@ class Trainer:
             if config.objective.next_sentence:
                 loss = loss + pair / batch.sequences
             self.engine.backward(loss * scale)
+            if number == len(batch.batches):
+                # Here the device is waited for anyway: the step begins with the gradient's norm.
+                self.stop = peers.any_of(self.guard.signal is not None, world.device)
             self.engine.step()
             meter.add(sums)
+            self.guard.beat()
         meter.rate = rate
+        applied = self.engine.was_step_applied()
+        trouble = self.health.note(applied, self.step + 1, self.samples, batch.sequences)
+        if trouble is not None:
+            self.tracker.say(f"warning: {trouble}")
 
     def _after_step(self, meter: "Meter") -> None:
         """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
@@ -150,25 +187,16 @@ class Trainer:
             figures = meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
+            figures["skipped_steps"] = self.health.skipped
             if norm is not None:
                 figures["gradient_norm"] = float(norm)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             self._evaluate()
         if self.step % config.save_every == 0 and not last:
-            self._save()
+            self._save(meter)
         if self.step % config.log_every == 0:
             meter.restart()  # what evaluation and saving took is not training time
-
-    def _leave(self, stop: StopRequest) -> NoReturn:
-        """Save, and end the process so that whoever started it knows to start it again."""
-        self._save()
-        told = stop.received.name if stop.received else "a signal to another rank"
-        self.tracker.say(
-            f"stopped by {told} and saved after step {self.step:,}: "
-            "the same command goes on from there"
-        )
-        raise SystemExit(RESTART)
 
     def _announce(self) -> None:
         """One line that says what will be done."""
@@ -196,6 +224,7 @@ class Trainer:
                 micro = micro_batch.to(world.device)
                 masked_logits, pair_logits = self.engine(micro)
                 meter.add(losses(masked_logits, pair_logits, micro)[2])
+                self.guard.beat()
         self.engine.train()
         figures = meter.read(config.objective.next_sentence)
         kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
@@ -204,17 +233,20 @@ class Trainer:
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
-    def _save(self) -> None:
+    def _save(self, meter: "Meter") -> Path:
         """A checkpoint; every rank takes part in the gathering, rank 0 writes."""
         if self.saved == self.step:
-            return
+            return self.folder / checkpoint.name_of(self.step)
         self.saved = self.step
         weights, moments = gather(self.engine)
+        tokens = self.tokens + meter.tokens()
+        self.guard.beat()
         if self.world.rank == 0:
             state = checkpoint.State(
                 step=self.step,
                 samples=self.samples,
-                tokens=self.tokens,
+                tokens=tokens,
+                skipped=self.health.skipped,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
@@ -223,6 +255,8 @@ class Trainer:
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
         dist.barrier()
+        self.guard.beat()
+        return self.folder / checkpoint.name_of(self.step)
 
     def _result(self, validation: dict[str, float], meter: "Meter") -> stage.Result:
         accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
@@ -313,6 +347,7 @@ class Meter:
 
     def __init__(self, world: World):
         self.world, self.rate = world, 0.0
+        self._tokens = torch.tensor([name == "tokens" for name in SUMS], device=world.device)
         self.restart()
 
     def restart(self) -> None:
@@ -321,8 +356,17 @@ class Meter:
         self._wait, self._began = 0.0, time.perf_counter()
 
     def add(self, sums: torch.Tensor) -> None:
-        """One micro-batch's figures; no synchronisation with the device."""
-        self._sums += sums
+        """One micro-batch's figures; no synchronisation with the device.
+
+        Of one that is not finite, and so makes its update void, only the tokens count.
+        """
+        self._sums += torch.where(sums.isfinite().all() | self._tokens, sums, 0.0)
+
+    def tokens(self) -> int:
+        """Tokens over all ranks since the last `read`; every rank must call it."""
+        total = self._sums[SUMS.index("tokens")].clone()
+        dist.all_reduce(total)
+        return int(total)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -332,9 +376,10 @@ class Meter:
         self._wait += time.perf_counter() - began
 
     def read(self, next_sentence: bool) -> dict[str, float]:
-        """The figures over all ranks since `restart`; every rank must call it."""
+        """The figures over all ranks since they were last read; every rank must call it."""
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
+        self._sums.zero_()
         seconds = time.perf_counter() - self._began
         masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
         figures = {

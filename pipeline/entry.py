@@ -12,10 +12,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pipeline.errors import ConfigError, UserError
+from pipeline.errors import ConfigError, Exit, Restart, UserError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-EXIT_USER_ERROR = 2
 
 Config = TypeVar("Config")
 
@@ -67,8 +66,8 @@ def run(
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
-    Exit codes: 0 done, 2 an error that the user can mend (one line on stderr), 130 interrupted;
-    anything else is a bug and shows its trace.
+    The exit codes are those of `pipeline.errors.Exit`; what is the user's to mend, or has to be
+    started again, is one line on stderr, and a bug shows its trace.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     register(name, schema)
@@ -82,9 +81,12 @@ def run(
         for config in composed:
             task(validate(config, schema))
     except (UserError, HydraException, OmegaConfBaseException) as error:
-        print(f"error: {explain(error)}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+        print(f"error: {explain(error)}", file=sys.stderr, flush=True)
+        sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
+    except Restart as error:
+        print(f"restart: {error}", file=sys.stderr, flush=True)
+        sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(0)
+        sys.exit(Exit.INTERRUPTED)
+    sys.exit(Exit.DONE)

@@ -1,8 +1,27 @@
-"""The errors that are the user's to mend; every other exception is a bug and shows its trace."""
+"""The errors that are the user's to mend, and the exit codes of every command.
+
+Every exception that is not here is a bug and shows its trace.
+"""
+
+import enum
+from typing import ClassVar
+
+
+class Exit(enum.IntEnum):
+    """What a command's exit code says; the README's table of them is this one."""
+
+    DONE = 0
+    BUG = 1  # a trace says where
+    USER = 2  # a configuration or an input that the user can mend; one line says which
+    DIVERGED = 3  # the loss stayed infinite or undefined; the state before that is saved
+    RESTART = 75  # nothing is wrong here: start the same command again (EX_TEMPFAIL of sysexits.h)
+    INTERRUPTED = 130  # Ctrl-C, where nothing was to be saved
 
 
 class UserError(Exception):
     """Something the user can mend. The message says what is wrong, where, and what to do."""
+
+    code: ClassVar[Exit] = Exit.USER
 
 
 class ConfigError(UserError):
@@ -11,3 +30,13 @@ class ConfigError(UserError):
 
 class InputError(UserError):
     """An input that is missing, broken, or does not fit another input."""
+
+
+class Diverged(UserError):
+    """Training that does not get anywhere any more."""
+
+    code = Exit.DIVERGED
+
+
+class Restart(Exception):
+    """Work that was cut short through no fault of its own: the same command goes on with it."""

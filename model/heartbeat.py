@@ -1,0 +1,49 @@
+"""Signs of life in files, for who must tell a frozen process from one that works.
+
+Each rank touches its file in a folder of its node whenever it gets on; `python -m model.heartbeat
+FOLDER SECONDS` is a liveness probe: it fails when one of them is older.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+INTERVAL = 1.0  # seconds between two signs, at least
+
+
+class Heartbeat:
+    """One rank's file."""
+
+    def __init__(self, folder: Path, rank: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path, self._last = folder / f"rank-{rank}", 0.0
+        self.beat()
+
+    def beat(self) -> None:
+        """Show that this rank lives."""
+        now = time.monotonic()
+        if now - self._last >= INTERVAL:
+            self._path.touch()
+            self._last = now
+
+    def close(self) -> None:
+        """Leave: nobody waits for a rank that is done."""
+        self._path.unlink(missing_ok=True)
+
+
+def stale(folder: Path, seconds: float) -> list[str]:
+    """The ranks that have shown no sign for so long; none where none began."""
+    limit = time.time() - seconds
+    return [path.name for path in sorted(folder.glob("rank-*")) if path.stat().st_mtime < limit]
+
+
+def main() -> None:
+    """The probe: 0 while every rank gets on, 1 otherwise."""
+    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    silent = stale(folder, seconds)
+    if silent:
+        sys.exit(f"no sign of {', '.join(silent)} for {seconds:g} s")
+
+
+if __name__ == "__main__":
+    main()
