@@ -58,8 +58,10 @@ def from_first(value: Any) -> Any:
     return box[0]
 
 
-def check_shared(folder: Path) -> None:
+def check_shared(folder: Path, timeout: float) -> None:
     """Make sure that all nodes see one and the same checkpoint folder.
+
+    `timeout` is what one node waits for another, in seconds: a node must give up before that.
 
     Raises:
         InputError: some do not; on every rank.
@@ -71,7 +73,8 @@ def check_shared(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         stage.write_text(name, "")
     dist.barrier()
-    until = time.monotonic() + VISIBLE  # network file systems remember for a while what was there
+    # Network file systems remember for a while what was not there.
+    until = time.monotonic() + min(VISIBLE, timeout / 2)
     while not (seen := name.exists()) and time.monotonic() < until:
         time.sleep(0.2)
     hosts: list[Any] = [None] * dist.get_world_size()

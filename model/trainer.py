@@ -89,7 +89,7 @@ class Trainer:
         module = BertForPreTraining(self.model_config)
         if self.config.force and self.world.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
-        peers.check_shared(self.folder)
+        peers.check_shared(self.folder, self.config.timeout)
         found = peers.from_first(checkpoint.newest(self.folder) if self.world.rank == 0 else None)
         if found is not None:
             path, state = found

@@ -1,0 +1,255 @@
+"""Break a training job on two hosts in every way, restart it, and say what was observed.
+
+`python -m benchmarks.faults [CASE…]` (root, for network namespaces) prints a Markdown row a case:
+how long after the fault every node had ended, with which exit code, where the restarted job went
+on, and whether it ended with the same weights, bit for bit, as an undisturbed one.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.hosts import Host, Network, missing
+from benchmarks.job import ROOT, Job, Process, launcher_process, rank_processes, wait
+from benchmarks.small import make_work
+from pipeline.errors import Exit
+
+STEPS, EVERY, BREAK = 60, 10, 25  # steps in all, between checkpoints, and before the fault
+LIMITS = ("timeout=8", "watchdog=6")  # seconds
+LATE = 60.0  # seconds that a node is late
+
+
+@dataclass
+class Row:
+    """What was observed in a case."""
+
+    case: str
+    ended: list[tuple[float, int]]  # seconds after the fault and exit code, of each node
+    resumed: int  # step that the next start went on from
+    same: bool | None  # as an undisturbed run; None where there is nothing to compare
+    note: str = ""
+
+    def markdown(self) -> str:
+        """A line of the table."""
+        seconds = ", ".join(f"{seconds:.1f}" for seconds, _ in self.ended)
+        codes = ", ".join(str(int(code)) for _, code in self.ended)
+        after = f"step {self.resumed}" if self.resumed else "the start"
+        result = {True: "the same", False: "**differs**", None: "—"}[self.same]
+        return f"| {self.case} | {seconds} | {codes} | {after} | {result} | {self.note} |"
+
+
+HEADER = (
+    "| what happens | nodes end after (s) | exit codes | goes on from | result | |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+@dataclass
+class Bench:
+    """Two hosts, work, and the weights of an undisturbed run."""
+
+    hosts: list[Host]
+    folder: Path
+    reference: str = ""
+
+    @property
+    def work(self) -> Path:
+        """Vocabulary and shards."""
+        return self.folder / "work"
+
+    def job(self, name: str, *more: str) -> Job:
+        """A job that is not started yet."""
+        return Job(
+            self.folder / name, self.work, (f"steps={STEPS}", f"save_every={EVERY}", *LIMITS, *more)
+        )
+
+    def undisturbed(self) -> None:
+        """Train once; what every case is compared with."""
+        job = self.job("undisturbed")
+        wait(job.start(self.hosts))
+        self.reference = job.weights()
+
+    def restart(self, job: Job, case: str, ended: list[tuple[float, int]], note: str = "") -> Row:
+        """Start a broken job again, and compare."""
+        again = wait(job.start(self.hosts))
+        if any(code for _, code in again):
+            note += f" (the next start ended with {[code for _, code in again]})"
+            return Row(case, ended, job.resumed_after(), False, note)
+        return Row(case, ended, job.resumed_after(), job.weights() == self.reference, note)
+
+    def broken(self, case: str, harm: Callable[[list[Process]], object], *more: str) -> Row:
+        """Start a job, harm it, see all nodes end, and start it again."""
+        job = self.job(harm.__name__.strip("_"), *more)
+        nodes = job.start(self.hosts)
+        job.wait_for(BREAK, nodes)
+        harm(nodes)
+        ended = wait(nodes)
+        for host in self.hosts:
+            host.link("up")
+        return self.restart(job, case, ended)
+
+
+def rank_killed(bench: Bench) -> Row:
+    """SIGKILL to a rank, as the kernel does when memory runs out."""
+
+    def rank_killed(nodes: list[Process]) -> None:
+        rank_processes(nodes[1])[0].kill()
+
+    return bench.broken("a rank is killed (`kill -9`)", rank_killed)
+
+
+def node_killed(bench: Bench) -> Row:
+    """A node with all its processes goes."""
+
+    def node_killed(nodes: list[Process]) -> None:
+        nodes[1].kill()
+
+    row = bench.broken("a node is killed", node_killed)
+    row.note = "the second node is the killed one"
+    return row
+
+
+def link_down(bench: Bench) -> Row:
+    """The network is cut; no end is told."""
+
+    def link_down(nodes: list[Process]) -> None:
+        bench.hosts[1].link("down")
+
+    return bench.broken("the link goes down", link_down)
+
+
+def rank_stopped(bench: Bench) -> Row:
+    """SIGSTOP to a rank; what sees its heartbeat stop ends its node, as a liveness probe does."""
+    job = bench.job("stopped", f"heartbeat={bench.folder / 'beats'}")
+    nodes = job.start(bench.hosts)
+    job.wait_for(BREAK, nodes)
+    rank_processes(nodes[1])[0].suspend()
+    began = time.monotonic()
+    (ended,) = wait(nodes[:1])
+    probe = [sys.executable, "-m", "model.heartbeat", str(bench.folder / "beats"), "5"]
+    told = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=False)
+    nodes[1].kill()
+    wait(nodes[1:])
+    second = (time.monotonic() - began, nodes[1].returncode)
+    note = f"the probe says: {told.stderr.strip()}; it ends the second node"
+    return bench.restart(job, "a rank is stopped (`kill -STOP`)", [ended, second], note)
+
+
+def one_node_told(bench: Bench) -> Row:
+    """SIGTERM to the first process of one node, as when its pod is preempted."""
+
+    def told(nodes: list[Process]) -> None:
+        (inside,) = [p for p in _below(nodes[1]) if p[1].startswith("-m model.launch")]
+        os.kill(inside[0], signal.SIGTERM)
+
+    return bench.broken("one node gets SIGTERM", told)
+
+
+def one_rank_told(bench: Bench) -> Row:
+    """SIGUSR1 to one rank."""
+
+    def rank_told(nodes: list[Process]) -> None:
+        rank_processes(nodes[1])[0].send_signal(signal.SIGUSR1)
+
+    return bench.broken("one rank gets SIGUSR1", rank_told)
+
+
+def launcher_killed(bench: Bench) -> Row:
+    """SIGKILL to deepspeed's inner launcher: its outer one would then report success."""
+
+    def launcher_killed(nodes: list[Process]) -> None:
+        launcher_process(nodes[1]).kill()
+
+    return bench.broken("deepspeed's own launcher is killed", launcher_killed)
+
+
+def late_node(bench: Bench) -> Row:
+    """A node starts a minute after the other, whose name does not resolve until then."""
+    job = bench.job("late")
+    bench.hosts[1].resolves([])
+    nodes = [job.start_one(bench.hosts, 1)]  # cannot even resolve node-0
+    time.sleep(LATE / 2)
+    bench.hosts[1].resolves(bench.hosts)
+    time.sleep(LATE / 2)
+    nodes.insert(0, job.start_one(bench.hosts, 0))
+    ended = wait(nodes)
+    same = all(code == 0 for _, code in ended) and job.weights() == bench.reference
+    note = f"node-1 waited {LATE:.0f} s, half of it without node-0's name"
+    return Row("a node is late, a name does not resolve yet", ended, 0, same, note)
+
+
+def killed_saving(bench: Bench) -> Row:
+    """SIGKILL to a run on one machine that saves after every step, at ten random moments."""
+    job = Job(bench.folder / "saving", bench.work, (f"steps={STEPS}", "save_every=1"))
+    draw, resumed = random.Random(0), []
+    began = time.monotonic()
+    for _ in range(10):
+        before = len(job.losses())
+        process = job.start_alone(1)
+        job.wait_for(before + 2, [process])
+        time.sleep(draw.uniform(0.0, 0.1))
+        os.killpg(process.pid, signal.SIGKILL)
+        wait([process])
+        resumed.append(job.resumed_after())
+    ended = (time.monotonic() - began, wait([job.start_alone(1)])[0][1])
+    alone = Job(bench.folder / "unkilled", bench.work, (f"steps={STEPS}", "save_every=1"))
+    wait([alone.start_alone(1)])
+    note = f"each start went on, from steps {', '.join(map(str, resumed))}"
+    same = job.weights() == alone.weights()
+    return Row("`kill -9` ten times while it saves", [ended], job.resumed_after(), same, note)
+
+
+def unshared_folder(bench: Bench) -> Row:
+    """The nodes have a folder each under one name."""
+    job = bench.job("unshared")
+    (job.folder / "train").mkdir(parents=True)
+    private = ["sh", "-c", f'mount -t tmpfs none {job.out} && exec "$@"', "sh"]
+    nodes = []
+    for number, host in enumerate(bench.hosts):
+        command = [*private, *job.command(number, 2, "deepspeed", 29500)]
+        environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        nodes.append(host.start(command, job.log(number), environment))
+    ended = wait(nodes)
+    (line,) = {line for line in job.log(1).read_text().splitlines() if line.startswith("error:")}
+    note = line.replace(str(bench.folder), "…")
+    return Row("the nodes share no checkpoint folder", ended, 0, None, f"`{note}`")
+
+
+def _below(process: Process) -> list[tuple[int, str]]:
+    """Process ids and arguments of a process's descendants."""
+    import psutil
+
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [(child.pid, " ".join(child.cmdline()[1:])) for child in children]
+
+
+CASES: tuple[Callable[[Bench], Row], ...] = (
+    rank_killed, node_killed, link_down, rank_stopped, one_node_told, one_rank_told,
+    launcher_killed, late_node, killed_saving, unshared_folder,
+)  # fmt: skip
+
+
+def main() -> None:
+    chosen = set(sys.argv[1:]) or {case.__name__ for case in CASES}
+    why = missing()
+    if why is not None:
+        sys.exit(f"error: {why}")
+    with tempfile.TemporaryDirectory() as folder, Network(2) as hosts:
+        bench = Bench(hosts, Path(folder))
+        make_work(bench.work)
+        bench.undisturbed()
+        print(HEADER, flush=True)
+        for case in CASES:
+            if case.__name__ in chosen:
+                print(case(bench).markdown(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Network namespaces as hosts: own address, host name, hosts file and processes each; needs root.
+
+`with Network(2) as hosts:` gives hosts `node-0`, `node-1`, … on one bridge. A host's processes see
+each other only, and the first of them takes the rest with it, as in a container.
+"""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+
+def run(*command: str) -> str:
+    """A command's output.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def missing() -> str | None:
+    """Why there can be no network namespaces here; None where there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    name = f"probe-{os.getpid()}"
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "netns", "exec", name, "unshare", "--mount", "--uts", "--pid", "--fork", "true")
+        run("ip", "netns", "del", name)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no network namespaces here: {getattr(error, 'stderr', error)}"
+    return None
+
+
+@dataclass
+class Host:
+    """One namespace."""
+
+    name: str
+    address: str
+    namespace: str
+    names: Path  # its hosts file
+
+    def start(
+        self, command: list[str], log: Path, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Run a command as the host's first process; its exit code is that of the Popen."""
+        inside = (
+            f"mount --bind {shlex.quote(str(self.names))} /etc/hosts && hostname {self.name} && "
+            f"mount -t proc proc /proc && exec {shlex.join(command)}"
+        )
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--pid",
+                 "--fork", "--kill-child", "sh", "-c", inside],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})}, start_new_session=True,
+            )  # fmt: skip
+
+    def link(self, state: str) -> None:
+        """Plug the cable in (`up`) or out (`down`): nothing is told to either end."""
+        run("ip", "link", "set", f"{self.namespace}v", state)
+
+    def resolves(self, hosts: list["Host"]) -> None:
+        """Let this host know these names, itself among them."""
+        lines = [
+            f"{host.address} {host.name}\n" for host in {h.name: h for h in [self, *hosts]}.values()
+        ]
+        self.names.write_text("127.0.0.1 localhost\n" + "".join(lines))  # in place: it is mounted
+
+
+class Network:
+    """Hosts on a bridge, until the `with` block ends."""
+
+    def __init__(self, size: int):
+        self._mark = f"b{os.getpid() % 100000}"
+        self._folder = tempfile.TemporaryDirectory()
+        self.hosts = [
+            Host(
+                name=f"node-{number}",
+                address=f"10.177.0.{number + 1}",
+                namespace=f"{self._mark}n{number}",
+                names=Path(self._folder.name, f"hosts-{number}"),
+            )
+            for number in range(size)
+        ]
+
+    def __enter__(self) -> list[Host]:
+        run("ip", "link", "add", self._mark, "type", "bridge")
+        run("ip", "link", "set", self._mark, "up")
+        for host in self.hosts:
+            here, space = f"{host.namespace}v", host.namespace
+            run("ip", "netns", "add", space)
+            run("ip", "link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", space)
+            run("ip", "link", "set", here, "master", self._mark, "up")
+            run("ip", "-n", space, "address", "add", f"{host.address}/24", "dev", "eth0")
+            run("ip", "-n", space, "link", "set", "eth0", "up")
+            run("ip", "-n", space, "link", "set", "lo", "up")
+            host.resolves(self.hosts)
+        return self.hosts
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for host in self.hosts:
+            subprocess.run(["ip", "netns", "del", host.namespace], check=False)
+        subprocess.run(["ip", "link", "del", self._mark], check=False)
+        self._folder.cleanup()

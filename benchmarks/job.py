@@ -1,0 +1,153 @@
+"""A training job on one or two hosts, for breaking it and looking at what happens."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.hosts import Host
+from benchmarks.small import settings
+from model import checkpoint
+from pipeline import stage
+from pipeline.dag import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PATIENCE = 180.0  # seconds after which a job hangs
+
+Process = subprocess.Popen[bytes]
+
+
+@dataclass
+class Job:
+    """A run below `folder`, with work that `make_work` made."""
+
+    folder: Path
+    work: Path
+    more: tuple[str, ...] = ()
+
+    @property
+    def out(self) -> Path:
+        """The train stage's folder."""
+        return self.folder / "train"
+
+    def command(self, number: int, nodes: int, launcher: str, port: int) -> list[str]:
+        """Node `number`'s command, below `model.launch` as in a container."""
+        script = [str(ROOT / "model" / "train.py"), *settings(self.work, self.out), *self.more]
+        if launcher == "torchrun":
+            options = ["--nnodes", str(nodes), "--nproc-per-node", "1", "--node-rank", str(number),
+                       "--master-addr", "node-0", "--master-port", str(port)]  # fmt: skip
+        else:
+            hostfile = self.folder / "hostfile"
+            hostfile.write_text("".join(f"node-{n} slots=1\n" for n in range(nodes)))
+            options = ["--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(number),
+                       "--master_addr", "node-0", "--master_port", str(port)]  # fmt: skip
+        return [sys.executable, "-m", "model.launch", str(BIN / launcher), *options, *script]
+
+    def start(self, hosts: list[Host], launcher: str = "deepspeed") -> list[Process]:
+        """Start it on all hosts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return [self.start_one(hosts, number, launcher) for number in range(len(hosts))]
+
+    def start_one(
+        self, hosts: list[Host], number: int, launcher: str = "deepspeed", port: int = 29500
+    ) -> Process:
+        """Start it on one of the hosts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = self.command(number, len(hosts), launcher, port)
+        environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        return hosts[number].start(command, self.log(number), environment)
+
+    def start_alone(self, processes: int) -> Process:
+        """Start it on this machine, with the plain launcher."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log(0).open("wb") as file:
+            return subprocess.Popen(
+                [
+                    str(BIN / "deepspeed"), "--num_accelerators", str(processes), "--master_port",
+                    str(free_port()), "model/train.py", *settings(self.work, self.out), *self.more,
+                ],
+                cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def log(self, number: int) -> Path:
+        """What node `number` printed."""
+        return self.folder / f"node-{number}.log"
+
+    def losses(self) -> list[float]:
+        """The loss of every step so far."""
+        path = self.out / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        return [row["loss"] for row in rows if row["kind"] == "train"]
+
+    def wait_for(self, step: int, processes: list[Process]) -> None:
+        """Wait until so many steps are done.
+
+        Raises:
+            TimeoutError: it ended before, or takes too long.
+        """
+        until = time.monotonic() + PATIENCE
+        while len(self.losses()) < step:
+            if time.monotonic() > until or any(p.poll() is not None for p in processes):
+                raise TimeoutError(f"no step {step}:\n{self.log(0).read_text()[-3000:]}")
+            time.sleep(0.02)
+
+    def weights(self) -> str:
+        """The checksum of the final weights.
+
+        Raises:
+            InputError: there is no finished run.
+        """
+        manifest = stage.need(self.out, "train", "out")
+        return stage.sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+
+    def resumed_after(self) -> int:
+        """The step that the last start went on from."""
+        text = self.log(0).read_text()
+        return int(
+            text.partition("resumed after step ")[2].partition("\n")[0].replace(",", "") or 0
+        )
+
+
+def rank_processes(process: Process) -> list[psutil.Process]:
+    """The training processes below a launcher."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        try:
+            words = child.cmdline()
+        except psutil.Error:
+            continue
+        if words[1:2] == ["-u"] and words[2:3] and words[2].endswith("train.py"):
+            found.append(child)
+    return found
+
+
+def launcher_process(process: Process) -> psutil.Process:
+    """The inner launcher of deepspeed, the parent of the ranks."""
+    parent = rank_processes(process)[0].parent()
+    assert parent is not None
+    return parent
+
+
+def wait(processes: list[Process], patience: float = PATIENCE) -> list[tuple[float, int]]:
+    """Wait for all to end: seconds from now, and exit code, of each.
+
+    Raises:
+        TimeoutError: one hangs; all are killed.
+    """
+    began, ended = time.monotonic(), {}
+    while len(ended) < len(processes):
+        for number, process in enumerate(processes):
+            if number not in ended and process.poll() is not None:
+                ended[number] = (time.monotonic() - began, process.returncode)
+        if time.monotonic() - began > patience:
+            for process in processes:
+                process.kill()
+            raise TimeoutError(f"still running after {patience:g} s")
+        time.sleep(0.02)
+    return [ended[number] for number in range(len(processes))]

@@ -1,0 +1,48 @@
+"""A vocabulary, shards and settings so small that a training run takes seconds."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline import stage
+from pipeline.shards import ShardInfo, write_shard
+from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+
+WORDS = 120
+LENGTH = 32
+
+
+def make_work(folder: Path) -> None:
+    """Write `vocab` and `prepare` below `folder`: words, some far more frequent than others."""
+    (folder / "vocab").mkdir(parents=True)
+    words = [f"w{number}" for number in range(WORDS)]
+    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
+    wordpiece = WordPiece.load(folder / "vocab")
+    draws = np.random.default_rng(0)
+    (folder / "prepare").mkdir()
+    for split, rows in (("train", 300), ("validation", 40)):
+        lengths = draws.integers(8, LENGTH - 3, rows)
+        tokens = np.minimum(draws.geometric(0.3, lengths.sum()), WORDS)
+        info = ShardInfo(
+            split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
+            sequence_length=LENGTH, seed=0,
+        )  # fmt: skip
+        write_shard(
+            folder / "prepare" / f"{split}-00000-of-00001.arrow", info,
+            (len(SPECIAL) - 1 + tokens).astype(np.uint16),
+            np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
+        )  # fmt: skip
+    stage.Manifest(
+        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={}, files={},
+        figures={"sequence_length": LENGTH}, summary="", seconds=0.0, finished="",
+    ).write(folder / "prepare")  # fmt: skip
+
+
+def settings(work: Path, out: Path) -> list[str]:
+    """Overrides for a tiny model on it."""
+    return [
+        f"workdir={work}", f"out={out}", "model=tiny", "model.hidden=32", "model.feed_forward=64",
+        f"model.positions={LENGTH}", "model.dropout=0", "model.attention_dropout=0",
+        "batch_size=12", "micro_batch=4", "log_every=1", "threads=1", "tracking=none",
+        "optimizer.learning_rate=1e-2", "evaluate_every=1000",
+    ]  # fmt: skip

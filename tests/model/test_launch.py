@@ -1,0 +1,109 @@
+"""The first process of a training container: one exit code, signals passed on, none left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from model.launch import verdict
+from pipeline.errors import Exit
+
+ROOT = Path(__file__).parents[2]
+RANKS = {"rank-0": 11, "rank-1": 12}
+DONE, USER, DIVERGED, BUG, AGAIN = (
+    Exit.DONE, Exit.USER, Exit.DIVERGED, Exit.BUG, Exit.RESTART,
+)  # fmt: skip
+
+# A rank: begins, waits for SIGTERM, "saves" for a second, leaves with 75.
+RANK = """
+import signal, sys, time
+from pathlib import Path
+from model import launch
+launch.begin_rank()
+def told(number, frame):
+    time.sleep(1)
+    Path(sys.argv[1], "saved").touch()
+    launch.end_rank(75)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, told)
+Path(sys.argv[1], "begun").touch()
+time.sleep(60)
+"""
+# A launcher: starts the rank, and ends at once with code 0 at SIGTERM, as deepspeed's outer one.
+LAUNCHER = f"""
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", {RANK!r}, *sys.argv[1:]]).wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "codes", "expected"),
+    [
+        (0, {"rank-0": DONE, "rank-1": DONE}, DONE),
+        (1, {"rank-0": USER, "rank-1": AGAIN}, USER),
+        (1, {"rank-0": AGAIN, "rank-1": DIVERGED}, DIVERGED),
+        (1, {"rank-0": AGAIN, "rank-1": BUG}, BUG),
+        (1, {"rank-0": BUG, "rank-1": USER}, USER),
+        (0, {"rank-0": DONE}, AGAIN),
+        (-9, {"rank-0": AGAIN, "rank-1": AGAIN}, AGAIN),
+        (-9, {"rank-0": DONE, "rank-1": DONE}, AGAIN),
+    ],
+)
+def test_what_a_person_must_see_outweighs_what_a_restart_mends(
+    launcher: int, codes: dict[str, int], expected: Exit
+) -> None:
+    assert verdict(launcher, RANKS, codes) == expected
+
+
+def test_without_ranks_the_launchers_own_code_counts() -> None:
+    assert verdict(2, {}, {}) == 2
+    assert verdict(-15, {}, {}) == AGAIN
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "model.launch", sys.executable, "-c", LAUNCHER, str(tmp_path)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+def descendants(pid: int) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+def test_a_signal_reaches_the_ranks_which_have_time_to_save(
+    job: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    job.send_signal(signal.SIGTERM)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == Exit.RESTART
+    assert (tmp_path / "saved").exists()
+    assert said.startswith("restart:")
+
+
+def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
+    job: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    everyone = descendants(job.pid)
+    os.kill(everyone[0], signal.SIGKILL)  # the launcher
+    job.communicate(timeout=60)
+    assert job.returncode == Exit.RESTART
+    assert (tmp_path / "saved").exists()
+    until = (
+        time.monotonic() + 10
+    )  # what was killed is gone when the machine's first process sees it
+    while left := [pid for pid in everyone if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < until, f"{left} live on"
+        time.sleep(0.05)
