@@ -19,7 +19,6 @@ from pathlib import Path
 from benchmarks.hosts import Host, Network, missing
 from benchmarks.job import ROOT, Job, Process, launcher_process, rank_processes, wait
 from benchmarks.small import make_work
-from pipeline.errors import Exit
 
 STEPS, EVERY, BREAK = 60, 10, 25  # steps in all, between checkpoints, and before the fault
 LIMITS = ("timeout=8", "watchdog=6")  # seconds

@@ -101,9 +101,7 @@ def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
     job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
     assert (tmp_path / "saved").exists()
-    until = (
-        time.monotonic() + 10
-    )  # what was killed is gone when the machine's first process sees it
+    until = time.monotonic() + 10  # a killed one stays until its parent looks
     while left := [pid for pid in everyone if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < until, f"{left} live on"
         time.sleep(0.05)
