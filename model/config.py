@@ -61,7 +61,7 @@ class ObjectiveConfig:
 
 @dataclass(kw_only=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay; none on biases and layer norms."""
+    """Adam with decoupled weight decay, or LAMB; no decay on biases and layer norms."""
 
     name: str = MISSING
     learning_rate: float = 1e-4
@@ -71,7 +71,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("optimizer.name", self.name, ("adamw",))
+        check_choice("optimizer.name", self.name, ("adamw", "lamb"))
         check(self.learning_rate > 0, f"optimizer.learning_rate={self.learning_rate}: above 0")
         check(
             len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),

@@ -15,6 +15,7 @@ from model import peers
 from model.checkpoint import MOMENT_KEYS, Tensors
 from model.config import TrainConfig
 from model.health import skip_bad_gradients
+from model.lamb import Lamb, layouts
 from model.memory import keep_freed_memory
 from model.optim import build_optimizer
 from pipeline.errors import ConfigError
@@ -80,13 +81,38 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     }
     if config.precision != "fp32":
         settings.setdefault(config.precision, {"enabled": True})
-    stage = settings.get("zero_optimization", {}).get("stage", 0)
-    if config.precision == "bf16" and stage == 0:
-        # DeepSpeed takes another optimizer wrapper there, which trains measurably worse.
-        raise ConfigError("precision=bf16 needs ZeRO stage 1 or higher: add deepspeed=zero1")
-    if config.precision == "fp16" and world.device.type != "cuda":
-        raise ConfigError("precision=fp16 needs a GPU: take bf16 or fp32 on a CPU")
+    refuse_wrong(config, settings, world)
     return settings
+
+
+def refuse_wrong(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
+    """Stop before a combination trains wrongly without a word.
+
+    Raises:
+        ConfigError: it would.
+    """
+    zero = settings.get("zero_optimization", {})
+    stage, precision = zero.get("stage", 0), config.precision
+    if precision != "fp32" and stage == 0:
+        # DeepSpeed takes another optimizer wrapper there, which trains measurably worse.
+        raise ConfigError(f"precision={precision} needs ZeRO stage 1 or above: add deepspeed=zero1")
+    if precision == "fp16" and world.device.type != "cuda":
+        raise ConfigError("precision=fp16 needs a GPU: take bf16 or fp32 on a CPU")
+    if "optimizer" in settings or "scheduler" in settings:
+        # Its weight decay would fall on biases and layer norms too.
+        raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")
+    if config.optimizer.name == "lamb" and zero.get("round_robin_gradients"):
+        raise ConfigError(
+            "optimizer=lamb: deepspeed.zero_optimization.round_robin_gradients hides where a "
+            "parameter's pieces are; leave it out"
+        )
+    gradients = settings.get("data_types", {}).get("grad_accum_dtype")
+    if precision == "bf16" and stage == 1 and gradients == "fp32":
+        # Another wrapper again: its partitions can neither be found nor saved.
+        raise ConfigError(
+            "deepspeed.data_types.grad_accum_dtype=fp32 with precision=bf16 needs ZeRO stage 2 "
+            "or 3: add deepspeed=zero2"
+        )
 
 
 def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
@@ -94,14 +120,17 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
 
     An optimizer named in DeepSpeed's own JSON would put weight decay on biases and layer norms.
     """
+    optimizer = build_optimizer(module, config.optimizer)
     engine, *_ = deepspeed.initialize(
         model=module.to(world.device),
-        optimizer=build_optimizer(module, config.optimizer),
+        optimizer=optimizer,
         config=deepspeed_config(config, world),
         dist_init_required=False,
     )
     if not hasattr(engine.optimizer, "overflow"):
         skip_bad_gradients(engine.optimizer)
+    if isinstance(optimizer, Lamb):
+        optimizer.partitions = layouts(engine)
     return engine
 
 

@@ -1,0 +1,83 @@
+"""A small world to train in, and real training processes without a launcher's start-up time."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import stage
+from pipeline.shards import ShardInfo, write_shard
+from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+
+WORDS = [f"w{number}" for number in range(120)]
+SMALL = (
+    "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
+    "model.dropout=0", "model.attention_dropout=0", "batch_size=12", "micro_batch=4",
+    "steps=12", "log_every=1", "threads=1", "optimizer.learning_rate=1e-2", "tracking=none",
+    "evaluate_samples=25",  # the last batch is of one sample: a second process has none
+)  # fmt: skip
+
+
+def write_split(folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0) -> None:
+    """A shard of words, some far more frequent than others."""
+    draws = np.random.default_rng(seed)
+    lengths = draws.integers(8, 29, rows)
+    words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
+    info = ShardInfo(
+        split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    write_shard(
+        folder / f"{split}-00000-of-00001.arrow", info, (4 + words).astype(np.uint16),
+        np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
+    )  # fmt: skip
+
+
+def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0) -> None:
+    """What `prepare` leaves: shards and a manifest with their checksums."""
+    folder.mkdir(parents=True)
+    write_split(folder, wordpiece, "train", 300, seed)
+    write_split(folder, wordpiece, "validation", 40, seed)
+    stage.Manifest(
+        stage="prepare", fingerprint=f"{seed:064x}", version=1, config={}, inputs={},
+        files=stage.account(folder, {}), figures={"sequence_length": 32}, summary="", seconds=0.0,
+        finished="",
+    ).write(folder)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a vocabulary and prepared shards."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "vocab").mkdir()
+    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    write_prepared(folder / "prepare", WordPiece.load(folder / "vocab"))
+    return folder
+
+
+def train_many(root: Path, plan: Sequence[tuple[int, list[str]]]) -> str:
+    """Train with each number of processes and list of settings in turn; returns what was said."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("train_many.py")), json.dumps(plan)],
+        cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl."""
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in found if row["kind"] == kind]
+
+
+def losses(out: Path) -> list[float]:
+    """The loss of each step."""
+    return [row["loss"] for row in rows(out)]

@@ -1,0 +1,56 @@
+"""Real training processes for `conftest.train_many`: imports are paid once, then ranks are forked.
+
+Reads a JSON plan, `[[processes, [override, ...]], ...]`, and does its runs in turn.
+"""
+
+import json
+import multiprocessing
+import os
+import sys
+import traceback
+from pathlib import Path
+
+os.environ["DEEPSPEED_LOG_LEVEL"] = "warning"
+
+from hydra import compose, initialize_config_dir
+
+from model.config import TrainConfig
+from model.trainer import make
+from pipeline import entry, stage
+from pipeline.dag import free_port
+from pipeline.errors import UserError
+
+entry.register("train", TrainConfig)
+
+
+def rank(number: int, overrides: list[str]) -> None:
+    os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number)}
+    try:
+        with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+            config = entry.validate(compose("train", overrides), TrainConfig)
+        if number == 0:
+            stage.run("train", config, make, in_place=True)
+        else:
+            make(config, Path(config.out))
+    except UserError as error:
+        print(f"error: {error}", flush=True)
+        os._exit(entry.EXIT_USER_ERROR)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+for processes, overrides in json.loads(sys.argv[1]):
+    os.environ |= {
+        "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+    }  # fmt: skip
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=rank, args=(n, overrides)) for n in range(processes)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+    worst = max(process.exitcode or 0 for process in ranks)
+    if worst:
+        sys.exit(worst)
