@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Split, Tally, dumpfile, files_of, ranges
 from pipeline.errors import InputError
+from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -162,6 +163,8 @@ def readable(name: str, decoded: Decoded, corpus: CorpusConfig, tally: Tally) ->
         tally.notes[f"read as {decoded.encoding}"] += 1
     if not decoded.whole:
         tally.notes["letters that could not be decoded"] += 1
+    if (ends := encodings.line_ends(decoded.text)) != "LF":
+        tally.notes[f"{ends} line ends"] += 1
     return True
 
 

@@ -42,6 +42,7 @@ class Form:
     encoding: str
     stated: bool  # in the configuration, so that a line must be right
     newline: bytes
+    ends: str  # of lines: LF, CRLF or CR
 
     @property
     def wide(self) -> bool:
@@ -85,9 +86,9 @@ class TextFiles:
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
             name = found if marked else self.corpus.encoding or found
-            old_mac = b"\r" in head and b"\n" not in head
+            ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
             stated = self.corpus.encoding is not None and not marked
-            self._forms[path] = Form(name, stated, b"\r" if old_mac else b"\n")
+            self._forms[path] = Form(name, stated, b"\r" if ends == "CR" else b"\n", ends)
         return self._forms[path]
 
     def lines(self, split: Split, tally: Tally) -> Iterator[Line]:
@@ -99,6 +100,8 @@ class TextFiles:
         form = self.form(split.path)
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1
+        if split.start == 0 and form.ends != "LF":
+            tally.notes[f"files with {form.ends} line ends"] += 1
         for number, owned, raw in raw_lines(split, form):
             try:
                 text = raw.decode("utf-8" if form.wide else form.encoding)

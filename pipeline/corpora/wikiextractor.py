@@ -89,11 +89,11 @@ class Reader:
         text = html.unescape(text).strip()
         first, _, rest = text.partition("\n")
         if title and first.strip() == title:
-            text = rest
+            text = rest.lstrip()
         if "::::" in text:
             text = _MARK.sub("", text)
         if _MARKUP.search(text):
-            text = self.extractor.text(text)
+            text = self.extractor.text(text.replace("\n", "\n\n"))  # each line is a paragraph
         return Document(f"{self.corpus.name}:{number}", title, _EMPTY.sub("", text))
 
 

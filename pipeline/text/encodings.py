@@ -81,6 +81,13 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
         return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
 
 
+def line_ends(text: str) -> str:
+    """What ends the text's lines, mostly: LF, CRLF or CR."""
+    if "\r" not in text:
+        return "LF"
+    return "CR" if "\n" not in text else "CRLF" if "\r\n" in text else "LF"
+
+
 def _fits(raw: bytes, name: str, final: bool) -> bool:
     if name == "cp1252":
         return True
