@@ -6,6 +6,7 @@ stage's fingerprint and it draws an edge of the DAG. A field made by `incidental
 the stage makes, so it stays out of the fingerprint.
 """
 
+import codecs
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +65,46 @@ class CorpusConfig:
     language: str = "en"
     path: str | None = None  # file, folder or glob; null: the files that `download` fetched
     files: list[DownloadFile] = field(default_factory=list)  # what `download` fetches
+    encoding: str | None = None  # of text files; null: found out file by file
+    mend: bool = False  # put right what was once decoded in a wrong encoding, with ftfy
+    on_error: str = "fail"  # a single document that is broken: fail, or skip and name it
+    parts: dict[str, Any] = field(default_factory=dict)  # of a mix: corpora, each with a weight
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own options
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        check_choice("corpus.on_error", self.on_error, ("fail", "skip"))
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError as error:
+                raise ConfigError(f"corpus.encoding={self.encoding}: no such encoding") from error
+
+
+@dataclass(kw_only=True)
+class FiltersConfig:
+    """Which documents `prepare` leaves out, beside those that are empty, short or equal."""
+
+    maximum_characters: int | None = None  # of a document
+    maximum_non_letters: float | None = None  # share of its characters, spaces apart
+    banned: list[str] = field(default_factory=list)  # regular expressions
+    banned_file: str | None = input_path(None)  # or a file of them, one a line
+    decontaminate: list[str] = field(  # evaluation files, folders of them, globs
+        default_factory=list, metadata={"role": "input"}
+    )
+    ngram: int = 13  # words in a row that a document may not share with an evaluation file
+    near_duplicates: float | None = None  # Jaccard similarity from which the second one goes
+    shingle: int = 5  # words in a row that are compared for it
+    permutations: int = 128  # of a MinHash signature: more are more exact, and cost more
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for key in ("maximum_characters", "ngram", "shingle", "permutations"):
+            value = getattr(self, key)
+            check(value is None or value >= 1, f"filters.{key}={value}: at least 1")
+        share, near = self.maximum_non_letters, self.near_duplicates
+        check(share is None or 0 <= share <= 1, "filters.maximum_non_letters: from 0 to 1")
+        check(near is None or 0 < near <= 1, "filters.near_duplicates: above 0, up to 1")
 
 
 @dataclass(kw_only=True)
@@ -119,6 +159,7 @@ class PrepareConfig(StageConfig):
     """`python -m pipeline.prepare`."""
 
     corpus: CorpusConfig = MISSING
+    filters: FiltersConfig = field(default_factory=FiltersConfig)
     runner: RunnerConfig = incidental(MISSING)
     source: str = input_path()  # the download folder, read where corpus.path is null
     vocab: str = input_path()  # the vocabulary folder

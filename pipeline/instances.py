@@ -69,9 +69,13 @@ class Pairs:
 
 
 def next_sentence_pairs(
-    documents: Documents, max_tokens: int, short_probability: float, key: np.uint64
+    documents: Documents,
+    max_tokens: int,
+    short_probability: float,
+    key: np.uint64,
+    chosen: Ints | None = None,
 ) -> Pairs:
-    """Draw the pairs of all documents once, as the reference code does.
+    """Draw the pairs of all documents (or of those `chosen`) once, as the reference code does.
 
     From its start, a document gives chunks of whole sentences of at least `target` tokens (the
     last may be shorter). Segment A is the chunk's first 1 .. n-1 sentences. B is the rest, or with
@@ -88,7 +92,7 @@ def next_sentence_pairs(
     short = keyed.uniform(keys, 0) < short_probability
     target[short] = 2 + keyed.integers(keys[short], 1, max_tokens - 1)
 
-    live = np.arange(len(documents))
+    live = np.arange(len(documents)) if chosen is None else chosen
     here = documents.starts[:-1].copy()  # (D,) the next sentence of each document
     turns, turn = [], 1
     while len(live):

@@ -11,16 +11,19 @@ import math
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from pipeline import corpora, entry, graph, stage
+from pipeline import corpora, entry, filters, graph, near, stage
 from pipeline.config import PrepareConfig
 from pipeline.errors import InputError
+from pipeline.intake import Account
+from pipeline.plan import Plan
 from pipeline.progress import watch
 from pipeline.shards import ShardInfo
 from pipeline.text.wordpiece import WordPiece
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
-EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".xml": 0.7}
+EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 
 
 def buckets(splits: list[corpora.Split], shard_bytes: int, share: float) -> dict[str, int]:
@@ -32,12 +35,13 @@ def buckets(splits: list[corpora.Split], shard_bytes: int, share: float) -> dict
     return {"train": train, "validation": math.ceil(train * share)}
 
 
-def plan(config: PrepareConfig, out: Path) -> graph.Plan:
+def plan(config: PrepareConfig, out: Path) -> Plan:
     """Everything that the workers need, decided before any work starts.
 
     Raises:
         ConfigError, InputError: the corpus, the vocabulary or the two together cannot work.
     """
+    check_filters(config)
     reader = corpora.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
     wordpiece = WordPiece.load(config.vocab)
@@ -49,7 +53,7 @@ def plan(config: PrepareConfig, out: Path) -> graph.Plan:
         sequence_length=config.sequence_length,
         seed=config.seed,
     )
-    return graph.Plan(
+    return Plan(
         config=config,
         out=str(out),
         info=info,
@@ -58,39 +62,32 @@ def plan(config: PrepareConfig, out: Path) -> graph.Plan:
     )
 
 
-def balance(account: Counter[str]) -> None:
-    """Raise unless every document that was read is accounted for.
+def check_filters(config: PrepareConfig) -> None:
+    """Raise before any work starts if a filter cannot work.
 
     Raises:
-        RuntimeError: the engine lost or doubled documents.
+        ConfigError, InputError: a pattern, an evaluation file or a library.
     """
-    fates = ("empty", "short", "duplicate", "written")
-    if account["read"] != sum(account[fate] for fate in fates):
-        listed = ", ".join(f"{account[fate]} {fate}" for fate in fates)
-        raise RuntimeError(f"{account['read']} documents were read but not accounted for: {listed}")
+    filters.build(config.filters)
+    if config.filters.near_duplicates is not None:
+        near.Signer(config.filters)
 
 
-def collect(plan: graph.Plan) -> dict[str, object]:
+def collect(plan: Plan) -> dict[str, Any]:
     """The account of all splits and shards, from the files that the tasks left."""
-    documents, skipped, lengths = Counter[str](), Counter[str](), Counter[int]()
-    totals, shards = Counter[str](), {}
+    account, lengths, shards = Account(), Counter[int](), {}
     for index in range(len(plan.splits)):
-        part = json.loads(plan.split_account(index).read_text())
-        documents.update(part["documents"])
-        skipped.update(part["skipped"])
-        totals.update(part["totals"])
+        account.take(json.loads(plan.split_account(index).read_text()))
     for name in plan.shard_names():
         part = json.loads(plan.shard_account(name).read_text())
-        documents.update(part["documents"])
-        totals.update(part["totals"])
-        lengths.update({int(length): count for length, count in part["lengths"].items()})
-        if part["shard"]:
-            shards[part["shard"]["name"]] = part["shard"]
-    balance(documents)
+        lengths.update({int(length): count for length, count in part.pop("lengths").items()})
+        if shard := part.pop("shard"):
+            shards[shard["name"]] = shard
+        account.take(part)
+    account.balance()
     return {
-        "documents": {"read": 0, **documents},
-        "skipped": dict(skipped),
-        "totals": dict(totals),
+        **{name: dict(counts) for name, counts in vars(account).items()},
+        "documents": {"read": 0, **account.documents},
         "lengths": {str(length): lengths[length] for length in sorted(lengths)},
         "shards": shards,
         "tokenizer": plan.info.tokenizer,
@@ -108,17 +105,14 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     figures = collect(work)
     shutil.rmtree(work.scratch)
     documents, totals = figures["documents"], figures["totals"]
-    assert isinstance(documents, dict)
-    assert isinstance(totals, dict)
     if not totals.get("train"):
         raise InputError(
             f"corpus {config.corpus.name}: {documents['read']} documents read, no training "
             f"instance made ({documents.get('empty', 0)} empty, {documents.get('short', 0)} short, "
-            f"{documents.get('duplicate', 0)} duplicates)"
+            f"{documents.get('duplicate', 0)} duplicates, {documents.get('filtered', 0)} filtered)"
         )
     instances = totals["train"] + totals.get("validation", 0)
     shards = figures["shards"]
-    assert isinstance(shards, dict)
     return stage.Result(
         summary=f"{documents['read']:,} documents, {totals['tokens']:,} tokens, "
         f"{instances:,} instances in {len(shards)} shards",

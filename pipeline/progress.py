@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tqdm import tqdm
 
-from pipeline.graph import Plan
+from pipeline.plan import Plan
 
 
 @contextlib.contextmanager

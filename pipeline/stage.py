@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -28,7 +29,7 @@ FORMAT = "manifest/1"
 VERSIONS = {
     "download": 1,
     "vocab": 1,
-    "prepare": 1,
+    "prepare": 3,
     "tasks": 1,
     "train": 1,
     "convert": 1,
@@ -143,6 +144,9 @@ def inputs(config: StageConfig) -> dict[str, str]:
         found["corpus.path"] = corpus.path
     elif corpus is not None and not corpus.files:
         found.pop("source", None)
+    for name, part in (corpus.parts if corpus is not None else {}).items():
+        if isinstance(part, Mapping) and part.get("path"):
+            found[f"corpus.parts.{name}.path"] = str(part["path"])
     return found
 
 
@@ -152,12 +156,15 @@ def fingerprint_path(path: Path | str) -> str:
     if manifest is not None:
         return manifest.fingerprint
     top = Path(path)
-    files = [p for p in sorted(top.rglob("*")) if p.is_file()] if top.is_dir() else [top]
+    if top.is_dir():
+        files = [p for p in sorted(top.rglob("*")) if p.is_file()]
+    else:
+        files = sorted(map(Path, glob.glob(str(path), recursive=True)))
     digest = hashlib.sha256()
     for file in files:
         with contextlib.suppress(FileNotFoundError):
             stat = file.stat()
-            name = file.relative_to(top) if file != top else file.name
+            name = file.relative_to(top) if top in file.parents else file.name
             digest.update(f"{name}\x1f{stat.st_size}\x1f{stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

@@ -76,14 +76,16 @@ def held_documents(config: TasksConfig) -> list[Held]:
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
     for index in tqdm(order, desc="tasks", unit="part", disable=None):
-        for document in reader.read(splits[index], Counter()):
+        for document in reader.read(splits[index], corpora.Tally(config.corpus.on_error)):
             read += 1
             text = clean.clean(document.text)
             digest = document_hash(text)
             if not held_out(digest, config.validation_share):
                 continue
             key = int.from_bytes(digest[:8], "big")
-            parts = [" ".join(s.split()) for s in sentences.split(text, config.corpus.language)]
+            language = document.language or config.corpus.language
+            found_parts = sentences.split(text, language, by_lines=document.sentence_lines)
+            parts = [" ".join(sentence.split()) for sentence in found_parts]
             if len(parts) >= 2 and key not in found:
                 start = key % max(len(parts) - KEPT + 1, 1)
                 found[key] = Held(key, parts[start : start + KEPT])

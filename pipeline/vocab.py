@@ -7,7 +7,6 @@ given all letters, and their forms inside words, beforehand.
 
 import json
 import sys
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ def draw(config: VocabConfig) -> Sample:
             if share <= 0:
                 break
             sample.splits += 1
-            for document in reader.read(splits[index], Counter()):
+            for document in reader.read(splits[index], corpora.Tally(config.corpus.on_error)):
                 read += 1
                 text, size = beginning(clean.clean(document.text), share)
                 if text:

@@ -8,7 +8,7 @@ so the same corpus gives the same documents on any engine.
 import importlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +27,9 @@ class Document:
     id: str  # where it is from, stable: for error messages and for people
     title: str
     text: str
+    language: str = ""  # where it is not the corpus's
+    sentence_lines: bool = False  # every line is one sentence already
+    copies: int = 1  # how often it is to be learnt from
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,38 @@ class Split:
     path: str
     start: int
     end: int
+    stamp: str = ""  # what was there when the plan was made; a worker finds out if it changed
+    part: str = ""  # of a mix of corpora: which of them
+
+
+class Tally(Counter[str]):
+    """What a reader passed over, by reason; and beside that, what people should know of it."""
+
+    LARGEST = 100  # broken documents that are named; the others are counted only
+
+    def __init__(self, on_error: str = "fail"):
+        super().__init__()
+        self.on_error = on_error
+        self.notes = Counter[str]()  # what was mended or guessed in documents that were read
+        self.broken: list[str] = []  # what is wrong with which document
+
+    def bad(self, where: str, why: str) -> None:
+        """A single document cannot be read: count and name it, or fail, as `on_error` says.
+
+        Raises:
+            InputError: `on_error` is fail.
+        """
+        if self.on_error == "fail":
+            raise InputError(f"{where}: {why}; corpus.on_error=skip leaves such documents out")
+        self["broken"] += 1
+        if len(self.broken) < self.LARGEST:
+            self.broken.append(f"{where}: {why}")
+
+    def take(self, other: "Tally", prefix: str) -> None:
+        """Add what a part of this corpus passed over, by reasons that begin with `prefix`."""
+        for mine, more in ((self, other), (self.notes, other.notes)):
+            mine.update({prefix + reason: count for reason, count in more.items()})
+        self.broken = (self.broken + other.broken)[: self.LARGEST]
 
 
 class Reader(Protocol):
@@ -48,10 +83,11 @@ class Reader(Protocol):
             InputError: no files, or files that cannot be of this corpus.
         """
 
-    def read(self, split: Split, tally: Counter[str]) -> Iterator[Document]:
+    def read(self, split: Split, tally: Tally) -> Iterator[Document]:
         """Yield the documents of a split, in order.
 
-        What is passed over on purpose (redirects, talk pages) is counted in `tally` by reason.
+        What is passed over on purpose (redirects, talk pages) is counted in `tally` by reason, and
+        so are single documents that are broken, where it allows them.
 
         Raises:
             InputError: the file is broken; the message says where.
@@ -105,4 +141,30 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         reader: Reader = module.Reader(corpus, source, **corpus.options)
     except TypeError as error:
         raise ConfigError(f"corpus.options of {corpus.reader}: {error}") from error
-    return reader
+    return Mending(reader) if corpus.mend else reader
+
+
+class Mending:
+    """Another reader's documents, with what was decoded in a wrong encoding put right by ftfy."""
+
+    def __init__(self, reader: Reader):
+        try:
+            import ftfy
+        except ImportError as error:
+            raise ConfigError(f"corpus.mend=true needs ftfy ({error}): pip install ftfy") from error
+        self.reader = reader
+        # Letters alone: no normalisation, no straight quotation marks, no ligatures taken apart.
+        self.fix = ftfy.fix_encoding
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """As the other reader cuts."""
+        return self.reader.splits(split_bytes)
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Document]:
+        """What the other reader yields, mended line by line."""
+        for document in self.reader.read(split, tally):
+            text = "\n".join(map(self.fix, document.text.split("\n")))
+            if text != document.text:
+                tally.notes["wrongly decoded letters mended by ftfy"] += 1
+                document = replace(document, text=text)
+            yield document

@@ -1,4 +1,4 @@
-"""Bytes of a big text file, plain, gzip or bzip2, in ranges that workers can read on their own.
+"""Bytes of a big text file, plain or packed, in ranges that workers can read on their own.
 
 A range of a bzip2 file owns every stream that starts in it, so a file of many streams can be cut
 anywhere and no index is needed: ten bytes mark where a stream starts.
@@ -6,11 +6,14 @@ anywhere and no index is needed: ten bytes mark where a stream starts.
 
 import bz2
 import itertools
+import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+import zstandard
 
 from pipeline.corpora import Split
 from pipeline.errors import InputError
@@ -24,12 +27,14 @@ _STREAM_LENGTH = 10
 # Multistream dumps have 100 pages a stream: no second stream within so much means that it is one.
 _LOOK = 64 << 20
 
-_FOREIGN = {
-    b"PK\x03\x04": "zip",
-    b"7z\xbc\xaf\x27\x1c": "7z",
+_FOREIGN = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z"}
+_PACKINGS = {
+    b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\x00": "xz",
 }
+_WINDOW = 1 << 31  # bytes that a zstd stream may refer back to: what `zstd --long=31` writes
+PACKED = (".gz", ".bz2", ".zst", ".xz")  # the ends of such names
 
 
 class _Unpacker(Protocol):
@@ -66,8 +71,45 @@ class _Gzip:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
+class _Zstd:
+    """zstandard's unpacker, spoken to as bzip2's; a little input at a time bounds its output."""
+
+    STEP = 1 << 14
+
+    def __init__(self) -> None:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._inner = decompressor.decompressobj()
+        self._waiting = b""
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._waiting
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data + self._waiting
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        data = self._waiting + data
+        data, self._waiting = data[: self.STEP], data[self.STEP :]
+        return self._inner.decompress(data)
+
+
+_UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
+    "gzip": _Gzip,
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    "zstd": _Zstd,
+}
+_DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
 def packing(path: Path | str) -> str:
-    """How the file is packed, by its first bytes: plain, gzip or bzip2.
+    """How the file is packed, by its first bytes: plain, gzip, bzip2, zstd or xz.
 
     Raises:
         InputError: it cannot be read, is empty, or is packed in another way.
@@ -82,16 +124,17 @@ def packing(path: Path | str) -> str:
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(f"{path}: packed with {name}: unpack it, or use gzip or bzip2")
-    if head.startswith(b"\x1f\x8b"):
-        return "gzip"
+    for magic, name in _PACKINGS.items():
+        if head.startswith(magic):
+            return name
     return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
 
 
 def cut(path: Path | str, split_bytes: int, *, seekable_text: bool = True) -> list[Split]:
     """The file in parts of about `split_bytes` of its own bytes each.
 
-    A gzip file, a bzip2 file of one stream, and text that can only be read from its beginning on
-    (`seekable_text=False`) are one part.
+    A gzip, zstd or xz file, a bzip2 file of one stream, and text that can only be read from its
+    beginning on (`seekable_text=False`) are one part.
     """
     size = Path(path).stat().st_size
     parts = max(1, round(size / split_bytes))
@@ -100,7 +143,21 @@ def cut(path: Path | str, split_bytes: int, *, seekable_text: bool = True) -> li
         many = kind == "plain" or (kind == "bzip2" and next_stream(path, 1, _LOOK) is not None)
         parts = parts if many and seekable_text else 1
     bounds = [size * part // parts for part in range(parts + 1)]
-    return [Split(str(path), start, end) for start, end in itertools.pairwise(bounds)]
+    mark = stamp(path)
+    return [Split(str(path), start, end, mark) for start, end in itertools.pairwise(bounds)]
+
+
+def stamp(path: Path | str) -> str:
+    """What tells whether the file is still the same.
+
+    Raises:
+        InputError: it is not there.
+    """
+    try:
+        stat = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def next_stream(path: Path | str, start: int, end: int) -> int | None:
@@ -126,9 +183,12 @@ def read(split: Split) -> Iterator[tuple[bytes, bool]]:
     end after it.
 
     Raises:
-        InputError: the file is cut off or damaged; the message says at which byte.
+        InputError: the file is cut off or damaged; the message says at which byte. Or it is not
+            the file any more that the plan was made for.
     """
     kind = packing(split.path)
+    if split.stamp and split.stamp != stamp(split.path):
+        raise InputError(f"{split.path}: the file was changed during the run; start it again")
     start = split.start
     if kind == "bzip2":
         first = next_stream(split.path, start, split.end) if start else 0
@@ -139,10 +199,8 @@ def read(split: Split) -> Iterator[tuple[bytes, bool]]:
         file.seek(start)
         if kind == "plain":
             yield from _plain(file, start, split.end)
-        elif kind == "bzip2":
-            yield from _unpack(file, start, split, bz2.BZ2Decompressor)
         else:
-            yield from _unpack(file, start, split, _Gzip)
+            yield from _unpack(file, start, split, _UNPACKERS[kind])
 
 
 def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
@@ -166,7 +224,7 @@ def _unpack(
                 )
             try:
                 unpacked = stream.decompress(data, _UNPACKED)
-            except (OSError, zlib.error) as error:
+            except _DAMAGE as error:
                 raise InputError(
                     f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "
                     "fetch the file again"

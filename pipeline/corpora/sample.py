@@ -9,12 +9,11 @@ import importlib.util
 import os
 import sysconfig
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, Split, ranges
+from pipeline.corpora import Document, Split, Tally, ranges
 from pipeline.errors import InputError
 from pipeline.text import docstrings
 
@@ -49,7 +48,7 @@ class Reader:
             found += ranges.cut(package, (size for _, size in modules(package)), split_bytes)
         return found
 
-    def read(self, split: Split, tally: Counter[str]) -> Iterator[Document]:
+    def read(self, split: Split, tally: Tally) -> Iterator[Document]:
         """Yield the modules that begin in the split, but those with too little prose."""
         top = folder(split.path)
         for path in ranges.owned(modules(split.path), split):

@@ -1,11 +1,10 @@
 """Wikipedia dumps (pages-articles XML, plain, .gz or .bz2) -> articles as plain text."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, Split, dumpfile, dumpxml, files_of
+from pipeline.corpora import Document, Split, Tally, dumpfile, dumpxml, files_of
 from pipeline.errors import InputError
 from pipeline.text.wikitext import Extractor
 
@@ -37,7 +36,7 @@ class Reader:
             parts += dumpfile.cut(path, split_bytes, seekable_text=site.utf8)
         return parts
 
-    def read(self, split: Split, tally: Counter[str]) -> Iterator[Document]:
+    def read(self, split: Split, tally: Tally) -> Iterator[Document]:
         """The articles whose pages start in the part."""
         site, extractor = self._site(split.path)
         for page in dumpxml.pages(split):

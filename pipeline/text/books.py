@@ -1,4 +1,4 @@
-"""Books as text files -> title and paragraphs: encodings, hard wraps, headers, licences, markup."""
+"""The text of books -> title and paragraphs: hard wraps, headers, licences, markup."""
 
 import re
 from collections.abc import Iterator
@@ -20,6 +20,11 @@ _GUTENBERG_END = re.compile(
     r"\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG.*|End of (?:the )?Project Gutenberg(?:'s)? .*",
     re.IGNORECASE,
 )
+_GUTENBERG_CREDIT = re.compile(
+    r"(?:Th(?:is|e) (?:e-?text|eBook|file) was (?:first )?)?"
+    r"(?:Produced|Prepared|E-?text prepared|Transcribed)\b.*\bby\b",
+    re.IGNORECASE,
+)
 _GUTENBERG_TITLE = re.compile(r"^Title:\s*(.+)$", re.MULTILINE)
 
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)\s]*\)")
@@ -39,31 +44,22 @@ class Book:
 
     title: str  # empty where the file does not say
     text: str
-    encoding: str  # utf-8, utf-16 or cp1252
     mended: bool  # letters that had been read in the wrong encoding were put right
 
 
-def parse(raw: bytes) -> Book:
-    """A book from the bytes of its file."""
-    text, encoding = decode(raw)
+def parse(text: str) -> Book:
+    """A book from the text of its file."""
     whole = _MISREAD.sub(_reread, text)
-    title, lines = _without_licence(_BREAK.split(whole.replace("\ufeff", "")))
+    title, lines = without_licence(_BREAK.split(whole.replace("\ufeff", "")))
     stated, lines = _without_header(lines)
     paragraphs = (plain(paragraph) for paragraph in _paragraphs(lines))
-    return Book(stated or title, "\n".join(filter(None, paragraphs)), encoding, whole != text)
+    return Book(stated or title, "\n".join(filter(None, paragraphs)), whole != text)
 
 
-def decode(raw: bytes) -> tuple[str, str]:
-    """The text, and the encoding: UTF-8 or UTF-16 by its mark, UTF-8 if it is, else cp1252."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return raw.decode("utf-16", "replace"), "utf-16"
-    try:
-        return raw.decode("utf-8-sig"), "utf-8"
-    except UnicodeDecodeError:
-        # The five bytes that cp1252 leaves open become the control characters of Latin-1.
-        text = raw.decode("latin-1")
-        back = {ord(code): chr(letter) for letter, code in _CP1252.items()}
-        return text.translate(back), "cp1252"
+def unwrapped(text: str) -> str:
+    """The text with each paragraph, that blank lines set apart, on one line."""
+    lines = "\n".join(line.strip() for line in _BREAK.split(text))
+    return "\n".join(" ".join(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
 
 
 def plain(paragraph: str) -> str:
@@ -81,15 +77,28 @@ def _reread(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _without_licence(lines: list[str]) -> tuple[str, list[str]]:
+def without_licence(lines: list[str]) -> tuple[str, list[str]]:
     """The title in a Project Gutenberg header, and the lines between header and licence."""
     starts = [i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)]
     if not starts:
         return "", lines
-    header, body = "\n".join(lines[: starts[-1]]), lines[starts[-1] + 1 :]
+    start = starts[-1]
+    header, body = "\n".join(lines[:start]), lines[start + 1 :]
+    if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
+        # A long title goes on over the next lines, up to three more stars.
+        closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
+        body = body[next(closing, -1) + 1 :]
     ends = (i for i, line in enumerate(body) if _GUTENBERG_END.match(line))
     title = _GUTENBERG_TITLE.search(header)
-    return title[1].strip() if title else "", body[: next(ends, len(body))]
+    return title[1].strip() if title else "", _without_credit(body[: next(ends, len(body))])
+
+
+def _without_credit(lines: list[str]) -> list[str]:
+    """The lines after a first paragraph that says who made the file."""
+    first = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
+    if first == len(lines) or not _GUTENBERG_CREDIT.match(lines[first]):
+        return lines
+    return lines[next((i for i in range(first, len(lines)) if not lines[i].strip()), len(lines)) :]
 
 
 def _without_header(lines: list[str]) -> tuple[str, list[str]]:

@@ -17,14 +17,17 @@ _PIECE = re.compile(
 )
 
 
-def split(text: str, language: str) -> list[str]:
+def split(text: str, language: str, *, by_lines: bool = False) -> list[str]:
     """The sentences of a cleaned text: none empty, no space at their ends, in order.
 
-    A sentence never spans two lines. A `language` (ISO 639 code) that the library does not know is
-    read by the rules of English.
+    A sentence never spans two lines; with `by_lines` every line is one. A `language` (ISO 639 code)
+    that the library does not know is read by the rules of English.
     """
     if not text:
         return []
+    if by_lines:
+        lines = filter(None, map(str.strip, text.split("\n")))
+        return [piece for line in lines for piece in _capped(line)]
     # Blank lines are paragraphs to the library: one call a document, and nothing (an open quote)
     # reaches over a line's end.
     parts = _segment(language, text.replace("\n", "\n\n"))

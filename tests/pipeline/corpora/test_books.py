@@ -3,23 +3,22 @@
 import io
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, books, open_corpus
+from pipeline.corpora import Document, Tally, members, open_corpus
 from pipeline.errors import InputError
 
 BOOKS = {f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in
          enumerate(["ant", "bee", "cat", "dog"], 1)}  # fmt: skip
 
 
-def documents(path: Path, split_bytes: int = 2**20) -> tuple[list[Document], Counter[str]]:
+def documents(path: Path, split_bytes: int = 2**20) -> tuple[list[Document], Tally]:
     corpus = CorpusConfig(name="books", reader="books", path=str(path))
-    reader, tally = open_corpus(corpus, ""), Counter[str]()
+    reader, tally = open_corpus(corpus, ""), Tally()
     return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
 
 
@@ -72,7 +71,7 @@ def test_encodings_are_counted(tmp_path: Path) -> None:
     (tmp_path / "twice.txt").write_bytes("CafÃ©".encode())
     found, tally = documents(tmp_path)
     assert {d.text for d in found} == {"Café"}
-    assert tally == {"read as cp1252": 1, "mis-encoded letters mended": 1}
+    assert tally.notes == {"read as cp1252": 1, "mis-encoded letters mended": 1}
 
 
 @pytest.mark.parametrize("fill", [fill_zip, fill_tar])
@@ -96,8 +95,8 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
 def test_a_file_too_long_for_a_book_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "LARGEST", 10)
-    with pytest.raises(InputError, match="takes each file for one book"):
+    monkeypatch.setattr(members, "LARGEST", 10)
+    with pytest.raises(InputError, match="takes each file for one document"):
         documents(fill_folder(tmp_path))
 
 
@@ -106,7 +105,7 @@ def test_real_books(shared_data: Path) -> None:
     found, tally = documents(shared_data / "books", 2**23)
     text = "\n".join(d.text for d in found)
     assert len(found) == 89
-    assert tally["mis-encoded letters mended"] == 6
+    assert tally.notes["mis-encoded letters mended"] == 6
     assert not any(char in text for char in "\r\ufeff\x00")
     assert "# Title" not in text
     assert text.count("_") < 200

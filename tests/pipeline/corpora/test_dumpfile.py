@@ -81,7 +81,6 @@ def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None
         (b"", "empty"),
         (b"PK\x03\x04", "zip"),
         (b"7z\xbc\xaf\x27\x1c", "7z"),
-        (b"(\xb5/\xfd", "zstd"),
     ],
 )
 def test_files_that_cannot_be_read_say_why(data: bytes, message: str, tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 import pickle
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, Split, open_corpus
+from pipeline.corpora import Document, Split, Tally, open_corpus
 from pipeline.errors import ConfigError, InputError
 
 SENTENCES = "The module opens files. It reads them line by line and closes them after that."
@@ -19,10 +18,8 @@ def corpus_of(*packages: str, **options: object) -> CorpusConfig:
     return CorpusConfig(name="sample", reader="sample", options=options)
 
 
-def documents(
-    corpus: CorpusConfig, split_bytes: int = 2**20
-) -> tuple[list[Document], Counter[str]]:
-    opened, tally = open_corpus(corpus, ""), Counter[str]()
+def documents(corpus: CorpusConfig, split_bytes: int = 2**20) -> tuple[list[Document], Tally]:
+    opened, tally = open_corpus(corpus, ""), Tally()
     return [d for s in opened.splits(split_bytes) for d in opened.read(s, tally)], tally
 
 

@@ -3,7 +3,6 @@ import gzip
 import itertools
 import pickle
 import tracemalloc
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Document, Split, wikipedia
+from pipeline.corpora import Document, Split, Tally, wikipedia
 from pipeline.errors import InputError
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
@@ -58,8 +57,8 @@ def reader(path: Path, **settings: str) -> wikipedia.Reader:
     return wikipedia.Reader(config, "")
 
 
-def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], Counter[str]]:
-    tally: Counter[str] = Counter()
+def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], Tally]:
+    tally = Tally()
     corpus = reader(path)
     splits = corpus.splits(split_bytes)
     return [document for split in splits for document in corpus.read(split, tally)], tally
@@ -94,7 +93,7 @@ def test_each_page_comes_out_once_for_any_cuts(
     data = PACKED[packing]
     path = write(tmp_path_factory.getbasetemp(), data, packing)
     bounds = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
-    corpus, tally = reader(path), Counter[str]()
+    corpus, tally = reader(path), Tally()
     found = [
         document.id
         for start, end in itertools.pairwise(bounds)
@@ -194,9 +193,9 @@ def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
 def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
     path = write(tmp_path, DUMP)
     corpus = reader(path)
-    first = list(corpus.read(Split(str(path), 0, len(DUMP)), Counter()))
+    first = list(corpus.read(Split(str(path), 0, len(DUMP)), Tally()))
     copy = pickle.loads(pickle.dumps(corpus))
-    assert list(copy.read(Split(str(path), 0, len(DUMP)), Counter())) == first
+    assert list(copy.read(Split(str(path), 0, len(DUMP)), Tally())) == first
 
 
 def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
         data = HEAD + "".join(page(n, revision("Some text. " * 500)) for n in range(pages)) + TAIL
         path = write(tmp_path, bz2.compress(data.encode()))
         tracemalloc.start()
-        for document in reader(path).read(Split(str(path), 0, 1 << 40), Counter()):
+        for document in reader(path).read(Split(str(path), 0, 1 << 40), Tally()):
             assert document.text
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

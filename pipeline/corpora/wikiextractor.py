@@ -1,0 +1,105 @@
+"""What WikiExtractor makes of a Wikipedia dump: `<doc …>` elements, or JSON lines (`--json`)."""
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.config import CorpusConfig
+from pipeline.corpora import Document, Split, Tally, jsonl, textfile
+from pipeline.errors import InputError
+from pipeline.text.wikitext import Extractor
+
+_OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_NAME = re.compile(r"wiki_\d+")
+# Version 2 wrote list items and headings so: `BULLET::::- item`, `Section::::Heading.`
+_MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
+# Where templates went, brackets stay behind; and it lets some markup pass.
+_EMPTY = re.compile(r"\s?(?:\(\s*[,;]*\s*\)|（[\s，；、,;]*）)")
+_MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
+
+
+class Reader:
+    """Reads articles. The title that stands above each is not part of its text.
+
+    An article of a title alone (they are many: what held only templates) is an empty document.
+    """
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus = corpus
+        self.files = _Files(corpus, source, ("",))
+        self.extractor = Extractor(corpus.language)
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """Cut the files anywhere."""
+        return self.files.splits(split_bytes)
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Document]:
+        """The articles whose first line the part owns."""
+        lines = self.files.lines(split, tally)
+        blank = True  # nothing but blank lines and articles so far
+        for line in lines:
+            opened = _OPEN.match(line.text)
+            if not line.owned:
+                return
+            if opened:
+                yield self._article(opened[1], self._body(split, line, lines))
+            elif line.text.startswith("{"):
+                if (document := self._object(split, line, tally)) is not None:
+                    yield document
+            elif blank and line.text.strip() and split.start == 0:
+                raise InputError(
+                    f"{textfile.place(split, line.number)}: no <doc …> and no JSON object: "
+                    "WikiExtractor did not write this file"
+                )
+            blank = False
+
+    def _body(
+        self, split: Split, first: textfile.Line, lines: Iterator[textfile.Line]
+    ) -> list[str]:
+        body: list[str] = []
+        for line in lines:
+            if line.text.rstrip() == "</doc>":
+                return body
+            if _OPEN.match(line.text):
+                break
+            body.append(line.text)
+        raise InputError(
+            f"{textfile.place(split, first.number)}: the article that begins here has no </doc>: "
+            "the file is cut off or damaged"
+        )
+
+    def _article(self, attributes: str, body: list[str]) -> Document:
+        known = dict(_ATTRIBUTE.findall(attributes))
+        title = html.unescape(known.get("title", ""))
+        return self._document(known.get("id", "?"), title, "\n".join(body))
+
+    def _object(self, split: Split, line: textfile.Line, tally: Tally) -> Document | None:
+        try:
+            row = jsonl.parse(line.text)
+            if not isinstance(row.get("text"), str):
+                raise ValueError("no text in this object")
+        except ValueError as error:
+            tally.bad(textfile.place(split, line.number), str(error))
+            return None
+        return self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"])
+
+    def _document(self, number: str, title: str, text: str) -> Document:
+        text = html.unescape(text).strip()
+        first, _, rest = text.partition("\n")
+        if title and first.strip() == title:
+            text = rest.lstrip()
+        if "::::" in text:
+            text = _MARK.sub("", text)
+        if _MARKUP.search(text):
+            text = self.extractor.text(text.replace("\n", "\n\n"))  # each line is a paragraph
+        return Document(f"{self.corpus.name}:{number}", title, _EMPTY.sub("", text))
+
+
+class _Files(textfile.TextFiles):
+    """Files named `wiki_00` with anything around; where there are none, all files."""
+
+    def files(self) -> list[Path]:
+        found = super().files()
+        return [path for path in found if _NAME.search(path.name)] or found

@@ -1,0 +1,98 @@
+"""Bytes -> text: by a byte-order mark, as UTF-8, else in an encoding that the language is old in.
+
+Detectors that know only the bytes are often wrong on short or nearly ASCII text. So the candidates
+are those in which a language was written before UTF-8, and `charset-normalizer` chooses among them
+by the frequencies of letters, where more than one fits.
+"""
+
+import codecs
+from dataclasses import dataclass
+
+from charset_normalizer import from_bytes
+
+WESTERN = ("cp1252",)
+_CYRILLIC = ("cp1251", "koi8_r", "cp866")
+_LEGACY = {
+    "zh": ("gb18030", "big5hkscs"),
+    "ja": ("cp932", "euc_jp"),
+    "ko": ("cp949",),
+    "ru": _CYRILLIC, "uk": ("cp1251", "koi8_u"), "be": _CYRILLIC, "bg": _CYRILLIC,
+    "sr": ("cp1251", "cp1250"), "mk": ("cp1251",),
+    "pl": ("cp1250", "iso8859_2"), "cs": ("cp1250", "iso8859_2"), "sk": ("cp1250", "iso8859_2"),
+    "hu": ("cp1250", "iso8859_2"), "hr": ("cp1250", "iso8859_2"), "sl": ("cp1250", "iso8859_2"),
+    "ro": ("cp1250", "iso8859_16"),
+    "el": ("cp1253", "iso8859_7"), "tr": ("cp1254",), "he": ("cp1255",), "ar": ("cp1256",),
+    "fa": ("cp1256",), "et": ("cp1257",), "lv": ("cp1257",), "lt": ("cp1257",), "vi": ("cp1258",),
+    "th": ("cp874",),
+}  # fmt: skip
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+SAMPLE = 1 << 16  # bytes that the choice among several candidates is made from
+
+# The five bytes that cp1252 leaves open become the control characters of Latin-1.
+_CP1252 = {b: bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(0x80, 0xA0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Text, and how it was written."""
+
+    text: str
+    encoding: str
+    whole: bool  # nothing had to be replaced
+
+
+def candidates(language: str) -> tuple[str, ...]:
+    """The encodings that text of the language was written in before UTF-8."""
+    return _LEGACY.get(language.lower().partition("-")[0], WESTERN)
+
+
+def detect(raw: bytes, language: str, *, final: bool = True) -> str:
+    """The encoding of a text, or of its beginning (`final=False`)."""
+    for mark, name in _MARKS.items():
+        if raw.startswith(mark):
+            return name
+    if _fits(raw, "utf-8", final):
+        return "utf-8"
+    known = candidates(language)
+    fitting = [name for name in known if _fits(raw, name, final)] or list(known[:1])
+    if len(fitting) > 1:
+        first = next((at for at, byte in enumerate(raw) if byte > 0x7F), 0)
+        best = from_bytes(raw[first : first + SAMPLE], cp_isolation=fitting).best()
+        if best is not None and best.encoding in fitting:
+            return best.encoding
+    return fitting[0]
+
+
+def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
+    """The text of `raw`, in the encoding that is stated, else in the one that it seems to have."""
+    name = encoding or detect(raw, language)
+    if name == "cp1252":  # no byte is without meaning in it
+        return Decoded(raw.decode("latin-1").translate(_CP1252), name, True)
+    try:
+        return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
+    except UnicodeError:
+        return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
+
+
+def line_ends(text: str) -> str:
+    """What ends the text's lines, mostly: LF, CRLF or CR."""
+    if "\r" not in text:
+        return "LF"
+    return "CR" if "\n" not in text else "CRLF" if "\r\n" in text else "LF"
+
+
+def _fits(raw: bytes, name: str, final: bool) -> bool:
+    if name == "cp1252":
+        return True
+    try:
+        codecs.getincrementaldecoder(name)("strict").decode(raw, final)
+    except UnicodeError:
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""EPUB, versions 2 and 3 -> title and paragraphs, in reading order.
+
+An EPUB is a zip archive: META-INF/container.xml names a package file, whose spine names XHTML files
+in their order. Source: https://www.w3.org/TR/epub-33/
+"""
+
+import io
+import posixpath
+import xml.etree.ElementTree as ET
+import zipfile
+import zlib
+from html.parser import HTMLParser
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element
+
+from pipeline.text.books import Book, without_licence
+from pipeline.text.encodings import decode
+
+LARGEST = 256 * 2**20  # bytes of one chapter, unpacked
+_DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
+_BLOCK_NAMES = (
+    "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
+    "h5 h6 header hr li main ol p pre section table td th tr ul"
+)
+_BLOCKS = frozenset(_BLOCK_NAMES.split())
+_PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+
+
+class Broken(Exception):
+    """A book that cannot be read; the message says why."""
+
+
+class _Paragraphs(HTMLParser):
+    """Blocks of text. Tags that are open when a file ends do no harm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+        self.dropped = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.dropped += tag in _DROPPED
+        if tag in _BLOCKS:
+            self.end()
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        if tag in _BLOCKS:
+            self.end()
+
+    def handle_endtag(self, tag: str) -> None:
+        self.dropped = max(0, self.dropped - (tag in _DROPPED))
+        if tag in _BLOCKS:
+            self.end()
+
+    def handle_data(self, data: str) -> None:
+        if not self.dropped:
+            self.open.append(data)
+
+    def end(self) -> None:
+        """A block ends here."""
+        if paragraph := " ".join("".join(self.open).split()):
+            self.found.append(paragraph)
+        self.open.clear()
+
+
+def parse(raw: bytes) -> Book:
+    """A book from the bytes of its file.
+
+    Raises:
+        Broken: it is damaged, encrypted, or no EPUB.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return _read(archive)
+    except KeyError as error:
+        raise Broken(f"no whole EPUB: {str(error.args[0]).lower()}") from error
+    except (
+        zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ET.ParseError,
+        NotImplementedError,
+    ) as error:  # fmt: skip
+        raise Broken(f"no EPUB that can be read ({error})") from error
+
+
+def paragraphs(page: str) -> list[str]:
+    """The blocks of text of an XHTML page."""
+    parser = _Paragraphs()
+    parser.feed(page)
+    parser.close()
+    parser.end()
+    return parser.found
+
+
+def _read(archive: zipfile.ZipFile) -> Book:
+    if "META-INF/encryption.xml" in archive.namelist() and _encrypts_text(archive):
+        raise Broken("encrypted (DRM)")
+    root = _find(ET.fromstring(archive.read("META-INF/container.xml")), "rootfile")
+    if not root:
+        raise Broken("no package file is named in META-INF/container.xml")
+    package_path = root[0].get("full-path", "")
+    package = ET.fromstring(archive.read(package_path))
+    items = {item.get("id", ""): item for item in _find(package, "item")}
+    lines: list[str] = []
+    for reference in _find(package, "itemref"):
+        item = items.get(reference.get("idref", ""))
+        if item is None or item.get("media-type") not in _PAGES:
+            continue
+        if "nav" in item.get("properties", "").split():
+            continue
+        base = posixpath.dirname(package_path)
+        name = posixpath.normpath(posixpath.join(base, unquote(item.get("href", ""))))
+        if archive.getinfo(name).file_size > LARGEST:
+            raise Broken(f"{name} is larger than any chapter")
+        lines += paragraphs(decode(archive.read(name), "en").text)
+    _, kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
+    titles = [found.text for found in _find(package, "title") if found.text]
+    return Book(" ".join(titles[0].split()) if titles else "", "\n".join(filter(None, kept)), False)
+
+
+def _find(root: Element, tag: str) -> list[Element]:
+    """The elements of a name, whatever their namespace."""
+    return [found for found in root.iter() if str(found.tag).rpartition("}")[2] == tag]
+
+
+def _encrypts_text(archive: zipfile.ZipFile) -> bool:
+    """Whether more than fonts is encrypted."""
+    listed = _find(ET.fromstring(archive.read("META-INF/encryption.xml")), "CipherReference")
+    fonts = (".otf", ".ttf", ".woff", ".woff2")
+    return any(not found.get("URI", "").lower().endswith(fonts) for found in listed)

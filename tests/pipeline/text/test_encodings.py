@@ -1,0 +1,58 @@
+"""Bytes become text in the encoding that they were written in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.text.encodings import candidates, decode, line_ends
+
+TEXTS = {
+    "en": "“Déjà vu” – he said, and the naïve façade fell.",
+    "ru": "Москва — столица России, город федерального значения. Население более двенадцати "
+    "миллионов человек. Это самый крупный по населению город страны.",
+    "zh": "北京是中华人民共和国的首都,是全国的政治中心、文化中心。这座城市有三千多年的历史。",
+    "ja": "東京は日本の首都であり、世界最大の都市のひとつです。人口はおよそ千四百万人です。",
+    "ko": "서울은 대한민국의 수도이자 최대 도시이다. 한강이 도시를 가로질러 흐른다.",
+    "pl": "Zażółć gęślą jaźń. Wisła płynie przez Kraków i Warszawę, a później wpada do Bałtyku.",
+    "el": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας και η μεγαλύτερη πόλη της χώρας.",
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)]
+)
+def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) -> None:
+    text = TEXTS[language]
+    if codec == "big5hkscs":
+        text = "臺北是中華民國的首都,也是全國的政治、文化與經濟中心。這座城市有許多博物館。"
+    decoded = decode(text.encode(codec, "replace"), language)
+    assert decoded.whole
+    assert decoded.text == text.encode(codec, "replace").decode(codec)
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+@pytest.mark.parametrize("text", TEXTS.values())
+def test_unicode_is_read_whatever_the_language(text: str, codec: str) -> None:
+    mark = "\ufeff" if codec == "utf-16-le" else ""
+    assert decode((mark + text).encode(codec), "el").text == text
+
+
+@given(st.binary(max_size=200), st.sampled_from(["en", "zh", "ru", "xx"]))
+def test_any_bytes_are_some_text(raw: bytes, language: str) -> None:
+    decoded = decode(raw, language)
+    assert decoded.encoding != "cp1252" or len(decoded.text) == len(raw)
+    assert decoded.whole or "\ufffd" in decoded.text
+
+
+def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said() -> None:
+    assert decode(b"caf\xe9", "en", "cp1250").text == "café"
+    decoded = decode(b"caf\xe9", "en", "utf-8")
+    assert (decoded.text, decoded.whole) == ("caf\ufffd", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [("a\nb", "LF"), ("a", "LF"), ("a\r\nb\r\n", "CRLF"), ("a\rb", "CR"), ("a\rb\n", "LF")],
+)
+def test_line_ends_are_told_apart(text: str, ends: str) -> None:
+    assert line_ends(text) == ends
