@@ -85,9 +85,12 @@ def show(options: argparse.Namespace, curves: np.ndarray, seconds: list[float]) 
         f"{apart[0]:.4f} smoothed, {apart[1]:.4f} of one step; "
         f"{seconds[1] / seconds[0]:.2f} x as fast"
     )
-    steps = np.arange(options.steps) + 1
+    steps = list(range(1, options.steps + 1))
+    names = ("ours", "Hugging Face")
     picture = plots.lines(
-        [("ours", steps, curves[0]), ("Hugging Face", steps, curves[1])], "step", "loss"
+        [(name, steps, curve.tolist()) for name, curve in zip(names, curves, strict=True)],
+        "step",
+        "loss",
     )
     options.out.write_text(picture, encoding="utf-8")
     print(options.out)

@@ -140,7 +140,8 @@ def wait(processes: list[Process], patience: float = PATIENCE) -> list[tuple[flo
     Raises:
         TimeoutError: one hangs; all are killed.
     """
-    began, ended = time.monotonic(), {}
+    began = time.monotonic()
+    ended: dict[int, tuple[float, int]] = {}
     while len(ended) < len(processes):
         for number, process in enumerate(processes):
             if number not in ended and process.poll() is not None:

@@ -112,7 +112,7 @@ def stepper(module: nn.Module, loss: Loss) -> Callable[[Any], None]:
     module.train()
 
     def step(item: Any) -> None:
-        loss(item).backward()
+        loss(item).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -134,10 +134,10 @@ def ablated(
     if trick == "runs":
         attention.RUN = 1
     if trick == "linear":
-        linear.HALF = ()
+        linear.HALF = ()  # type: ignore[assignment]
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
-        attention.drop = F.dropout
+        attention.drop = F.dropout  # type: ignore
     module = BertForPreTraining(config).to(device, dtype)
     module.encoder.embeddings.word.sparse = trick != "sparse"
 
@@ -170,7 +170,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
     from model.config import OptimizerConfig, TrainConfig
     from model.engine import build_engine, start_world
 
-    world = start_world(options.threads)
+    world = start_world(options.threads, 600.0, 600.0)
     settings = TrainConfig(
         out="", precision=options.precision, batch_size=options.batch, micro_batch=options.batch,
         optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": {"stage": 1}},
@@ -188,7 +188,7 @@ def hugging_face(config: ModelConfig) -> nn.Module:
     from transformers import BertConfig
     from transformers import BertForPreTraining as HuggingFace
 
-    return HuggingFace(
+    module: nn.Module = HuggingFace(
         BertConfig(
             vocab_size=SIZE, hidden_size=config.hidden, num_hidden_layers=config.layers,
             num_attention_heads=config.heads, intermediate_size=config.feed_forward,
@@ -196,6 +196,7 @@ def hugging_face(config: ModelConfig) -> nn.Module:
             attention_probs_dropout_prob=config.attention_dropout, attn_implementation="sdpa",
         )
     )  # fmt: skip
+    return module
 
 
 class Textbook(nn.Module):
