@@ -45,7 +45,13 @@ class State:
     data: str  # fingerprint of the shards
     tokenizer: str  # sha256 of tokenizer.json
     skipped: int = 0  # of the updates, those that a loss not finite made void
+    carried: int = 0  # updates in the optimizer's state from before this run
     format: str = FORMAT
+
+    @property
+    def updates(self) -> int:
+        """How many the optimizer's state has seen."""
+        return self.carried + self.step - self.skipped
 
 
 def name_of(step: int) -> str:

@@ -81,17 +81,47 @@ class OptimizerConfig:
 
 @dataclass(kw_only=True)
 class ScheduleConfig:
-    """The learning rate over the steps: warm-up, then decay to `final_share` of the peak."""
+    """The learning rate over the steps, as a share of the peak, and the batch size.
+
+    Warm-up, then decay to `final_share`. A run may be a part of a longer schedule: the second of
+    two phases begins at `first_step` where the first one ended, of `total_steps` of both.
+    """
 
     name: str = MISSING
     warmup_share: float = 0.01  # of all steps
-    final_share: float = 0.0
+    final_share: float = 0.0  # of the peak, at the end
+    power: float = 1.0  # of what is left of the way: polynomial and wsd
+    decay_share: float = 0.1  # of all steps, the last ones, in which wsd decays
+    first_step: int = 0  # of the schedule, where this run begins
+    total_steps: int | None = None  # of the schedule; null: it ends with this run
+    first_batch: int | None = None  # samples of the first step; null: as many as of all others
+    batch_share: float = 0.1  # of all steps, the first ones, in which it rises to batch_size
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("schedule.name", self.name, ("linear", "constant", "cosine"))
-        check(0 <= self.warmup_share <= 1, "schedule.warmup_share: from 0 to 1")
-        check(0 <= self.final_share <= 1, "schedule.final_share: from 0 to 1")
+        names = ("linear", "polynomial", "constant", "cosine", "wsd")
+        check_choice("schedule.name", self.name, names)
+        for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
+            value = getattr(self, key)
+            check(0 <= value <= 1, f"schedule.{key}={value}: from 0 to 1")
+        check(self.power > 0, f"schedule.power={self.power}: above 0")
+        check(self.first_step >= 0, f"schedule.first_step={self.first_step}: at least 0")
+        check(
+            self.first_batch is None or self.first_batch >= 1,
+            f"schedule.first_batch={self.first_batch}: at least 1, or null",
+        )
+
+    def check_steps(self, steps: int, batch_size: int) -> None:
+        """Check what a run of `steps` updates makes of it."""
+        check(
+            self.total_steps is None or self.first_step + steps <= self.total_steps,
+            f"schedule.total_steps={self.total_steps}: {steps} steps from "
+            f"schedule.first_step={self.first_step} on are more",
+        )
+        check(
+            (self.first_batch or 1) <= batch_size,
+            f"schedule.first_batch={self.first_batch}: more than batch_size={batch_size}",
+        )
 
 
 @dataclass(kw_only=True)
@@ -129,6 +159,7 @@ class TrainConfig(StageConfig):
     tracking: TrackingConfig = incidental(MISSING)
     deepspeed: dict[str, Any] = incidental({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
+    start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
     precision: str = "fp32"
     batch_size: int = 256  # samples a step, over all ranks
     micro_batch: int = incidental(32)  # samples at a time on one rank, on average
@@ -154,6 +185,9 @@ class TrainConfig(StageConfig):
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
                     "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
+        if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
+            self.schedule.check_steps(self.steps, self.batch_size)
+        check(not self.start_optimizer or self.start is not None, "start_optimizer: set start too")
         check(self.keep_every is None or self.keep_every >= 1, "keep_every: at least 1, or null")
         for key in ("clip", "start_timeout", "timeout", "watchdog"):
             check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")

@@ -16,7 +16,8 @@ from torch.nn import functional
 from model.bert import Encoder, Pooler, initialise
 from model.config import ModelConfig, ScheduleConfig
 from model.dropout import Dropout
-from model.optim import parameter_groups, rate_share
+from model.optim import parameter_groups
+from model.schedule import rate_share
 from pipeline import keyed
 from pipeline.text.wordpiece import WordPiece
 

@@ -1,11 +1,9 @@
-"""The optimizer and the learning rate over the steps."""
-
-import math
+"""The optimizer, and which parameters it treats how."""
 
 import torch
 from torch import nn
 
-from model.config import OptimizerConfig, ScheduleConfig
+from model.config import OptimizerConfig
 from model.lamb import Lamb
 
 
@@ -31,21 +29,3 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.O
     if config.name == "lamb":
         return Lamb(groups, lr=rate, betas=betas, eps=epsilon)
     return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
-
-
-def warmup_steps(config: ScheduleConfig, steps: int) -> int:
-    """Updates until the peak."""
-    return max(1, round(config.warmup_share * steps))
-
-
-def rate_share(config: ScheduleConfig, step: int, steps: int) -> float:
-    """The share of the peak learning rate that update `step` (from 0) of `steps` uses."""
-    warmup = warmup_steps(config, steps)
-    if step < warmup:
-        return (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
-    if config.name == "constant":
-        return 1.0
-    cosine = (1 + math.cos(math.pi * progress)) / 2
-    left = cosine if config.name == "cosine" else 1 - progress
-    return config.final_share + (1 - config.final_share) * left

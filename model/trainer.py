@@ -1,40 +1,29 @@
-"""The training loop.
+"""The training loop."""
 
-Shapes: M masked positions, V vocabulary, B sequences.
-"""
-
-import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn import functional
 
 from model import checkpoint, huggingface, peers
-from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
 from model.data import GlobalBatch, Loader, prefetch
-from model.engine import World, build_engine, gather, scatter, start_world
+from model.engine import build_engine, gather, scatter, start_world
 from model.guard import Guard
 from model.health import Health
-from model.loss import cross_entropy
-from model.optim import rate_share
+from model.meter import Meter, losses
+from model.schedule import batch_size, rate_share
 from model.tracking import Tracker
 from pipeline import keyed, stage
 from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.text.wordpiece import WordPiece
-
-SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
-        "masked", "sequences", "tokens")  # fmt: skip
 
 
 def make(config: TrainConfig, out: Path) -> stage.Result:
@@ -75,6 +64,7 @@ class Trainer:
         self.world = start_world(config.threads, config.start_timeout, config.timeout)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
+        self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank was told to stop
         self.engine = self._start()
@@ -95,13 +85,18 @@ class Trainer:
             path, state = found
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.saved, self.health.skipped = state.step, state.skipped
+            self.carried = state.carried
             tensors = checkpoint.Tensors(path)
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
         elif self.config.start is not None:
             module.load_state_dict(start_weights(self.config.start, self.model_config))
+            if self.config.start_optimizer:
+                path, state = checkpoint.locate(Path(self.config.start))
+                found, self.carried = (path, state), state.updates
         engine = build_engine(module, self.config, self.world)
         if found is not None:
-            scatter(engine, tensors, self.step - self.health.skipped)
+            path, state = found
+            scatter(engine, checkpoint.Tensors(path), state.updates)
         return engine
 
     def run(self) -> stage.Result:
@@ -143,11 +138,11 @@ class Trainer:
 
     def _global_batches(self) -> Iterator[GlobalBatch]:
         """This rank's part of every batch from here on."""
-        world, config = self.world, self.config
-        for start in itertools.count(self.samples, config.batch_size):
-            yield self.loader.batch(
-                start, config.batch_size, world.rank, world.size, config.micro_batch
-            )
+        world, config, start = self.world, self.config, self.samples
+        for step in range(self.step, config.steps):
+            size = batch_size(config.schedule, config.batch_size, step, config.steps)
+            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            start += size
 
     def _update(self, batch: GlobalBatch, meter: "Meter") -> None:
         """Forward, backward and one optimizer step over a global batch."""
@@ -157,9 +152,12 @@ class Trainer:
         rate = config.optimizer.learning_rate * rate_share(config.schedule, self.step, config.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
-        # DeepSpeed averages over ranks and micro-batches; the loss is a mean over the global batch.
-        scale = world.size * len(batch.batches)
+        # DeepSpeed averages over ranks and the micro-batches of a full batch; the loss is a mean
+        # over this one.
+        scale = world.size * self.engine.gradient_accumulation_steps()
         for number, micro_batch in enumerate(batch.batches, start=1):
+            last = number == len(batch.batches)
+            self.engine.set_gradient_accumulation_boundary(last)
             micro = micro_batch.to(world.device)
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
@@ -167,7 +165,7 @@ class Trainer:
             if config.objective.next_sentence:
                 loss = loss + pair / batch.sequences
             self.engine.backward(loss * scale)
-            if number == len(batch.batches):
+            if last:
                 # Here the device is waited for anyway: the step begins with the gradient's norm.
                 self.stop = peers.any_of(self.guard.signal is not None, world.device)
             self.engine.step()
@@ -247,6 +245,7 @@ class Trainer:
                 samples=self.samples,
                 tokens=tokens,
                 skipped=self.health.skipped,
+                carried=self.carried,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
@@ -314,87 +313,3 @@ def start_weights(folder: str, config: ModelConfig) -> dict[str, torch.Tensor]:
                 f"start={folder}: {key} is {getattr(found, key)} there, {getattr(config, key)} here"
             )
     return weights
-
-
-def losses(
-    masked_logits: torch.Tensor, pair_logits: torch.Tensor, batch: Batch
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """From logits `(M, V)` and `(B, 2)`: both losses, summed, and the figures named in `SUMS`.
-
-    The masked-LM logits are overwritten.
-    """
-    masked, right = cross_entropy(masked_logits, batch.masked_labels)
-    pair_logits = pair_logits.float()
-    pair = functional.cross_entropy(pair_logits, batch.next_sentence_labels, reduction="sum")
-    with torch.no_grad():
-        sums = torch.stack(
-            [
-                masked.double(),
-                right.double(),
-                pair.double(),
-                (pair_logits.argmax(-1) == batch.next_sentence_labels).sum().double(),
-                *(
-                    masked.new_tensor(size, dtype=torch.float64)
-                    for size in (len(batch.masked_labels), len(pair_logits), len(batch.input_ids))
-                ),
-            ]
-        )
-    return masked, pair, sums
-
-
-class Meter:
-    """Sums over micro-batches and ranks, and where the time went, until they are read."""
-
-    def __init__(self, world: World):
-        self.world, self.rate = world, 0.0
-        self._tokens = torch.tensor([name == "tokens" for name in SUMS], device=world.device)
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin anew."""
-        self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.world.device)
-        self._wait, self._began = 0.0, time.perf_counter()
-
-    def add(self, sums: torch.Tensor) -> None:
-        """One micro-batch's figures; no synchronisation with the device.
-
-        Of one that is not finite, and so makes its update void, only the tokens count.
-        """
-        self._sums += torch.where(sums.isfinite().all() | self._tokens, sums, 0.0)
-
-    def tokens(self) -> int:
-        """Tokens over all ranks since the last `read`; every rank must call it."""
-        total = self._sums[SUMS.index("tokens")].clone()
-        dist.all_reduce(total)
-        return int(total)
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time in the body is time spent waiting for data."""
-        began = time.perf_counter()
-        yield
-        self._wait += time.perf_counter() - began
-
-    def read(self, next_sentence: bool) -> dict[str, float]:
-        """The figures over all ranks since they were last read; every rank must call it."""
-        dist.all_reduce(self._sums)
-        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
-        self._sums.zero_()
-        seconds = time.perf_counter() - self._began
-        masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
-        figures = {
-            "loss": sums["masked_lm_loss"] / masked,
-            "masked_lm_loss": sums["masked_lm_loss"] / masked,
-            "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
-        }
-        if next_sentence:
-            figures["next_sentence_loss"] = sums["next_sentence_loss"] / sequences
-            figures["next_sentence_accuracy"] = sums["next_sentence_correct"] / sequences
-            figures["loss"] += figures["next_sentence_loss"]
-        return figures | {
-            "learning_rate": self.rate,
-            "tokens": sums["tokens"],
-            "tokens_per_second": sums["tokens"] / seconds,
-            "samples_per_second": sums["sequences"] / seconds,
-            "data_wait_share": self._wait / seconds,
-        }
