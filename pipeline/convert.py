@@ -28,13 +28,13 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     Raises:
         InputError: the vocabulary is not the checkpoint's.
     """
-    from model import checkpoint, huggingface
+    from model import checkpoint, huggingface, vocabulary
 
     stage.need(config.vocab, "vocab", "vocab")
     model, state, info = checkpoint.read_model(config.train)
     vocab = Path(config.vocab)
-    huggingface.fits(model, huggingface.read_tokenizer(vocab), vocab)
-    digest = stage.sha256(vocab / huggingface.TOKENIZER)
+    vocabulary.fits(model, len(vocabulary.read(vocab)[1]), vocab)
+    digest = stage.sha256(vocab / vocabulary.TOKENIZER)
     if info.get("tokenizer", digest) != digest:
         raise InputError(
             f"vocab={vocab}: not the vocabulary that {config.train} was trained with, though of "
