@@ -258,7 +258,7 @@ def without_padding(
     if not vocabulary.is_padding(rows, entries):
         vocabulary.fits(config, entries, folder)
         return config
-    for name in ("encoder.embeddings.word.weight", "masked_head.bias"):
+    for name in vocabulary.WORD_ROWS:
         state[name] = state[name][:entries].contiguous()
     notes.append(f"word embeddings: {rows - entries} of {rows:,} rows have no entry, left out")
     return replace(config, vocab_size=entries)

@@ -1,16 +1,20 @@
 """The vocabulary of a model's folder: its files, and whether they fit the weights."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from model.config import ModelConfig
 from pipeline.errors import InputError
 from pipeline.text import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # parameters of a row an entry
 PADDING = 128  # rows that a published matrix may have over its entries, to be of an even size
 
 
@@ -72,6 +76,29 @@ def fits(config: ModelConfig, entries: int, place: Path) -> None:
 def is_padding(rows: int, entries: int) -> bool:
     """Whether rows without an entry only make the matrix of an even size."""
     return 0 < rows - entries < PADDING and rows % 8 == 0
+
+
+def grow(
+    config: ModelConfig, state: dict[str, Tensor], old: str, entries: list[str]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """A model with rows for the entries that a vocabulary has after those of tokenizer `old`.
+
+    A new entry starts as the mean of the pieces that its text was cut into before, so the model
+    goes on from what it knew. What was unknown starts as the mean of all (Hewitt 2021).
+    """
+    library = Tokenizer.from_str(old)
+    unknown = library.token_to_id("[UNK]")
+    texts = [entry.removeprefix("##") for entry in entries[config.vocab_size :]]
+    pieces = [one.ids for one in library.encode_batch(texts, add_special_tokens=False)]
+    grown = dict(state)
+    for name in WORD_ROWS:
+        rows = state[name]  # (V, H) or (V,)
+        new = [
+            (rows[ids] if ids and unknown not in ids else rows).mean(0, dtype=torch.float64)
+            for ids in pieces
+        ]
+        grown[name] = torch.cat((rows, torch.stack(new).to(rows.dtype)))
+    return replace(config, vocab_size=len(entries)), grown
 
 
 def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
