@@ -1,13 +1,14 @@
 """The model card: what a reader of the folder wants to know, from the manifests of the stages."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from model.config import ModelConfig
 from pipeline.stage import Manifest
 
 HEAD = """---
-license: unknown  # fill in: the licence under which you give these weights away
+license: {license}
 library_name: transformers
 pipeline_tag: fill-mask
 {language}tags:
@@ -17,13 +18,15 @@ pipeline_tag: fill-mask
 
 # {title}
 
-BERT ({size}), pre-trained from scratch with masked-language modelling{pairs}
+BERT ({size}), pre-trained {start} with masked-language modelling{pairs}
 ([Devlin et al. 2019](https://arxiv.org/abs/1810.04805)).
 
 | | |
 |---|---|
 {rows}
 """
+
+UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
 
 USE = """
 ## Use
@@ -37,11 +40,18 @@ fill("The capital of France is [MASK].")
 """
 
 
-def write(config: ModelConfig, parameters: int, manifests: Iterable[Manifest]) -> str:
-    """The text of README.md; sections of stages that left no manifest are missing."""
+def write(
+    config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any]
+) -> str:
+    """The text of README.md; sections of stages that left no manifest are missing.
+
+    `remarks` are rows about the weights themselves; `license` among them goes to the head.
+    """
     by_stage = {manifest.stage: manifest for manifest in manifests}
     train, prepare = by_stage.get("train"), by_stage.get("prepare")
     corpus = prepare.config.get("corpus", {}) if prepare else {}
+    remarks = dict(remarks)
+    origin = (train.config.get("start") if train else None) or remarks.pop("converted from", None)
     pairs = train.config.get("objective", {}).get("next_sentence", True) if train else True
     rows = {
         "parameters": f"{parameters:,}",
@@ -51,13 +61,16 @@ def write(config: ModelConfig, parameters: int, manifests: Iterable[Manifest]) -
         "longest sequence": f"{config.positions} tokens",
         "vocabulary": f"{config.vocab_size:,} WordPiece entries",
     }
+    license = remarks.pop("license", None) or UNLICENSED
     language = corpus.get("language")
     text = HEAD.format(
         language=f"language: {language}\n" if language else "",
         title=f"BERT {config.name}" + (f", {corpus['name']}" if "name" in corpus else ""),
         size=config.name,
+        license=license,
+        start=f"on from `{Path(origin).name}`" if origin else "from scratch",
         pairs=" and next-sentence prediction" if pairs else "",
-        rows=table(rows),
+        rows=table(rows | remarks),
     )
     if prepare:
         text += section("Data", data_rows(prepare, corpus))

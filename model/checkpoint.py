@@ -196,6 +196,32 @@ def read_model(folder: Path | str) -> tuple[ModelConfig, dict[str, torch.Tensor]
     return ModelConfig(**state.model), load_file(path / WEIGHTS), dataclasses.asdict(state)
 
 
+def average(path: Path, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
+    """The mean fp32 weights of `count` checkpoints of a run, `path` the last; and their steps.
+
+    Memory holds the sum and one tensor more.
+
+    Raises:
+        InputError: there are fewer, or one is damaged.
+    """
+    paths = [other for other in sorted(path.parent.glob("step-*")) if other.name <= path.name]
+    if len(paths) < count:
+        raise InputError(
+            f"{path.parent}: {len(paths)} checkpoints up to {path.name}, {count} are to be "
+            f"averaged; train with keep={count} or more"
+        )
+    steps = [read_state(other).step for other in paths[-count:]]
+    total = load_file(path / WEIGHTS)
+    for other in paths[-count:-1]:
+        file = Tensors(other)
+        for name, tensor in total.items():
+            tensor += file.weight(name)
+    if count > 1:
+        for tensor in total.values():
+            tensor /= count
+    return total, steps
+
+
 class Tensors:
     """One tensor at a time from a checkpoint, so that memory holds no second copy of it."""
 

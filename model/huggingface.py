@@ -5,8 +5,8 @@ a file of ours, as it is not in one of theirs.
 """
 
 import json
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from model import card
+from model import card, vocabulary
 from model.bert import SEGMENTS, initialise_parameter, parameter_shapes
 from model.config import ModelConfig
 from model.weights import read_weights
 from pipeline.errors import InputError
 from pipeline.stage import Manifest
 
-CONFIG, WEIGHTS, TOKENIZER, VOCAB = (
-    "config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "vocab.txt",
-)
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 # Parts of our names -> theirs; the first that fits the beginning of what is left is taken.
 PARTS = {
@@ -94,26 +89,75 @@ def save(
     state: dict[str, Tensor],
     vocab_folder: Path | str,
     manifests: Iterable[Manifest] = (),
+    *,
+    dtype: torch.dtype = torch.float32,
+    shard_bytes: int | None = None,
+    remarks: dict[str, Any] | None = None,
 ) -> None:
     """Write weights, sizes, tokenizer and model card (with the figures of `manifests`).
 
+    The weights are written as `dtype`, in files of at most `shard_bytes` (but one tensor at least)
+    where it is given. `remarks` are further rows of the model card.
+
     Raises:
-        InputError: the vocabulary folder lacks a file, or is not of the model's size.
+        InputError: the vocabulary folder lacks a file or is not of the model's size, or a weight is
+            too large for `dtype`.
     """
     folder, vocab_folder = Path(folder), Path(vocab_folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = read_tokenizer(vocab_folder)
-    fits(config, tokenizer, vocab_folder)
-    for name in (TOKENIZER, VOCAB):
-        shutil.copyfile(vocab_folder / name, folder / name)
-    renamed = {their_name(name): tensor.float().contiguous() for name, tensor in state.items()}
-    save_file(renamed, folder / WEIGHTS, metadata={"format": "pt"})
-    write_json(folder / CONFIG, their_config(config, tokenizer))
-    write_json(folder / "tokenizer_config.json", tokenizer_config(config, tokenizer))
-    text = card.write(config, sum(tensor.numel() for tensor in state.values()), manifests)
+    source, entries = vocabulary.read(vocab_folder)
+    vocabulary.fits(config, len(entries), vocab_folder)
+    write_tensors(folder, {their_name(n): cast(n, t, dtype) for n, t in state.items()}, shard_bytes)
+    (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
+    (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
+    write_json(folder / CONFIG, their_config(config, entries, dtype))
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, vocabulary.tokenizer_config(config, source))
+    parameters = sum(tensor.numel() for tensor in state.values())
+    text = card.write(config, parameters, manifests, remarks or {})
     (folder / "README.md").write_text(text, encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o644)  # safetensors files are the owner's alone otherwise
+
+
+def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A weight as `dtype`; no copy where it is already.
+
+    Raises:
+        InputError: it is too large for that.
+    """
+    cast = tensor.to(dtype).contiguous()
+    if not torch.isfinite(cast).all():
+        raise InputError(
+            f"{name}: a value of {float(tensor.abs().max()):.3g} is too large for "
+            f"{str(dtype).removeprefix('torch.')} or not a number; take dtype=bf16 or fp32"
+        )
+    return cast
+
+
+def write_tensors(folder: Path, tensors: dict[str, Tensor], shard_bytes: int | None) -> None:
+    """Write one file, or several with an index as transformers names and reads them."""
+    parts = list(shards(tensors, shard_bytes)) if shard_bytes else [tensors]
+    if len(parts) == 1:
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        return
+    places: dict[str, str] = {}
+    for number, part in enumerate(parts, 1):
+        name = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
+        save_file(part, folder / name, metadata={"format": "pt"})
+        places |= dict.fromkeys(part, name)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": places})
+
+
+def shards(tensors: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
+    """Runs of tensors of at most `size` bytes; a larger tensor is alone."""
+    part: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > size:
+            yield part
+            part = {}
+        part[name] = tensor
+    yield part
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -138,66 +182,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_tokenizer(folder: Path) -> dict[str, Any]:
-    """The tokenizer.json of a vocabulary folder, which has the same entries as its vocab.txt.
-
-    Raises:
-        InputError: one of the two is missing, or they differ.
-    """
-    tokenizer = read_json(folder / TOKENIZER)
-    try:
-        lines = (folder / VOCAB).read_text(encoding="utf-8").splitlines()
-        entries = tokenizer["model"]["vocab"]
-    except OSError as error:
-        raise InputError(f"{folder / VOCAB}: cannot be read ({error.strerror})") from error
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{folder / TOKENIZER}: not a WordPiece tokenizer") from error
-    if len(lines) != len(entries):
-        raise InputError(
-            f"{folder}: {VOCAB} has {len(lines):,} entries, {TOKENIZER} {len(entries):,}; they "
-            f"are not of one vocabulary"
-        )
-    return tokenizer
-
-
-def fits(config: ModelConfig, tokenizer: dict[str, Any], place: Path) -> None:
-    """Check that there is one embedding an entry.
-
-    Raises:
-        InputError: there is not.
-    """
-    entries = len(tokenizer["model"]["vocab"])
-    if entries != config.vocab_size:
-        raise InputError(
-            f"{place}: the vocabulary has {entries:,} entries, the model {config.vocab_size:,} "
-            f"word embeddings; take the vocabulary that the model was trained with"
-        )
-
-
-def their_config(config: ModelConfig, tokenizer: dict[str, Any]) -> dict[str, Any]:
+def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
     """The content of config.json."""
     return {
         "architectures": ["BertForPreTraining"],
         "model_type": "bert",
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         **FIXED,
-        "pad_token_id": tokenizer["model"]["vocab"].get("[PAD]", 0),
+        "pad_token_id": entries.index("[PAD]"),
         "classifier_dropout": None,
         "use_cache": True,
-        "dtype": "float32",
-    }
-
-
-def tokenizer_config(config: ModelConfig, tokenizer: dict[str, Any]) -> dict[str, Any]:
-    """The content of tokenizer_config.json: how transformers builds the same tokenizer."""
-    normalizer = tokenizer.get("normalizer") or {}
-    return {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": normalizer.get("lowercase", True),
-        "strip_accents": normalizer.get("strip_accents"),
-        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
-        "model_max_length": config.positions,
-        **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
+        "dtype": str(dtype).removeprefix("torch."),
     }
 
 
@@ -212,7 +207,17 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
     """
     folder = Path(folder)
     config = our_config(folder, read_json(folder / CONFIG))
-    found = read_weights(folder)
+    return assemble(folder, config, read_weights(folder))
+
+
+def assemble(
+    folder: Path, config: ModelConfig, found: dict[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
+    """What `load` returns, from the tensors of `folder` in Hugging Face's names.
+
+    Raises:
+        InputError: they do not fit `config` or the vocabulary in `folder`.
+    """
     check_decoder(folder, found)
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
@@ -231,15 +236,32 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
     lost = [their_name(name) for name in missing if not name.startswith(HEADS)]
     if lost:
         raise InputError(f"{folder}: {len(lost)} tensors are missing, {lost[0]} among them")
-    if (folder / TOKENIZER).exists():
-        fits(config, read_json(folder / TOKENIZER), folder)
-    elif (folder / VOCAB).exists():
-        lines = (folder / VOCAB).read_text(encoding="utf-8").splitlines()
-        fits(config, {"model": {"vocab": lines}}, folder)
     state |= drawn({name: shapes[name] for name in missing}, config)
     notes = [f"{name}: not in {folder}, drawn anew" for name in missing]
     notes += [f"{name}: left out, no part of pre-training" for name in sorted(found)]
+    config = without_padding(folder, config, state, notes)
     return config, {name: state[name] for name in shapes}, notes
+
+
+def without_padding(
+    folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]
+) -> ModelConfig:
+    """Check the weights against the vocabulary in `folder`, and cut rows that have no entry.
+
+    Raises:
+        InputError: they are not of one size, and no padding explains it.
+    """
+    if not vocabulary.there(folder):
+        return config
+    entries, rows = len(vocabulary.read(folder)[1]), config.vocab_size
+    assert rows is not None
+    if not vocabulary.is_padding(rows, entries):
+        vocabulary.fits(config, entries, folder)
+        return config
+    for name in vocabulary.WORD_ROWS:
+        state[name] = state[name][:entries].contiguous()
+    notes.append(f"word embeddings: {rows - entries} of {rows:,} rows have no entry, left out")
+    return replace(config, vocab_size=entries)
 
 
 def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:

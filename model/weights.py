@@ -33,6 +33,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             found: dict[str, Tensor] = {}
             for part in parts:
                 found |= read_file(part)
+            if not any(name.endswith("word_embeddings.weight") for name in found):
+                raise InputError(f"{folder / name}: no BERT, it has no word_embeddings.weight")
             return canonical(found)
     raise InputError(f"{folder}: no weights there, none of {', '.join(FILES)}")
 
@@ -50,6 +52,11 @@ def parts_of(index: Path) -> list[Path]:
     for name in names:
         if Path(name).name != name:
             raise InputError(f"{index}: names {name}, which is not a file beside it")
+    lost = [name for name in names if not (index.parent / name).is_file()]
+    if lost:
+        raise InputError(
+            f"{index}: {len(lost)} of its {len(names)} files are missing, {lost[0]} among them"
+        )
     return [index.parent / name for name in names]
 
 
@@ -72,6 +79,7 @@ def read_file(path: Path) -> dict[str, Tensor]:
 
 def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
     """With the prefix `bert.`, new names for gamma and beta, and no buffers."""
+    found = {name.removeprefix("module."): tensor for name, tensor in found.items()}
     bare = not any(name.startswith("bert.") for name in found)
     renamed = {}
     for name, tensor in found.items():

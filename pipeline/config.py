@@ -141,6 +141,8 @@ class VocabConfig(StageConfig):
     corpus: CorpusConfig = MISSING
     source: str = input_path()  # the download folder, read where corpus.path is null
     existing: str | None = input_path(None)  # a vocab.txt or tokenizer.json to take as it is
+    additions: str | None = input_path(None)  # a file of entries, one a line, to put after those
+    learn: int = 0  # so many entries learnt from the corpus, to put after those
     size: int = 30522
     lowercase: bool | None = None  # null: true; of an existing vocab.txt, as its entries say
     strip_accents: bool | None = None  # null: as lowercase says
@@ -152,6 +154,11 @@ class VocabConfig(StageConfig):
         """Check the ranges."""
         check(self.size >= 100, f"size={self.size}: at least 100 entries")
         check(self.sample_bytes >= 1, f"sample_bytes={self.sample_bytes}: at least 1")
+        check(self.learn >= 0, f"learn={self.learn}: at least 0")
+        check(
+            self.existing is not None or (self.additions is None and not self.learn),
+            "additions, learn: only to a vocabulary that is there, existing=FOLDER",
+        )
 
 
 @dataclass(kw_only=True)
@@ -208,9 +215,25 @@ class TasksConfig(StageConfig):
 class ConvertConfig(StageConfig):
     """`python -m pipeline.convert`."""
 
-    train: str = input_path()  # a folder that `train` made, or one checkpoint of it
-    vocab: str = input_path()
+    # a folder that `train` made, one checkpoint of it, or anybody's BERT in Hugging Face's format
+    train: str = input_path()
+    vocab: str | None = input_path()  # null: the one beside the weights
+    average: int = 1  # mean of the weights of so many checkpoints, the last ones
+    dtype: str = "fp32"
+    shard_bytes: int | None = None  # largest file of weights; null: one file
+    license: str | None = None  # of the model card
+    onnx: bool = False  # also model.onnx, checked with onnxruntime
+    push: str | None = incidental(None)  # OWNER/NAME on the hub
     check: bool = incidental(True)  # open the result with transformers and compare the logits
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("dtype", self.dtype, ("fp32", "bf16", "fp16"))
+        check(self.average >= 1, f"average={self.average}: at least 1")
+        check(
+            self.shard_bytes is None or self.shard_bytes >= 1,
+            f"shard_bytes={self.shard_bytes}: at least 1",
+        )
 
 
 @dataclass(kw_only=True)

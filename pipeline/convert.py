@@ -1,23 +1,30 @@
-"""A trained checkpoint -> a folder that Hugging Face's library opens, with the same logits.
+"""A model -> a folder that Hugging Face's library opens, with the same logits.
 
     python -m pipeline.convert train=FOLDER vocab=FOLDER out=FOLDER
+
+The model is a checkpoint of ours, or anybody's BERT: the folder is then a start for our training,
+with the original vocabulary (vocab=null) or one that goes on from it.
 
 PyTorch and the model are imported once work starts, so that `--help` answers at once.
 """
 
+import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline import entry, stage
 from pipeline.config import ConvertConfig
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from model.batch import Batch
     from model.config import ModelConfig
+    from model.sources import Source
 
 TOLERANCE = 1e-5  # of a logit; both sides compute in double precision
 
@@ -26,34 +33,118 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     """Write the folder, open it again with transformers and compare.
 
     Raises:
-        InputError: the vocabulary is not the checkpoint's.
+        InputError: there is no model, or the vocabulary is not the model's.
     """
-    from model import checkpoint, huggingface
+    import torch
 
-    stage.need(config.vocab, "vocab", "vocab")
-    model, state, info = checkpoint.read_model(config.train)
-    vocab = Path(config.vocab)
-    huggingface.fits(model, huggingface.read_tokenizer(vocab), vocab)
-    digest = stage.sha256(vocab / huggingface.TOKENIZER)
-    if info.get("tokenizer", digest) != digest:
-        raise InputError(
-            f"vocab={vocab}: not the vocabulary that {config.train} was trained with, though of "
-            f"the same size"
-        )
-    huggingface.save(out, model, state, vocab, histories(config))
-    parameters = sum(tensor.numel() for tensor in state.values())
-    summary = f"{model.name}, {parameters:,} parameters, step {info['step']:,}"
-    figures = {"parameters": parameters, "step": info["step"], "model": model.name}
+    from model import huggingface, sources
+
+    source = sources.read(config.train, config.average)
+    source, vocab, added = with_vocabulary(config, source)
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
+    huggingface.save(
+        out, source.config, source.state, vocab, histories(config),
+        dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source),
+    )  # fmt: skip
+    figures: dict[str, Any] = {
+        "parameters": sum(tensor.numel() for tensor in source.state.values()),
+        "step": source.steps[-1] if source.steps else None,
+        "averaged": source.steps,
+        "model": source.config.name,
+        "dtype": config.dtype,
+        "added_entries": added,
+        "notes": source.notes,
+    }
     if config.check:
-        difference = compare(out, model, state)
-        if not difference <= TOLERANCE:
-            raise RuntimeError(
-                f"logits differ by {difference:.1e} once transformers has opened the folder, over "
-                f"{TOLERANCE:.0e}: the conversion is wrong"
+        figures["largest_logit_difference"] = checked(out, source, dtype)
+    return stage.Result(summary=describe(figures), figures=figures)
+
+
+def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
+    """The model, with rows for entries that its vocabulary had not; that folder; how many they are.
+
+    Raises:
+        InputError: the vocabulary is neither the model's nor one that goes on from it.
+    """
+    from model import sources, vocabulary
+
+    own = Path(config.train)
+    if config.vocab is None:
+        if not vocabulary.there(own):
+            raise InputError(f"vocab=null: there is no vocabulary in {own}; set vocab")
+        return source, own, 0
+    stage.need(config.vocab, "vocab", "vocab")
+    vocab = Path(config.vocab)
+    text, entries = vocabulary.read(vocab)
+    rows = source.config.vocab_size
+    if sources.is_foreign(own) and vocabulary.there(own):
+        before, known = vocabulary.read(own)
+        if entries[: len(known)] == known and len(entries) > len(known):
+            size, state = vocabulary.grow(source.config, source.state, before, entries)
+            return replace(source, config=size, state=state), vocab, len(entries) - len(known)
+        if entries != known:
+            raise InputError(
+                f"vocab={vocab}: its entries do not go on from those of {own}; vocab=null takes "
+                f"the ones there, python -m pipeline.vocab existing={own} adds to them"
             )
-        summary += f", logits equal within {difference:.1e}"
-        figures["largest_logit_difference"] = difference
-    return stage.Result(summary=summary, figures=figures)
+    vocabulary.fits(source.config, len(entries), vocab)
+    if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
+        raise InputError(
+            f"vocab={vocab}: not the vocabulary that {own} was trained with, though of the same "
+            f"size of {rows:,} entries"
+        )
+    return source, vocab, 0
+
+
+def remarks_of(config: ConvertConfig, source: "Source") -> dict[str, Any]:
+    """What the model card says of the weights themselves."""
+    from model import sources
+
+    steps = [f"{step:,}" for step in source.steps]
+    drawn = sorted({note.partition(".")[0] for note in source.notes if "drawn anew" in note})
+    return {
+        "license": config.license,
+        "converted from": config.train if sources.is_foreign(config.train) else None,
+        "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
+        "not trained, drawn anew": ", ".join(drawn) or None,
+        "stored as": None if config.dtype == "fp32" else config.dtype,
+    }
+
+
+def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
+    """The largest difference of any logit; what it compares is what `dtype` left of the weights.
+
+    Raises:
+        RuntimeError: it is too large.
+    """
+    state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
+    difference = compare(out, source.config, state)
+    if not difference <= TOLERANCE:
+        raise RuntimeError(
+            f"logits differ by {difference:.1e} once transformers has opened the folder, over "
+            f"{TOLERANCE:.0e}: the conversion is wrong"
+        )
+    return difference
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """One line: what it is, and what a user must know of it."""
+    notes, steps = figures["notes"], figures["averaged"]
+    parts = [figures["model"], f"{figures['parameters']:,} parameters"]
+    if steps:
+        parts.append(f"step {steps[-1]:,}")
+    if len(steps) > 1:
+        parts.append(f"mean of {len(steps)} checkpoints")
+    if figures["added_entries"]:
+        parts.append(f"{figures['added_entries']:,} entries added")
+    drawn = [note for note in notes if note.endswith("drawn anew")]
+    if drawn:
+        heads = sorted({note.partition(".")[0] for note in drawn})
+        parts.append(f"drawn anew as it was not there: {' and '.join(heads)}")
+    parts += [note for note in notes if note not in drawn]
+    if "largest_logit_difference" in figures:
+        parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")
+    return ", ".join(parts)
 
 
 def histories(config: ConvertConfig) -> Iterator[stage.Manifest]:

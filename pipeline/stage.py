@@ -32,7 +32,7 @@ VERSIONS = {
     "prepare": 3,
     "tasks": 1,
     "train": 1,
-    "convert": 1,
+    "convert": 2,
     "evaluate": 1,
     "report": 1,
 }

@@ -7,7 +7,7 @@ given all letters, and their forms inside words, beforehand.
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,13 +185,54 @@ def take(config: VocabConfig, path: Path) -> tuple[str, str]:
     return "".join(f"{entry}\n" for entry in vocab), source
 
 
+def extend(config: VocabConfig, source: str) -> str:
+    """A tokenizer.json with the entries of `additions`, then those learnt, after its own.
+
+    Ids stay what they are, so a model that knows the first ones only has to grow.
+
+    Raises:
+        InputError: an addition is no text that the tokenizer keeps whole.
+    """
+    spec = json.loads(Tokenizer.from_str(source).to_str())
+    known = dict.fromkeys(WordPiece(source).vocab)
+    count = len(known)
+    if config.additions is not None:
+        known |= dict.fromkeys(wordpiece.read_vocab(Path(config.additions)))
+    if config.learn:
+        normalizer = spec["normalizer"] or {}
+        like = replace(
+            config, size=max(count + config.learn, 100), lowercase=normalizer.get("lowercase"),
+            strip_accents=normalizer.get("strip_accents"),
+        )  # fmt: skip
+        learnt = [word for word in learn(draw(config), like) if word not in known]
+        known |= dict.fromkeys(learnt[: config.learn])
+    for number, word in enumerate(list(known)[count:], count):
+        spec["model"]["vocab"][word] = number
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    for word in list(known)[count:]:
+        found = tokenizer.encode(word.removeprefix("##"), add_special_tokens=False)
+        if not word.startswith("##") and found.tokens != [word]:
+            raise InputError(
+                f"{config.additions}: {word!r} can never be found, as the tokenizer makes "
+                f"{' '.join(found.tokens)} of that text; write it as the tokenizer leaves it"
+            )
+    return str(tokenizer.to_str(pretty=True))
+
+
 def make(config: VocabConfig, out: Path) -> stage.Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
         entries, source = take(config, Path(config.existing))
+        before = entries.count("\n")
+        if config.additions is not None or config.learn:
+            source = extend(config, source)
+            entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
-        summary = f"{tokenizer.size:,} entries, as {config.existing} has them"
+        summary = f"{before:,} entries, as {config.existing} has them"
+        figures["added"] = tokenizer.size - before
+        if figures["added"]:
+            summary += f", and {figures['added']:,} after them"
     else:
         sample = draw(config)
         vocab = learn(sample, config)

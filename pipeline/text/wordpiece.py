@@ -94,6 +94,21 @@ def build(
     return str(tokenizer.to_str(pretty=True))
 
 
+def normalization(path: Path) -> tuple[bool | None, bool | None, bool]:
+    """What a tokenizer_config.json beside a vocab.txt says, as `build` takes it."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return (
+            said.get("do_lower_case"),
+            said.get("strip_accents"),
+            said.get("tokenize_chinese_chars", True),
+        )
+    except FileNotFoundError:
+        return None, None, True
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not a tokenizer's configuration ({error})") from error
+
+
 def is_cased(vocab: list[str]) -> bool:
     """Whether entries that are not in brackets, as special ones are, have upper-case letters."""
     return any(word != word.lower() and not word.startswith("[") for word in vocab)
@@ -125,7 +140,7 @@ def read(path: Path) -> str:
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
-        return build(vocab)
+        return build(vocab, *normalization(path.with_name("tokenizer_config.json")))
     try:
         text = path.read_bytes().decode()  # line ends as they are: the checksum is of this
         tokenizer = Tokenizer.from_str(text)
@@ -168,7 +183,8 @@ class WordPiece:
         self.special_ids = [ids[token] for token in SPECIAL]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
-        self._whole = why_whole(json.loads(source))
+        # As the library writes it: old files of published models do not name the model's type.
+        self._whole = why_whole(json.loads(self.library.to_str()))
         if self._whole:
             warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
         else:

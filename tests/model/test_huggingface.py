@@ -1,5 +1,6 @@
 import json
 import stat
+import warnings
 
 import pytest
 import torch
@@ -18,10 +19,11 @@ from transformers import (
 )
 from transformers import BertModel as TheirEncoder
 
-from model import bert, huggingface
+from model import bert, huggingface, vocabulary
 from model.config import ModelConfig
 from pipeline.errors import InputError
 from pipeline.stage import Manifest
+from pipeline.text.wordpiece import WordPiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
@@ -178,6 +180,47 @@ def test_a_sharded_folder_loads(theirs, tmp_path):
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+def test_a_sharded_folder_that_lacks_a_part_says_which(tmp_path, theirs):
+    theirs[1].save_pretrained(tmp_path / "parts", max_shard_size="4KB")
+    lost = sorted((tmp_path / "parts").glob("model-*"))[1]
+    lost.unlink()
+    message = rf"index\.json: 1 of its \d+ files are missing, {lost.name}"
+    with pytest.raises(InputError, match=message):
+        huggingface.load(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("size", [1, 3000, 10**9])
+def test_files_are_no_larger_than_asked_and_transformers_opens_them(
+    tmp_path, state, vocab_folder, size
+):
+    huggingface.save(tmp_path / "out", CONFIG, state, vocab_folder, shard_bytes=size)
+    files = list((tmp_path / "out").glob("*.safetensors"))
+    assert (tmp_path / "out" / "model.safetensors.index.json").exists() == (len(files) > 1)
+    largest = max(tensor.nbytes for tensor in state.values())
+    for path in files:
+        assert sum(t.nbytes for t in load_file(path).values()) <= max(size, largest)
+    masked, _ = our_logits(CONFIG, state)
+    found = their_logits(AutoModelForPreTraining.from_pretrained(tmp_path / "out"))
+    torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
+    again = huggingface.load(tmp_path / "out")[1]
+    assert all(torch.equal(again[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_the_size_are_the_nearest(tmp_path, state, vocab_folder, dtype):
+    huggingface.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
+    again = huggingface.load(tmp_path / "out")[1]
+    assert all(torch.equal(again[name], state[name].to(dtype).float()) for name in state)
+    opened = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert opened.dtype == dtype
+
+
+def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vocab_folder):
+    state["pooler.dense.bias"][0] = 1e6
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias: a value of 1e\+06 is too large"):
+        huggingface.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=torch.float16)
+
+
 def test_missing_heads_are_drawn_and_said(tmp_path, theirs):
     bare = TheirEncoder(theirs[1].config, add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")
@@ -248,6 +291,48 @@ def test_a_vocabulary_of_another_size_is_refused(folder, state, tmp_path, entrie
         huggingface.load(folder)
     with pytest.raises(InputError, match=message):
         huggingface.save(tmp_path / "again", CONFIG, state, folder)
+
+
+def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder):
+    rows = -(-len(WORDS) // 64) * 64
+    config = ModelConfig(**{**vars(CONFIG), "vocab_size": rows})
+    torch.manual_seed(0)
+    wide = bert.BertForPreTraining(config).state_dict()
+    huggingface.save(tmp_path / "out", CONFIG, state, vocab_folder)
+    tensors = {huggingface.their_name(name): tensor for name, tensor in wide.items()}
+    save_file(tensors, tmp_path / "out" / "model.safetensors")
+    change(tmp_path / "out", vocab_size=rows)
+    found, again, notes = huggingface.load(tmp_path / "out")
+    assert found.vocab_size == len(WORDS)
+    assert notes == [f"word embeddings: {rows - len(WORDS)} of {rows} rows have no entry, left out"]
+    words = "encoder.embeddings.word.weight"
+    assert torch.equal(again[words], wide[words][: len(WORDS)])
+
+
+def test_a_vocabulary_in_two_minds_is_refused(folder):
+    lines = (folder / "vocab.txt").read_text().splitlines()
+    lines[6], lines[7] = lines[7], lines[6]
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"line 7 of vocab\.txt is 'c', that id is 'b'"):
+        huggingface.load(folder)
+
+
+def test_weights_of_something_else_are_refused(theirs):
+    save_file({"features.weight": torch.zeros(3)}, theirs[0] / "model.safetensors")
+    with pytest.raises(InputError, match=r"no BERT, it has no word_embeddings\.weight"):
+        huggingface.load(theirs[0])
+
+
+def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):
+    """As those of the first published models are."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    before = vocabulary.read(folder)[1]
+    del content["model"]["type"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert vocabulary.read(folder)[1] == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it would say that it is slow
+        WordPiece.load(folder)
 
 
 def test_broken_files_are_named(theirs):

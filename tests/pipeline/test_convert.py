@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +9,22 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer
-from transformers import AutoModelForPreTraining
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    BertConfig,
+)
+from transformers import BertForPreTraining as Theirs
+from transformers import pipeline as hub
 
-from model import checkpoint
+from model import checkpoint, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
 from pipeline import convert, stage
 from pipeline.config import ConvertConfig
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 
@@ -118,6 +127,123 @@ def test_a_wrong_conversion_does_not_finish(run, monkeypatch):
     with pytest.raises(RuntimeError, match="the conversion is wrong"):
         stage.run("convert", run, convert.make)
     assert not Path(run.out).exists()
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A BERT as transformers itself writes it, with its vocabulary."""
+    make_vocabulary(tmp_path / "theirs", "abcdefgh")
+    (tmp_path / "theirs" / "manifest.json").unlink()
+    torch.manual_seed(1)
+    model = Theirs(BertConfig(vocab_size=13, hidden_size=16, num_hidden_layers=2,
+                              num_attention_heads=2, intermediate_size=32,
+                              max_position_embeddings=40))  # fmt: skip
+    model.save_pretrained(tmp_path / "theirs")
+    return tmp_path / "theirs"
+
+
+def converted(config: ConvertConfig, **changes) -> stage.Manifest:
+    return stage.run("convert", dataclasses.replace(config, **changes), convert.make)
+
+
+def test_anybodys_bert_comes_out_as_it_went_in(run, published):
+    made = converted(run, train=str(published), vocab=None)
+    before, after = (load_file(Path(place) / "model.safetensors") for place in (published, run.out))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    for name in ("vocab.txt", "tokenizer.json"):
+        assert (Path(run.out) / name).read_bytes() == (published / name).read_bytes()
+    assert made.figures["notes"] == []
+    assert made.figures["largest_logit_difference"] < 1e-10
+    assert "on from `theirs`" in (Path(run.out) / "README.md").read_text()
+
+
+def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):
+    bare = AutoModel.from_pretrained(published, add_pooling_layer=False)
+    (published / "model.safetensors").unlink()
+    bare.save_pretrained(published)
+    made = converted(run, train=str(published), vocab=None)
+    assert (
+        "drawn anew as it was not there: masked_head and next_sentence and pooler" in made.summary
+    )
+    assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 13
+
+
+def grown(run, published, words: str) -> Path:
+    """The published vocabulary with more entries, as `vocab` makes it."""
+    folder = Path(run.workdir) / "grown"
+    shutil.copytree(published, folder)
+    entries = (published / "vocab.txt").read_text().splitlines()
+    (folder / "vocab.txt").write_text("\n".join([*entries, *words.split()]) + "\n")
+    (folder / "tokenizer.json").unlink()
+    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
+    manifest(folder, "vocab")
+    return folder
+
+
+def test_new_entries_start_as_the_mean_of_their_pieces(run, published):
+    entries = (published / "vocab.txt").read_text().splitlines()
+    a = entries.index("a")
+    made = converted(run, train=str(published), vocab=str(grown(run, published, "##a zebra a-a")))
+    assert "3 entries added" in made.summary
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        before, after = (
+            load_file(Path(place) / "model.safetensors")[name] for place in (published, run.out)
+        )
+        assert torch.equal(after[:13], before)
+        torch.testing.assert_close(after[13], before[a])  # only one piece
+        torch.testing.assert_close(after[14], before.mean(0))  # was [UNK]
+        torch.testing.assert_close(after[15], before.mean(0))  # [UNK] between
+    assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 16
+    assert len(AutoTokenizer.from_pretrained(run.out)) == 16
+
+
+def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
+    folder = grown(run, published, "more")
+    lines = (folder / "vocab.txt").read_text().splitlines()
+    (folder / "vocab.txt").write_text("\n".join([*lines[:5], *lines[:4:-1]]) + "\n")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"do not go on from those of .*vocab=null"):
+        converted(run, train=str(published), vocab=str(folder))
+
+
+def test_weights_are_averaged_over_the_last_checkpoints(run):
+    (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
+    _, weights, info = checkpoint.read_model(single)
+    info = {name: info[name] for name in info if name not in ("step", "format")}
+    states = {7: weights}
+    for step in (8, 9):
+        states[step] = {name: torch.randn_like(tensor) for name, tensor in weights.items()}
+        state = checkpoint.State(step=step, **info)
+        checkpoint.write(single.parent, state, states[step], {"exp_avg.x": torch.zeros(1)})
+    made = converted(run, average=2)
+    assert made.figures["averaged"] == [8, 9]
+    assert "mean of 2 checkpoints" in made.summary
+    assert "| mean of the weights after steps | 8, 9 |" in (Path(run.out) / "README.md").read_text()
+    found = huggingface.load(run.out)[1]
+    for name in weights:
+        torch.testing.assert_close(found[name], (states[8][name] + states[9][name]) / 2)
+    upto = converted(run, average=2, train=str(single.parent / "step-00000008"))
+    assert upto.figures["averaged"] == [7, 8]
+    with pytest.raises(InputError, match=r"3 checkpoints up to step-00000009, 4 are to be"):
+        converted(run, average=4)
+
+
+def test_one_model_cannot_be_averaged(run, published):
+    with pytest.raises(ConfigError, match=r"average=2: .* is one model"):
+        converted(run, train=str(published), vocab=None, average=2)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dtype):
+    made = converted(run, dtype=dtype, shard_bytes=2000, license="apache-2.0")
+    assert made.figures["largest_logit_difference"] < 1e-10
+    assert len(list(Path(run.out).glob("model-*.safetensors"))) > 1
+    model = AutoModelForMaskedLM.from_pretrained(run.out)
+    assert str(model.dtype) == {"bf16": "torch.bfloat16", "fp16": "torch.float16"}[dtype]
+    assert AutoTokenizer.from_pretrained(run.out)("a b")["input_ids"]
+    assert len(hub("fill-mask", run.out)("a [MASK]")) == 5
+    assert (Path(run.out) / "README.md").read_text().startswith("---\nlicense: apache-2.0\n")
 
 
 def test_the_command_converts_and_then_is_up_to_date(run, root):

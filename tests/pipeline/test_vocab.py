@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from pipeline import stage, vocab
 from pipeline.config import CorpusConfig, VocabConfig
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.text import clean
 from pipeline.text.wordpiece import SPECIAL, WordPiece, build
 
@@ -159,3 +159,49 @@ def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
     file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
     with pytest.raises(InputError, match=r"vocab.txt: no entry \[MASK\]"):
         make(tmp_path, tmp_path / "out", existing=str(file))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A vocabulary that knows letters and one word."""
+    path = tmp_path / "vocab.txt"
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "cat"]
+    path.write_text("\n".join(entries) + "\n")
+    return path
+
+
+def test_entries_are_added_after_those_that_are_there(
+    books: Path, small: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "more.txt").write_text("running\ncat\n##ing\n")
+    out, result = make(
+        books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4
+    )
+    before, after = small.read_text().splitlines(), (out / "vocab.txt").read_text().splitlines()
+    assert after[: len(before) + 2] == [*before, "running", "##ing"]
+    assert len(after) == len(set(after)) == len(before) + 6 == len(before) + result.figures["added"]
+    wordpiece = WordPiece.load(out)
+    assert wordpiece.vocab == after
+    ids, _ = wordpiece.encode(["Running cat", "matting"])
+    found = [after[number] for number in ids]
+    assert found[:2] == ["running", "cat"]
+    assert found[-1] == "##ing"
+    again, _ = make(
+        books, tmp_path / "two", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4
+    )
+    assert (again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize("entry", ["Running", "two words", "a-b"])
+def test_an_entry_that_could_never_be_found_is_refused(
+    books: Path, small: Path, tmp_path: Path, entry: str
+) -> None:
+    (tmp_path / "more.txt").write_text(f"{entry}\n")
+    with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found"):
+        make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
+
+
+def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="existing=FOLDER"):
+        config(books, tmp_path / "out", learn=4)

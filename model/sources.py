@@ -1,0 +1,46 @@
+"""Where weights come from: a run of ours, one checkpoint of it, or anybody's BERT."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from model import checkpoint, huggingface
+from model.config import ModelConfig
+from pipeline.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as it was found."""
+
+    config: ModelConfig
+    state: dict[str, Tensor]  # fp32, our names
+    notes: list[str] = field(default_factory=list)  # what was made up or left out
+    steps: list[int] = field(default_factory=list)  # of our checkpoints: those averaged
+    tokenizer: str | None = None  # sha256 of the tokenizer.json it was trained with; null: unknown
+
+
+def read(place: Path | str, average: int = 1) -> Source:
+    """The model at `place`: a train folder, one checkpoint of it, or a Hugging Face folder.
+
+    With `average`, the mean of the weights of that many checkpoints, this one the last.
+
+    Raises:
+        InputError: there is no model, or no so many checkpoints.
+        ConfigError: an average of what is no run of ours.
+    """
+    if is_foreign(place):
+        if average > 1:
+            raise ConfigError(
+                f"average={average}: {place} is one model; only checkpoints of a run are averaged"
+            )
+        return Source(*huggingface.load(place))
+    path, state = checkpoint.locate(Path(place))
+    weights, steps = checkpoint.average(path, average)
+    return Source(ModelConfig(**state.model), weights, [], steps, state.tokenizer)
+
+
+def is_foreign(place: Path | str) -> bool:
+    """Whether a folder is in the Hugging Face format, not one of a run."""
+    return (Path(place) / huggingface.CONFIG).is_file()
