@@ -170,12 +170,13 @@ class PrepareConfig(StageConfig):
     runner: RunnerConfig = incidental(MISSING)
     source: str = input_path()  # the download folder, read where corpus.path is null
     vocab: str = input_path()  # the vocabulary folder
-    pairs: str = "nsp"
+    pairs: str = "nsp"  # B next or random; sop: next or swapped with A; none: full sentences
+    cross_documents: bool = True  # of none: a sequence may hold the end of one and the next one
     sequence_length: int = 128  # with [CLS] and two [SEP]
-    short_sequence_probability: float = 0.1
+    short_sequence_probability: float = 0.1  # of nsp and sop
     duplicates: int = 1  # times each document is cut into pairs anew
     validation_share: float = 0.01  # of documents, by the hash of their text
-    minimum_sentences: int = 1  # documents with fewer are counted as short
+    minimum_sentences: int = 1  # documents with fewer are counted as short; of sop at least 2
     minimum_characters: int = 50  # likewise
     split_bytes: int = 64 * 2**20  # of an input file that one phase-1 task reads
     shard_bytes: int = 128 * 2**20  # of input text that one shard holds, about
@@ -183,7 +184,7 @@ class PrepareConfig(StageConfig):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("pairs", self.pairs, ("nsp",))
+        check_choice("pairs", self.pairs, ("nsp", "sop", "none"))
         check(8 <= self.sequence_length <= 65535, "sequence_length: from 8 to 65535")
         for key in ("short_sequence_probability", "validation_share"):
             value = getattr(self, key)

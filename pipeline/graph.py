@@ -27,10 +27,11 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from pipeline import filters, keyed, near, stage
 from pipeline.buckets import SplitDocuments, load_bucket
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError, InputError, UserError
 from pipeline.instances import Documents, Pairs, gather, next_sentence_pairs
 from pipeline.intake import Account, Intake
+from pipeline.packing import full_sentences
 from pipeline.plan import Plan
 from pipeline.shards import write_shard
 from pipeline.text.wordpiece import WordPiece
@@ -113,7 +114,8 @@ class WriteShard(Task):
         documents, copies, taken = load_bucket(plan, bucket, sorted(splits))
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
-        pairs = draw_pairs(documents, copies, plan.config, name)
+        tokens, pairs = draw_pairs(documents, copies, plan, name)
+        special = np.where(pairs.b_len > 0, 3, 2)
         account: dict[str, Any] = {
             "documents": taken | {"written": len(documents)},
             "filtered": {filters.NEAR: taken["filtered"]} if taken["filtered"] else {},
@@ -122,12 +124,12 @@ class WriteShard(Task):
                 "random_next": int(pairs.is_random_next.sum()),
                 "repeats": int(copies.sum()) - len(copies),
             },
-            "lengths": Counter((pairs.a_len + pairs.b_len + 3).tolist()),
+            "lengths": Counter((pairs.a_len + pairs.b_len + special).tolist()),
             "shard": None,
         }
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
-            values, offsets = gather(documents.tokens, pairs)
+            values, offsets = gather(tokens, pairs)
             info = dataclasses.replace(plan.info, split=split)
             write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
             sums = {"sha256": stage.sha256(path), "rows": len(pairs), "tokens": len(values)}
@@ -136,21 +138,32 @@ class WriteShard(Task):
         yield name
 
 
-def draw_pairs(documents: Documents, copies: np.ndarray, config: PrepareConfig, name: str) -> Pairs:
-    """The pairs of a bucket, `duplicates` times over for each copy, in a keyed order."""
+def draw_pairs(
+    documents: Documents, copies: np.ndarray, plan: Plan, name: str
+) -> tuple[np.ndarray, Pairs]:
+    """Tokens, and pairs as slices of them: `duplicates` times for each copy, in a keyed order."""
+    config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
-    drawn = [
-        next_sentence_pairs(
-            documents,
-            config.sequence_length - 3,
-            config.short_sequence_probability,
-            keyed.key(config.seed, "pairs", duplicate),
-            chosen=np.flatnonzero(rounds > duplicate),
-        )
-        for duplicate in range(int(rounds.max(initial=config.duplicates)))
-    ]
+    drawn, tokens, laid = [], [], 0
+    for duplicate in range(int(rounds.max(initial=config.duplicates))):
+        key = keyed.key(config.seed, "pairs", duplicate)
+        chosen = np.flatnonzero(rounds > duplicate)
+        if config.pairs == "none":
+            separator = plan.separator if config.cross_documents else None
+            most = config.sequence_length - 2
+            stream, pairs = full_sentences(documents, most, key, separator=separator, chosen=chosen)
+            drawn.append(dataclasses.replace(pairs, a_start=pairs.a_start + laid))
+            tokens.append(stream)
+            laid += len(stream)
+        else:
+            most, short = config.sequence_length - 3, config.short_sequence_probability
+            by_order = config.pairs == "sop"
+            drawn.append(
+                next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
+            )
     pairs = Pairs.concatenate(drawn)
-    return pairs[keyed.permutation(keyed.key(config.seed, "shard", name), len(pairs))]
+    order = keyed.permutation(keyed.key(config.seed, "shard", name), len(pairs))
+    return np.concatenate(tokens) if tokens else documents.tokens, pairs[order]
 
 
 def build(pipeline: beam.Pipeline, plan: Plan) -> beam.PCollection:

@@ -74,6 +74,8 @@ def next_sentence_pairs(
     short_probability: float,
     key: np.uint64,
     chosen: Ints | None = None,
+    *,
+    by_order: bool = False,
 ) -> Pairs:
     """Draw the pairs of all documents (or of those `chosen`) once, as the reference code does.
 
@@ -85,6 +87,10 @@ def next_sentence_pairs(
 
     Unlike the reference, where there is no other document the true next sentences are used, and
     labelled so.
+
+    With `by_order` no B is from elsewhere: with probability one half A and B change places, and
+    `is_random_next` says so (Lan et al. 2020, section 3.1). Where a document ends with a sentence
+    that would be left alone, the one before it is used once more.
     """
     keys = keyed.words(key, documents.keys)
     ends = documents.starts[1:]
@@ -96,7 +102,10 @@ def next_sentence_pairs(
     here = documents.starts[:-1].copy()  # (D,) the next sentence of each document
     turns, turn = [], 1
     while len(live):
-        pairs, after = _turn(documents, live, here[live], target[live], keys[live], turn)
+        first = here[live]
+        if by_order:
+            first -= (first == ends[live] - 1) & (first > documents.starts[live])
+        pairs, after = _turn(documents, live, first, target[live], keys[live], turn, by_order)
         turns.append(_truncated(pairs, max_tokens, keys[live], turn)[pairs.b_len > 0])
         here[live] = after
         live = live[after < ends[live]]
@@ -105,8 +114,9 @@ def next_sentence_pairs(
 
 
 def _turn(
-    documents: Documents, live: Ints, first: Ints, target: Ints, keys: keyed.Words, turn: int
-) -> tuple[Pairs, Ints]:
+    documents: Documents, live: Ints, first: Ints, target: Ints, keys: keyed.Words, turn: int,
+    by_order: bool,
+) -> tuple[Pairs, Ints]:  # fmt: skip
     """One untruncated pair of each live document, and the sentence where its next chunk starts."""
 
     def draw(purpose: int) -> int:
@@ -117,8 +127,9 @@ def _turn(
     count = last - first
     middle = first + 1 + keyed.integers(keys, draw(_A_END), np.maximum(count - 1, 1))
     middle = np.where(count == 1, last, middle)
-    is_random = (count == 1) | (keyed.uniform(keys, draw(_COIN)) < 0.5)
-    if len(documents) == 1:
+    heads = keyed.uniform(keys, draw(_COIN)) < 0.5
+    is_random = (count == 1) | heads
+    if len(documents) == 1 or by_order:
         is_random[:] = False
     a_len = offsets[middle] - offsets[first]
 
@@ -133,10 +144,23 @@ def _turn(
 
     b_first = np.where(is_random, random_start, middle)
     b_end = np.where(is_random, random_end, true_end)
-    pairs = Pairs(
-        offsets[first], a_len, offsets[b_first], offsets[b_end] - offsets[b_first], is_random
+    a, b = (offsets[first], a_len), (offsets[b_first], offsets[b_end] - offsets[b_first])
+    after = np.where(is_random, middle, true_end)
+    if not by_order:
+        return Pairs(*a, *b, is_random), after
+    return _swapped(Pairs(*a, *b, heads & (b_end > b_first))), after
+
+
+def _swapped(pairs: Pairs) -> Pairs:
+    """A and B exchanged where `is_random_next` says that they are not in order."""
+    swap = pairs.is_random_next
+    return Pairs(
+        a_start=np.where(swap, pairs.b_start, pairs.a_start),
+        a_len=np.where(swap, pairs.b_len, pairs.a_len),
+        b_start=np.where(swap, pairs.a_start, pairs.b_start),
+        b_len=np.where(swap, pairs.a_len, pairs.b_len),
+        is_random_next=swap,
     )
-    return pairs, np.where(is_random, middle, true_end)
 
 
 def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:

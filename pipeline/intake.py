@@ -69,6 +69,7 @@ class Intake:
         self.config = config
         self.reader = corpora.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
+        self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
 
     def chunks(self, split: Split, account: Account) -> Iterator[list[Accepted]]:
         """The accepted documents, about `CHUNK` characters at a time; `account` fills meanwhile."""
@@ -101,7 +102,7 @@ class Intake:
         parts = sentences.split(text, language, by_lines=document.sentence_lines)
         if not parts:
             counts["empty"] += 1
-        elif len(text) < config.minimum_characters or len(parts) < config.minimum_sentences:
+        elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
             counts["short"] += 1
         elif reason := self.reason(document.id, text):
             counts["filtered"] += 1

@@ -18,6 +18,7 @@ class Plan:
     info: ShardInfo
     splits: list[Split]
     buckets: dict[str, int]  # train, validation -> how many
+    separator: int  # the id of [SEP]
 
     @property
     def scratch(self) -> Path:

@@ -59,6 +59,7 @@ def plan(config: PrepareConfig, out: Path) -> Plan:
         info=info,
         splits=splits,
         buckets=buckets(splits, config.shard_bytes, config.validation_share),
+        separator=wordpiece.sep,
     )
 
 

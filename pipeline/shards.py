@@ -6,7 +6,7 @@ into memory and sees each column as one contiguous buffer:
     input_ids       list<uint16>, or list<uint32> above 65,536 entries: segment A, then segment B,
                     without [CLS] and [SEP]
     a_len           uint16: tokens of segment A
-    is_random_next  bool: B is not what follows A
+    is_random_next  bool: B is not what follows A (of `sop`: A is what follows B)
 
 Masks are not in it: they are drawn when a batch is made. The schema's metadata holds `ShardInfo`
 as JSON under the key `shard`.
@@ -34,7 +34,7 @@ class ShardInfo:
     """What a shard says of itself."""
 
     split: str  # train or validation
-    pairs: str  # nsp
+    pairs: str  # nsp: B is next or random; sop: next or swapped with A; none: A alone
     tokenizer: str  # sha256 of tokenizer.json
     vocab_size: int
     sequence_length: int  # longest, with [CLS] and two [SEP]

@@ -29,7 +29,7 @@ def documents_of(lengths: list[list[int]]) -> Documents:
 
 
 def reference_pairs(
-    lengths: list[list[int]], max_tokens: int, short: float, key: np.uint64
+    lengths: list[list[int]], max_tokens: int, short: float, key: np.uint64, by_order: bool = False
 ) -> list[Pair]:
     """One document after the other, one token after the other, as the published code does it."""
     corpus = documents_of(lengths)
@@ -48,6 +48,8 @@ def reference_pairs(
         here, turn = 0, 0
         while here < len(document):
             turn += 1
+            if by_order and 0 < here == len(document) - 1:
+                here -= 1
             chunk: list[list[int]] = []
             while here + len(chunk) < len(document):
                 chunk.append(document[here + len(chunk)])
@@ -56,7 +58,7 @@ def reference_pairs(
             a_end = 1 + int(uniform(8 * turn) * (len(chunk) - 1)) if len(chunk) > 1 else 1
             a = [t for sentence in chunk[:a_end] for t in sentence]
             is_random = len(chunk) == 1 or uniform(8 * turn + 1) < 0.5
-            if len(documents) == 1:
+            if len(documents) == 1 or by_order:
                 is_random = False
             b: list[int] = []
             if is_random:
@@ -78,6 +80,8 @@ def reference_pairs(
             else:
                 b = [t for sentence in chunk[a_end:] for t in sentence]
                 here += len(chunk)
+            if b and by_order and uniform(8 * turn + 1) < 0.5:
+                a, b, is_random = b, a, True
             if b:
                 found.append((turn, number, (*truncated(a, b, max_tokens, own, turn), is_random)))
     return [pair for _, _, pair in sorted(found, key=lambda item: item[:2])]
@@ -101,9 +105,9 @@ def truncated(
     return a, b
 
 
-def vectorised_pairs(documents: Documents, *rest: object) -> list[Pair]:
+def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False) -> list[Pair]:
     """The same as lists."""
-    pairs = next_sentence_pairs(documents, *rest)  # type: ignore[arg-type]
+    pairs = next_sentence_pairs(documents, *rest, by_order=by_order)  # type: ignore[arg-type]
     values, offsets = gather(documents.tokens, pairs)
     return [
         (values[low:low + a].tolist(), values[low + a:high].tolist(), bool(is_random))
@@ -117,13 +121,31 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_si
 
 
 @settings(max_examples=300, deadline=None)
-@given(corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99))
+@given(
+    corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans()
+)
 def test_pairs_equal_the_plain_algorithm(
-    lengths: list[list[int]], max_tokens: int, short: float, seed: int
+    lengths: list[list[int]], max_tokens: int, short: float, seed: int, by_order: bool
 ) -> None:
     key = keyed.key(seed, "pairs")
-    found = vectorised_pairs(documents_of(lengths), max_tokens, short, key)
-    assert found == reference_pairs(lengths, max_tokens, short, key)
+    found = vectorised_pairs(documents_of(lengths), max_tokens, short, key, by_order=by_order)
+    assert found == reference_pairs(lengths, max_tokens, short, key, by_order)
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora, st.integers(5, 60), st.integers(0, 99))
+def test_by_order_pairs_are_neighbours_in_or_out_of_order(
+    lengths: list[list[int]], max_tokens: int, seed: int
+) -> None:
+    documents = documents_of(lengths)
+    key = keyed.key(seed, "x")
+    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
+        assert owner[a[0]] == owner[b[0]]
+        assert (a[0] > b[0]) == swapped
+    whole = vectorised_pairs(documents, 10_000, 0.0, key, by_order=True)
+    covered = {token for a, b, _ in whole for token in (*a, *b)}
+    assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}
 
 
 @settings(max_examples=200, deadline=None)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline import shards, stage
@@ -90,3 +91,24 @@ def test_another_seed_gives_other_pairs(
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
     assert one.files.keys() == other.files.keys()
     assert one.files != other.files
+
+
+@pytest.mark.parametrize("pairs", ["sop", "none"])
+def test_other_objectives_have_shards_of_their_own(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path, pairs: str
+) -> None:
+    figures = prepare(root, corpus, vocab, tmp_path / "a", f"pairs={pairs}").figures
+    found = shards.open_folder(tmp_path / "a", "train")
+    lengths = np.concatenate([np.diff(shard.offsets) for shard in found])
+    a_len = np.concatenate([shard.a_len for shard in found])
+    swapped = np.concatenate([shard.is_random_next for shard in found])
+    assert {shard.info.pairs for shard in found} == {pairs}
+    assert figures["documents"]["written"] == 40
+    if pairs == "sop":
+        assert lengths.max() <= 125
+        assert (a_len < lengths).all()
+        assert 0.4 < swapped.mean() < 0.6
+    else:
+        assert 120 < lengths.max() <= 126
+        assert (a_len == lengths).all()
+        assert not swapped.any()
