@@ -2,6 +2,7 @@
 suspension, Indexed completion, pod failure policy, back-off, deadline and clean-up.
 """
 
+import contextlib
 import datetime
 import threading
 import time
@@ -84,10 +85,8 @@ class JobController(threading.Thread):
         """Look at everything, often."""
         while not self.stopping.wait(0.1):
             for job in self.store.find("jobs"):
-                try:
+                with contextlib.suppress(Refused):  # deleted meanwhile
                     self.sync(job)
-                except Refused:
-                    pass  # deleted meanwhile
             self.collect()
 
     def collect(self) -> None:
@@ -98,9 +97,9 @@ class JobController(threading.Thread):
             orphan = metadata["ownerReferences"][0]["uid"] not in alive
             if orphan:
                 self.delete(pod)
-            if ended(pod) and "deletionTimestamp" in metadata:
-                if orphan or metadata["uid"] in self.counted:
-                    self.store.remove("pods", metadata["namespace"], metadata["name"])
+            counted = orphan or metadata["uid"] in self.counted
+            if counted and ended(pod) and "deletionTimestamp" in metadata:
+                self.store.remove("pods", metadata["namespace"], metadata["name"])
 
     def delete(self, pod: Object) -> None:
         """Have a pod ended, with its grace."""

@@ -53,7 +53,7 @@ def field(number: int, content: bytes | str) -> bytes:
 
 def openapi_v2() -> bytes:
     """Version 2, about namespaces alone: for kubectl they stand for a List."""
-    kind = "- group: \"\"\n  kind: Namespace\n  version: v1\n"
+    kind = '- group: ""\n  kind: Namespace\n  version: v1\n'
     extension = field(1, "x-kubernetes-group-version-kind") + field(2, field(2, kind))
     query = field(2, "query") + field(4, "fieldValidation")
     parameter = field(1, field(2, field(3, query)))

@@ -49,8 +49,8 @@ def discovery(path: str) -> Object | None:
     return {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
         "resources": [
-            {"name": name, "kind": KINDS[name][1], "namespaced": name not in ("namespaces", "nodes"),
-             "singularName": KINDS[name][1].lower(), "verbs": VERBS}
+            {"name": name, "kind": KINDS[name][1], "singularName": KINDS[name][1].lower(),
+             "namespaced": name not in ("namespaces", "nodes"), "verbs": VERBS}
             for name in resources(version)
         ],
     }  # fmt: skip
@@ -281,7 +281,7 @@ class _Handler(BaseHTTPRequestHandler):
         watching = query.get("watch") in ("1", "true")
         if verb == "get" and not place.name:
             verb = "watch" if watching else "list"
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        token = self.headers.get("Authorization", "").partition(" ")[2]
         resource = f"{place.resource}/{place.sub}" if place.sub else place.resource
         api.authorize(token, verb, resource, place.namespace, place.name)
         manager = query.get("fieldManager") or self.headers["User-Agent"].partition("/")[0]

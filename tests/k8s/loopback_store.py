@@ -181,7 +181,7 @@ class Store:
 
 
 def owners(old: Object, new: Object, manager: str) -> list[Object]:
-    """`metadata.managedFields`, for the first level of the spec: the last to change a field has it."""
+    """`metadata.managedFields` of the spec's first level: the last to change a field has it."""
     held = {
         entry["manager"]: dict(entry["fieldsV1"]["f:spec"])
         for entry in old.get("metadata", {}).get("managedFields", [])
