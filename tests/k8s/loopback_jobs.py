@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import threading
 import time
+import traceback
 import uuid
 from typing import Any
 
@@ -78,16 +79,21 @@ class JobController(threading.Thread):
         super().__init__(daemon=True)
         self.store = store
         self.stopping = threading.Event()
+        self.error = ""  # the trace that ended this thread
         self.counted: set[str] = set()  # uids of ended pods that are in a Job's status
         self.not_before: dict[str, float] = {}  # Job uid -> when a pod may be made again
 
     def run(self) -> None:
         """Look at everything, often."""
         while not self.stopping.wait(0.1):
-            for job in self.store.find("jobs"):
-                with contextlib.suppress(Refused):  # deleted meanwhile
-                    self.sync(job)
-            self.collect()
+            try:
+                for job in self.store.find("jobs"):
+                    with contextlib.suppress(Refused):  # deleted meanwhile
+                        self.sync(job)
+                self.collect()
+            except Exception:
+                self.error = traceback.format_exc()
+                raise
 
     def collect(self) -> None:
         """Delete the pods of Jobs that are gone, and deleted pods that have been counted."""

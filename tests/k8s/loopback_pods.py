@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +40,12 @@ class Sandbox:
     process: subprocess.Popen[bytes] | None = None
     told: float | None = None  # when it was told to end
 
-    @property
-    def first(self) -> int | None:
-        """The process that is number 1 inside, by its number outside."""
+    def signal(self, number: int) -> None:
+        """Signal the process that is number 1 inside; with it all others end."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         with contextlib.suppress(OSError, IndexError, ValueError):
-            return int(children.read_text().split()[0])
-        return None
+            os.kill(int(children.read_text().split()[0]), number)
 
 
 class Kubelet(threading.Thread):
@@ -60,6 +59,7 @@ class Kubelet(threading.Thread):
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.sandboxes: dict[str, Sandbox] = {}  # by uid of the pod
         self.stopping = threading.Event()
+        self.error = ""  # the trace that ended this thread
         self.unnamed: set[str] = set()  # host names that the Service does not tell yet
         self.server: dict[str, str] = {}  # KUBERNETES_SERVICE_HOST and _PORT
         self.authority = ""  # certificate of the API server
@@ -78,8 +78,13 @@ class Kubelet(threading.Thread):
         """Look at everything, often."""
         while not self.stopping.wait(0.05):
             for pod in self.store.find("pods"):
-                with contextlib.suppress(Refused):
+                try:
                     self.sync(pod)
+                except Refused:
+                    continue  # deleted meanwhile
+                except Exception:
+                    self.error = traceback.format_exc()
+                    raise
 
     def stop(self) -> None:
         """End all pods and take the network away."""
@@ -195,19 +200,17 @@ class Kubelet(threading.Thread):
 
     def end(self, sandbox: Sandbox, grace: float) -> None:
         """SIGTERM to the first process; SIGKILL when the grace is over."""
-        assert sandbox.process is not None
         if sandbox.told is None:
             sandbox.told = time.monotonic()
-            if (first := sandbox.first) is not None:
-                os.kill(first, signal.SIGTERM)
+            sandbox.signal(signal.SIGTERM)
         elif time.monotonic() - sandbox.told > grace:
-            sandbox.process.kill()
+            sandbox.signal(signal.SIGKILL)
 
     def kill(self, namespace: str, pod: str) -> None:
         """SIGKILL, as when memory is short or a host dies."""
-        sandbox = self.sandboxes[self.store.get("pods", namespace, pod)["metadata"]["uid"]]
-        assert sandbox.process is not None
-        sandbox.process.kill()
+        self.sandboxes[self.store.get("pods", namespace, pod)["metadata"]["uid"]].signal(
+            signal.SIGKILL
+        )
 
     def cut(self, namespace: str, pod: str, up: bool = False) -> None:
         """Take the pod's link down, or up again."""
@@ -217,6 +220,7 @@ class Kubelet(threading.Thread):
     def dispose(self, sandbox: Sandbox) -> None:
         """Take a pod's namespaces and files away."""
         assert sandbox.process is not None
+        sandbox.signal(signal.SIGKILL)  # `unshare --kill-child` ends with the change of user
         sandbox.process.kill()
         sandbox.process.wait()
         subprocess.run(["umount", "-l", sandbox.folder], check=False, capture_output=True)
