@@ -288,9 +288,14 @@ class EvaluateConfig(StageConfig):
     baseline: bool = True  # the same runs from random initialisation
     maximum_rows: int | None = None  # of train, to try things out
     threads: int | None = incidental(None)  # on CPU; null: PyTorch's choice
+    part: list[int] | None = incidental(None)  # [i, n]: every n-th run of the grid, from the i-th
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check(
+            self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
+            f"part={self.part}: [i, n], i from 0 to below n",
+        )
         check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
         for key in ("batch_sizes", "learning_rates", "seeds"):
             values = getattr(self, key)
@@ -322,6 +327,24 @@ class RecipeConfig:
 
 
 @dataclass(kw_only=True)
+class ExecutorConfig:
+    """Where the stages of a run become processes."""
+
+    name: str = "local"
+    namespace: str | None = None  # of Kubernetes; null: the pod's own, or the context's
+    part_of: str = "bert-pretrain"  # label app.kubernetes.io/part-of of the stages' Jobs
+    poll: float = 5.0  # seconds between looks at the Jobs
+    patience: float = 600.0  # seconds without an answer of the API server before the driver leaves
+    queue: str | None = None  # hand Jobs to this Kueue LocalQueue instead of resuming them
+
+    def __post_init__(self) -> None:
+        """Check the choice and the ranges."""
+        check_choice("executor.name", self.name, ("local", "kubernetes"))
+        check(self.poll > 0, f"executor.poll={self.poll}: above 0 seconds")
+        check(self.patience > 0, f"executor.patience={self.patience}: above 0 seconds")
+
+
+@dataclass(kw_only=True)
 class RunConfig:
     """`python -m pipeline.run`."""
 
@@ -336,6 +359,7 @@ class RunConfig:
     force: list[str] = field(default_factory=list)  # stages to make again (also --force STAGE)
     processes: int | None = None  # of training; null: one a GPU, or one on a CPU
     cores: int | None = None  # to share out among stages; null: all
+    executor: ExecutorConfig = MISSING
 
     def __post_init__(self) -> None:
         """Check the ranges."""

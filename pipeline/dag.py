@@ -54,6 +54,11 @@ class Node:
         """The folder it makes."""
         return Path(os.path.normpath(self.config.out))
 
+    @property
+    def job(self) -> str:
+        """The name of the Kubernetes Job that makes it; one Job makes all evaluations."""
+        return "evaluate" if self.kind == "evaluate" else self.name
+
     def command(self, processes: int | None) -> list[str]:
         """The command line that makes it."""
         if self.kind != "train":

@@ -80,6 +80,31 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
     return stage.Result(summary=describe(found), figures=found)
 
 
+def evaluate(config: EvaluateConfig) -> None:
+    """The stage; of a grid shared out over pods, the one that finds it whole writes the account."""
+    if config.part is None or run_part(config):
+        stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
+
+
+def run_part(config: EvaluateConfig) -> bool:
+    """Do what `config.part` says of the grid; whether all of the grid is done now."""
+    assert config.part is not None
+    index, parts = config.part
+    keys = grid_of(config)
+    mine = dict(list(keys.items())[index::parts])
+    folder = Path(config.out) / RUNS
+    folder.mkdir(parents=True, exist_ok=True)
+    done = finished(folder, mine)
+    if len(done) < len(mine):
+        task = config.task
+        files = [glue.read_examples(config.data, task, name) for name in (task.train, task.dev)]
+        bench = prepare(config, files[0].head(config.maximum_rows), files[1])
+        run_grid(config, bench, folder, mine, done)
+    whole = len(finished(folder, keys)) == len(keys)
+    print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
+    return whole
+
+
 def prepare(config: EvaluateConfig, train: glue.Examples, dev: glue.Examples) -> Bench:
     """Weights and tokenized samples.
 
@@ -263,11 +288,7 @@ def predictions_of(task: TaskConfig, predicted: list[float]) -> str:
 
 def main() -> None:
     """The command."""
-    entry.run(
-        "evaluate",
-        EvaluateConfig,
-        lambda config: stage.run("evaluate", config, make, in_place=True),
-    )
+    entry.run("evaluate", EvaluateConfig, evaluate)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,35 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from pipeline import stage
 from pipeline.dag import NARROW, Node
 from pipeline.errors import UserError
 
+EXIT_RESTART = 75
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
 
 
 class StageFailed(Exception):
     """A stage ended with an error that is not the user's; the message names its log."""
+
+
+class Executor(Protocol):
+    """Runs the stages of a graph that have to run, and ends when all are done."""
+
+    def run(self, nodes: list[Node]) -> None:
+        """Run them; `UserError` or `StageFailed` says which one failed and why."""
+
+
+def announce_done(nodes: list[Node]) -> None:
+    """One line for each stage that does not have to run."""
+    width = max(len(node.name) for node in nodes)
+    for node in nodes:
+        if node.reason is None:
+            manifest = stage.Manifest.read(node.out)
+            assert manifest is not None
+            print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
 
 
 @dataclass
@@ -50,11 +68,7 @@ class LocalExecutor:
         done = {node.name for node in nodes if node.reason is None}
         waiting = [node for node in nodes if node.reason is not None]
         width = max(len(node.name) for node in nodes)
-        for node in nodes:
-            if node.reason is None:
-                manifest = stage.Manifest.read(node.out)
-                assert manifest is not None
-                print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
+        announce_done(nodes)
         try:
             while waiting or self.running:
                 for node in list(waiting):

@@ -1,6 +1,7 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -8,8 +9,9 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline import dag, entry
+from pipeline.cluster import KubernetesExecutor
 from pipeline.config import RunConfig
-from pipeline.executor import LocalExecutor, StageFailed
+from pipeline.executor import Executor, LocalExecutor, StageFailed
 
 
 def draw(nodes: list[dag.Node]) -> str:
@@ -39,7 +41,7 @@ def execute(config: RunConfig) -> None:
     signal.signal(signal.SIGTERM, interrupt)
     began = time.monotonic()
     try:
-        LocalExecutor(Path(config.workdir), config.cores, processes(config)).run(nodes)
+        executor(config).run(nodes)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -47,6 +49,14 @@ def execute(config: RunConfig) -> None:
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out / 'report.html'}")
+
+
+def executor(config: RunConfig) -> Executor:
+    """What runs the stages."""
+    assert config.cores is not None
+    if config.executor.name == "kubernetes":
+        return KubernetesExecutor(config.executor)
+    return LocalExecutor(Path(config.workdir), config.cores, processes(config))
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -61,8 +71,19 @@ def processes(config: RunConfig) -> int | None:
     return None if Path("/dev/nvidiactl").exists() else 1
 
 
+def lines_of(path: str) -> list[str]:
+    """The overrides in a file: one a line, without comments and empty lines."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"error: @{path}: no overrides can be read there ({error})", file=sys.stderr)
+        sys.exit(entry.EXIT_USER_ERROR)
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
 def arguments(argv: list[str]) -> list[str]:
-    """The command line with `--force STAGE` as the override `force=[STAGE]`."""
+    """The overrides of a command line; `--force STAGE` is `force=[STAGE]`, `@FILE` its lines."""
     kept: list[str] = []
     forced: list[str] = []
     words = iter(argv)
@@ -71,6 +92,8 @@ def arguments(argv: list[str]) -> list[str]:
             forced.append(next(words, ""))
         elif word.startswith("--force="):
             forced.append(word.removeprefix("--force="))
+        elif word.startswith("@"):
+            kept += lines_of(word[1:])
         else:
             kept.append(word)
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept

@@ -193,8 +193,10 @@ def fingerprint(
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
+def locked(out: Path, wait: bool = False) -> Iterator[None]:
     """Hold the folder's lock file, so that two runs cannot make one folder at once.
+
+    With `wait`, let another process finish first.
 
     Raises:
         InputError: another process holds it, or the place cannot be written.
@@ -206,7 +208,7 @@ def locked(out: Path) -> Iterator[None]:
         raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             raise InputError(f"out={out}: another run is making this folder") from error
         yield
@@ -245,14 +247,16 @@ def run(
     make: Callable[[Config, Path], Result],
     *,
     in_place: bool = False,
+    wait: bool = False,
 ) -> Manifest:
     """Make `config.out` by `make(config, folder)`, unless it is there already.
 
     With `in_place` the folder keeps its name while it is made, for stages that resume by
-    themselves; its old manifest goes before anything is written.
+    themselves; its old manifest goes before anything is written. With `wait`, another process that
+    makes the folder now is let finish first; else that is an error.
     """
     out = Path(os.path.normpath(config.out))
-    with locked(out):
+    with locked(out, wait):
         recover(out)
         wanted, sources = fingerprint(stage, config)
         if is_current(stage, config):

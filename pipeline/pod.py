@@ -1,0 +1,117 @@
+"""`python -m pipeline.pod STAGE OVERRIDE…`: what a stage's Job runs in its pods.
+
+The pod plans the graph from the same overrides as the driver, finds its stage in it and becomes
+that stage's process: its log, its signals and its exit code are the pod's own. Exit codes: 0 done
+(also where it was done before), 2 bad configuration or input, 75 to be started again.
+
+Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training SERVICE (name of
+the headless Service), NODES and GPUS (a node; 0: one process on the CPU); for evaluation PARTS.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from pipeline import dag, entry, evaluate, run
+from pipeline.config import EvaluateConfig, RunConfig
+from pipeline.errors import ConfigError
+from pipeline.executor import EXIT_RESTART
+
+PORT = 29500  # where the ranks meet
+
+
+def number(name: str, least: int) -> int:
+    """A whole number from the environment.
+
+    Raises:
+        ConfigError: it is not there, not a number, or below `least`.
+    """
+    text = os.environ.get(name, "")
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError(f"environment: {name}={text!r}: a whole number, at least {least}")
+    return int(text)
+
+
+def hosts(stage: str, service: str, nodes: int) -> list[str]:
+    """The names of an Indexed Job's pods behind its headless Service, in the order of ranks."""
+    return [f"{stage}-{index}.{service}" for index in range(nodes)]
+
+
+def training(node: dag.Node) -> list[str]:
+    """The command of one node of several: rank from the completion index, meeting at pod 0.
+
+    Raises:
+        ConfigError: the environment does not say which of how many, or NODES is too small.
+    """
+    index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
+    service = os.environ.get("SERVICE", "")
+    if not service:
+        raise ConfigError("environment: SERVICE: the name of the headless Service of the pods")
+    if index >= nodes:
+        raise ConfigError(f"environment: NODES={nodes}, but this is pod {index}: set completions")
+    names = hosts(node.name, service, nodes)
+    hostfile = Path(tempfile.mkdtemp()) / "hosts"
+    hostfile.write_text("".join(f"{name} slots={gpus or 1}\n" for name in names))
+    launcher, *rest = node.command(None)
+    script = next(place for place, word in enumerate(rest) if word.endswith("train.py"))
+    many = [
+        "--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(index),
+        "--master_addr", names[0], "--master_port", str(PORT),
+    ]  # fmt: skip
+    return [launcher, *many, *rest[script:]]
+
+
+def command(nodes: list[dag.Node], node: dag.Node) -> list[list[str]]:
+    """The command of this pod for `node`, one of the Job's `nodes`; none where it has no part."""
+    if node.kind == "train":
+        return [training(node)]
+    if node.kind != "evaluate":
+        return [node.command(None)]
+    index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
+    grids = [len(evaluate.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
+    place = nodes.index(node)
+    first = (index - sum(grids[:place])) % parts  # the grids of all nodes are counted through
+    return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[place] else []
+
+
+def become(stage: str, config: RunConfig) -> None:
+    """Run what this pod has to of `stage`.
+
+    Raises:
+        ConfigError: the recipe has no such stage.
+    """
+    config.cores = config.cores or os.cpu_count() or 1
+    nodes = dag.plan(config, [word for word in sys.argv[1:] if not word.startswith("-")])
+    mine = [node for node in nodes if node.job == stage]
+    if not mine:
+        listed = ", ".join(dict.fromkeys(node.job for node in nodes))
+        raise ConfigError(f"{stage}: no such stage in recipe {config.recipe.name}; it has {listed}")
+    missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
+    if missing:
+        # A file system may show another node's rename a little later.
+        print(f"error: {stage}: inputs are not done: {', '.join(missing)}", file=sys.stderr)
+        sys.exit(EXIT_RESTART)
+    commands = []
+    for node in mine:
+        print(f"{node.name}: {node.reason or 'done before'}", flush=True)
+        if node.reason is not None:
+            commands += command(mine, node)
+    for words in commands[:-1]:
+        code = subprocess.run(words, check=False).returncode
+        if code:
+            sys.exit(code if code > 0 else 128 - code)
+    if commands:
+        os.execv(commands[-1][0], commands[-1])
+
+
+def main() -> None:
+    """The command."""
+    stage, *overrides = sys.argv[1:] or [""]
+    entry.run("run", RunConfig, lambda config: become(stage, config), argv=run.arguments(overrides))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""A pod's manifest as the shell script that turns fresh namespaces into that pod."""
+
+import base64
+import json
+import os
+import re
+import shlex
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from loopback_store import Object, Refused, Store
+
+TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A file system to run pods in, and what its configuration says."""
+
+    root: Path  # "/" is this machine's own
+    environment: dict[str, str]
+    entrypoint: list[str]
+    binds: dict[str, Path] = field(default_factory=dict)  # mount path -> a folder of this machine
+    working_directory: str = "/app"
+
+
+class Secrets(Protocol):
+    """What every pod of the cluster may be told."""
+
+    folder: Path  # of the volumes
+    server: dict[str, str]  # KUBERNETES_SERVICE_HOST and _PORT
+    authority: str  # certificate of the API server
+    tokens: dict[str, str]  # by service account
+
+
+def host_name(pod: Object) -> str:
+    """The pod's own host name."""
+    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    return name
+
+
+def quantity(text: str) -> int:
+    """A resource quantity as a whole number, rounded up."""
+    if str(text).endswith("m"):
+        return -(-int(text[:-1]) // 1000)
+    return int(text)
+
+
+class Script:
+    """The shell script that turns fresh namespaces into a pod's."""
+
+    def __init__(self, store: Store, pod: Object, image: Image, folder: Path, secrets: Secrets):
+        self.store, self.pod, self.image, self.folder = store, pod, image, folder
+        self.secrets = secrets
+        self.container = pod["spec"]["containers"][0]
+        self.space = pod["metadata"]["namespace"]
+
+    def text(self) -> str:
+        """The script."""
+        folder, root = self.folder, self.folder / "root"
+        skeleton, upper = folder / "skeleton", folder / "upper"
+        for path in (root, skeleton, upper, folder / "work"):
+            path.mkdir()
+        mounts = self.mounts()
+        for target, source in mounts:
+            place = skeleton / target.lstrip("/")
+            if source.is_file():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.touch()
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+        if self.image.root == Path("/"):
+            (skeleton / "root").mkdir(exist_ok=True)  # so that other users see inside
+        for path in (skeleton, *skeleton.rglob("*")):
+            if path.is_dir():
+                path.chmod(0o755)
+        locked = self.container.get("securityContext", {}).get("readOnlyRootFilesystem")
+        layers = f"lowerdir={skeleton}:{self.image.root}"
+        options = f"ro,{layers}" if locked else f"{layers},upperdir={upper},workdir={folder}/work"
+        q = shlex.quote
+        lines = [
+            "set -e",
+            "mount --make-rprivate /",
+            f"hostname {q(host_name(self.pod))}",
+            f"mount -t overlay -o {options} overlay {root}",
+            f"mount -t proc proc {root}/proc",
+            f"mount --rbind /dev {root}/dev",
+            *(f"mount --bind {q(str(source))} {root}{target}" for target, source in mounts),
+            f"exec chroot {root} env -i {self.environment()} {self.privileges()} "
+            f"sh -c {q('cd ' + self.image.working_directory + ' && exec ' + self.command())}",
+        ]
+        return "\n".join(lines)
+
+    def privileges(self) -> str:
+        """`setpriv` as the security contexts say."""
+        context = self.pod["spec"].get("securityContext", {})
+        own = self.container.get("securityContext", {})
+        user, group = context.get("runAsUser", 0), context.get("runAsGroup", 0)
+        words = f"setpriv --reuid {user} --regid {group} --groups {context.get('fsGroup', group)}"
+        if "ALL" in own.get("capabilities", {}).get("drop", []):
+            words += " --bounding-set=-all --inh-caps=-all"
+        return words if own.get("allowPrivilegeEscalation", True) else words + " --no-new-privs"
+
+    def command(self) -> str:
+        """What runs: `command` replaces the image's entry, `args` follow it."""
+        words = self.container.get("command") or self.image.entrypoint
+        arguments = self.container.get("args", [])
+        known = {**self.image.environment, **self.variables()}
+        return shlex.join(expand(word, known) for word in [*words, *arguments])
+
+    def environment(self) -> str:
+        """All variables, for `env`."""
+        known = {**self.image.environment, **self.secrets.server, **self.variables()}
+        return " ".join(shlex.quote(f"{name}={value}") for name, value in known.items())
+
+    def variables(self) -> dict[str, str]:
+        """The container's `env`, resolved in its order."""
+        found: dict[str, str] = {"HOSTNAME": host_name(self.pod)}
+        for entry in self.container.get("env", []):
+            value = entry.get("value")
+            if "valueFrom" in entry:
+                value = self.value_from(entry["valueFrom"])
+            if value is not None:
+                found[entry["name"]] = expand(value, found)
+        return found
+
+    def value_from(self, source: dict[str, Any]) -> str | None:
+        """One `valueFrom`; None for an optional one that is not there."""
+        ((kind, what),) = source.items()
+        store = self.store
+        if kind == "fieldRef":
+            key = re.fullmatch(r"metadata\.labels\['(.*)'\]", what["fieldPath"])
+            metadata = self.pod["metadata"]
+            return str(metadata["labels"][key[1]] if key else metadata[what["fieldPath"][9:]])
+        if kind == "resourceFieldRef":
+            where, name = what["resource"].split(".")
+            return str(quantity(self.container["resources"][where][name]))
+        try:
+            if kind == "configMapKeyRef":
+                return str(store.get("configmaps", self.space, what["name"])["data"][what["key"]])
+            held = store.get("secrets", self.space, what["name"])["data"][what["key"]]
+            return base64.b64decode(held).decode()
+        except (Refused, KeyError):
+            if what.get("optional"):
+                return None
+            raise
+
+    def mounts(self) -> list[tuple[str, Path]]:
+        """(place inside, what is mounted there)."""
+        folder, spec = self.folder, self.pod["spec"]
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        hosts = folder / "hosts"
+        hosts.touch()
+        found = [("/etc/hosts", hosts), *self.image.binds.items()]
+        owner = spec.get("securityContext", {}).get("fsGroup", 0)
+        for mount in self.container.get("volumeMounts", []):
+            source = self.volume(volumes[mount["name"]])
+            os.chown(source, -1, owner)
+            source.chmod(0o2775 if "configMap" not in volumes[mount["name"]] else 0o755)
+            found.append((mount["mountPath"], source))
+        if spec.get("automountServiceAccountToken", True):
+            secret = folder / "token"
+            secret.mkdir()
+            (secret / "token").write_text(self.secrets.tokens[spec["serviceAccountName"]])
+            (secret / "namespace").write_text(self.space)
+            (secret / "ca.crt").write_text(self.secrets.authority)
+            found.append((TOKENS, secret))
+        return found
+
+    def volume(self, volume: dict[str, Any]) -> Path:
+        """The folder of a volume."""
+        if "persistentVolumeClaim" in volume:
+            name = volume["persistentVolumeClaim"]["claimName"]
+            self.store.get("persistentvolumeclaims", self.space, name)
+            path = self.secrets.folder / f"claim-{name}"
+        else:
+            path = self.folder / f"volume-{volume['name']}"
+        path.mkdir(exist_ok=True)
+        if "configMap" in volume:
+            data = self.store.get("configmaps", self.space, volume["configMap"]["name"])
+            for item in volume["configMap"]["items"]:
+                (path / item["path"]).write_text(data["data"][item["key"]])
+        return path
+
+
+def expand(text: str, known: dict[str, str]) -> str:
+    """`$(NAME)` of a manifest."""
+    return re.sub(r"\$\((\w+)\)", lambda found: known.get(found[1], found[0]), text)
+
+
+def this_machine(repository: Path, python: Path) -> Image:
+    """An image that is this machine: its Python, the working tree at /app."""
+    tini = ["tini", "-g", "--"] if shutil.which("tini") else []
+    path = f"{python.parent}:/usr/local/bin:/usr/bin:/bin"
+    environment = {"PATH": path, "PYTHONPATH": "/app", "OMP_NUM_THREADS": "1"}
+    return Image(Path("/"), environment, tini, {"/app": repository})
+
+
+def image_of(root: Path, configuration: str) -> Image:
+    """A built image: its file system, and its OCI configuration as JSON."""
+    config = json.loads(configuration)
+    environment = dict(entry.split("=", 1) for entry in config.get("Env", []))
+    return Image(
+        root, environment, config.get("Entrypoint") or [],
+        working_directory=config.get("WorkingDir") or "/",
+    )  # fmt: skip
