@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 from pipeline import stage
 from pipeline.config import ExecutorConfig
 from pipeline.dag import Node
-from pipeline.errors import ConfigError, UserError
+from pipeline.errors import ConfigError, Exit, UserError
 from pipeline.executor import EXIT_RESTART, StageFailed, announce_done
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver let the Job go
 QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGER = "pretrain-driver"  # our name among those who change an object
-EXIT_USER_ERROR = 2
 VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -192,7 +191,7 @@ class KubernetesExecutor:
         reason = next(c for c in job.status.conditions if c.type == "Failed")
         code, words = last_words(self._pods(job))
         errors = [line for line in words.splitlines() if line.startswith("error: ")]
-        if code == EXIT_USER_ERROR and errors:
+        if code == Exit.USER and errors:
             raise UserError(f"stage {name}: {errors[0].removeprefix('error: ')}")
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
@@ -268,5 +267,5 @@ def last_words(pods: list[Any]) -> tuple[int, str]:
         for container in pod.status.container_statuses or []
         if container.state.terminated is not None and container.state.terminated.exit_code != 0
     ]
-    ends.sort(key=lambda end: end.exit_code != EXIT_USER_ERROR)  # stable: the newest of equals
+    ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: the newest of equals
     return (ends[0].exit_code, (ends[0].message or "").strip()) if ends else (0, "")

@@ -11,6 +11,7 @@ from types import FrameType
 from pipeline import dag, entry
 from pipeline.cluster import KubernetesExecutor
 from pipeline.config import RunConfig
+from pipeline.errors import Exit
 from pipeline.executor import Executor, LocalExecutor, StageFailed
 
 
@@ -77,7 +78,7 @@ def lines_of(path: str) -> list[str]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         print(f"error: @{path}: no overrides can be read there ({error})", file=sys.stderr)
-        sys.exit(entry.EXIT_USER_ERROR)
+        sys.exit(Exit.USER)
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 

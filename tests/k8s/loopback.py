@@ -128,7 +128,7 @@ class Cluster:
         """Until something is so."""
         until = time.monotonic() + seconds
         while not what():
-            assert not self.kubelet.error and not self.jobs.error, self.kubelet.error + self.jobs.error
+            assert not (broken := self.kubelet.error + self.jobs.error), broken
             assert time.monotonic() < until, (
                 f"{self.kubectl('get', 'jobs,pods')}\n{self.log(story)}"
             )

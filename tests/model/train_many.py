@@ -18,7 +18,7 @@ from model.config import TrainConfig
 from model.trainer import make
 from pipeline import entry, stage
 from pipeline.dag import free_port
-from pipeline.errors import UserError
+from pipeline.errors import Exit, UserError
 
 entry.register("train", TrainConfig)
 
@@ -34,7 +34,7 @@ def rank(number: int, overrides: list[str]) -> None:
             make(config, Path(config.out))
     except UserError as error:
         print(f"error: {error}", flush=True)
-        os._exit(entry.EXIT_USER_ERROR)
+        os._exit(Exit.USER)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
