@@ -2,6 +2,7 @@
 
     python -m benchmarks.train --size base --precision bf16
     python -m benchmarks.train --size base --precision bf16 --ablate
+    python -m benchmarks.train --size base --precision bf16 --profile
 
 Every peer is a process of its own with the same number of threads, number format, optimizer and
 batches (lengths as prepared shards have them); they take turns, one pass over the batches each, so
@@ -56,16 +57,22 @@ def main() -> None:
     parser.add_argument("--attention", default="auto", help="our backend")
     parser.add_argument("--peers", nargs="+", default=list(PEERS)[:6], choices=list(PEERS))
     parser.add_argument("--ablate", action="store_true", help="ours less one trick at a time")
+    parser.add_argument("--profile", action="store_true", help="where a step of ours spends it")
     parser.add_argument("--out", type=Path, help="append the rows to this JSON-lines file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.batch = options.batch or max(1, 4096 // options.length)
     if options.worker:
-        from benchmarks import train_worker
+        from benchmarks import train_profile, train_worker
 
-        train_worker.serve(options)
+        (train_profile.show if options.profile else train_worker.serve)(options)
         return
+    if options.profile:
+        with tempfile.TemporaryDirectory() as folder:
+            make_data(options, folder)
+            command = worker_command("ours", folder)
+            sys.exit(subprocess.run(command, env=environment(options), check=False).returncode)
     peers = (
         ["ours", *(f"without-{trick}" for trick in WITHOUT)] if options.ablate else options.peers
     )
@@ -75,28 +82,17 @@ def main() -> None:
 
 def measure(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str, Any]:
     """Figures by peer: the workers take turns."""
-    from benchmarks.samples import make_shards, make_vocab
-
-    make_vocab(Path(folder))
-    make_shards(Path(folder), 4 * options.batch * options.batches, 1, options.length)
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(options.threads),
-        "TOKENIZERS_PARALLELISM": "false",
-        # For all alike, what model/memory.py sets: freed memory stays with the process.
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-    }
+    make_data(options, folder)
     best: dict[str, Any] = {}
     # Variants of one model share much and hold much: one at a time. Peers take turns.
     for together in [[peer] for peer in peers] if options.ablate else [peers]:
         workers: dict[str, subprocess.Popen[str]] = {}
         try:
             for peer in together:
-                command = [sys.executable, "-m", "benchmarks.train", *sys.argv[1:]]
-                command += ["--worker", peer, "--folder", folder]
                 pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-                workers[peer] = subprocess.Popen(command, text=True, env=environment, **pipes)
+                workers[peer] = subprocess.Popen(
+                    worker_command(peer, folder), text=True, env=environment(options), **pipes
+                )
                 ask(workers[peer])  # built, compiled and warm before the next one starts
             for _ in range(options.passes):
                 for peer, worker in workers.items():
@@ -108,6 +104,32 @@ def measure(options: argparse.Namespace, peers: list[str], folder: str) -> dict[
                 worker.kill()
                 worker.wait()
     return best
+
+
+def make_data(options: argparse.Namespace, folder: str) -> None:
+    """Shards that every worker reads."""
+    from benchmarks.samples import make_shards, make_vocab
+
+    make_vocab(Path(folder))
+    make_shards(Path(folder), 4 * options.batch * options.batches, 1, options.length)
+
+
+def worker_command(peer: str, folder: str) -> list[str]:
+    """The command line of one worker: this one's, and which it is."""
+    command = [sys.executable, "-m", "benchmarks.train", *sys.argv[1:]]
+    return [*command, "--worker", peer, "--folder", folder]
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    """Of a worker; alike for all."""
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": str(options.threads),
+        "TOKENIZERS_PARALLELISM": "false",
+        # What model/memory.py sets: freed memory stays with the process.
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    }
 
 
 def ask(worker: "subprocess.Popen[str]") -> Any:
