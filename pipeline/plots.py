@@ -2,9 +2,12 @@
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from pipeline.errors import InputError
 
 INK = "#123456"  # stands for the page's own text colour
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
@@ -41,14 +44,34 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     return svg(figure)
 
 
-def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
+def histogram_figure(
+    places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str
+) -> Figure:
     """Counts at whole numbers, in at most 64 bars."""
     figure = Figure(figsize=(5.2, 2.8), layout="constrained")
     axes = figure.add_subplot()
     bins = min(64, max(places) - min(places) + 1)
     axes.hist(places, bins=bins, weights=counts, color=COLOURS[0])
     axes.set(xlabel=x_label, ylabel=y_label)
-    return svg(figure)
+    return figure
+
+
+def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
+    """The same as SVG."""
+    return svg(histogram_figure(places, counts, x_label, y_label))
+
+
+def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_label: str) -> None:
+    """The same as a file.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    figure = histogram_figure(places, counts, x_label, "instances")
+    try:
+        figure.savefig(path, format="png", dpi=150)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

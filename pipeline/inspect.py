@@ -1,0 +1,193 @@
+"""`python -m pipeline.inspect DIR`: what is in a folder of shards, in words, numbers and text.
+
+Prints the account of the corpus, checks every file against its checksum, draws the lengths, and
+shows some instances with a mask as training would draw one.
+"""
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from model.config import ObjectiveConfig
+from model.masking import Masker
+from pipeline import keyed, stage
+from pipeline.errors import Exit, InputError, UserError
+from pipeline.intake import FATES
+from pipeline.shards import SPLITS, Shard, open_folder
+from pipeline.text.wordpiece import WordPiece
+
+BARS = 16  # of the histogram, at most
+
+
+def about(manifest: stage.Manifest) -> Iterator[str]:
+    """What was made, from what, and how."""
+    config, figures = manifest.config, manifest.figures
+    yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
+    yield (
+        f"corpus {config['corpus']['name']}, pairs {config['pairs']}, at most "
+        f"{figures['sequence_length']} tokens, seed {config['seed']}, vocabulary of "
+        f"{figures['vocab_size']:,} ({figures['tokenizer'][:12]})"
+    )
+
+
+def balance(figures: Mapping[str, Any]) -> Iterator[str]:
+    """What became of the documents."""
+    documents = figures["documents"]
+    fates = " + ".join(f"{documents.get(fate, 0):,} {fate}" for fate in FATES)
+    yield f"{documents['read']:,} documents read = {fates}"
+    for kind in ("filtered", "skipped", "notes"):
+        if counts := figures.get(kind):
+            listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
+            yield f"{kind}: {listed}"
+    for kind, found in figures.get("named", {}).items():
+        yield from (f"{kind}: {line}" for line in found[:5])
+        if len(found) > 5:
+            yield f"{kind}: and more, in {stage.MANIFEST}"
+
+
+def checked(folder: Path, manifest: stage.Manifest) -> Iterator[tuple[str, str]]:
+    """Each file of the manifest, and what is wrong with it: empty where nothing is."""
+    for name, about_file in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            yield name, "missing"
+        elif path.stat().st_size != about_file["bytes"]:
+            yield name, f"{path.stat().st_size:,} bytes for {about_file['bytes']:,}"
+        else:
+            yield name, "" if stage.sha256(path) == about_file["sha256"] else "another checksum"
+
+
+def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
+    """A histogram of instances by tokens, a line a range of lengths."""
+    low, high = min(lengths), max(lengths)
+    step = -(-(high - low + 1) // BARS)
+    counts = [0] * (-(-(high - low + 1) // step))
+    for length, count in lengths.items():
+        counts[(length - low) // step] += count
+    room = max(width - 30, 10)
+    for index, count in enumerate(counts):
+        first = low + index * step
+        drawn = "█" * round(room * count / max(counts))
+        last = min(first + step - 1, high)
+        yield f"{f'{first}-{last}' if last > first else first!s:>9} {count:>12,} {drawn}"
+
+
+def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[Any]:
+    """An instance as a model gets it: `[CLS] A [SEP]`, and `B [SEP]` where there is one."""
+    ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
+    a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
+    sep = [wordpiece.sep]
+    return np.concatenate([[wordpiece.cls], a, sep, *([b, sep] if len(b) else [])]).astype(np.int64)
+
+
+def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:
+    """An instance as text; a place to predict stands as {what is seen|what is right}."""
+    ids = special_tokens(shard, row, wordpiece)
+    special = int(masker.is_special(ids).sum())
+    counts = masker.counts(np.array([len(ids)]), np.array([len(ids) - special]))
+    masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
+    words = [wordpiece.vocab[token] for token in ids]
+    for place, label in zip(masks.positions.tolist(), masks.labels.tolist(), strict=True):
+        words[place] = f"{{{words[place]}|{wordpiece.vocab[label]}}}"
+    return re.sub(r"(?<!\]) ##", "", " ".join(words))  # B may begin within a word
+
+
+def labels(shard: Shard) -> tuple[str, str]:
+    """What `is_random_next` means, false and true."""
+    if shard.info.pairs == "none":
+        return "full sentences", ""
+    return ("in order", "swapped") if shard.info.pairs == "sop" else ("next", "random next")
+
+
+def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int) -> Iterator[str]:
+    """Some instances, drawn over all shards."""
+    info = shards[0].info
+    key = keyed.key(seed, "inspect")
+    masker = Masker(wordpiece, ObjectiveConfig(name="mlm"), info.sequence_length, key)
+    bounds = np.cumsum([shard.rows for shard in shards])
+    for place in keyed.permutation(key, int(bounds[-1]))[:count].tolist():
+        number = int(np.searchsorted(bounds, place, side="right"))
+        shard = shards[number]
+        row = place - int(bounds[number]) + shard.rows
+        kind = labels(shard)[int(shard.is_random_next[row])]
+        yield f"{shard.path.name} row {row}, {kind}:"
+        yield f"  {masked_text(shard, row, wordpiece, masker)}"
+
+
+def vocabulary(place: str, shard: Shard) -> WordPiece:
+    """The vocabulary that the shards were made with.
+
+    Raises:
+        InputError: it is not there, or another one is.
+    """
+    try:
+        wordpiece = WordPiece.load(place)
+    except InputError as error:
+        raise InputError(f"{error}; say --vocab FOLDER to see instances as text") from error
+    if wordpiece.sha256 != shard.info.tokenizer:
+        raise InputError(f"{place}: not the vocabulary of these shards; say --vocab FOLDER")
+    return wordpiece
+
+
+def show(options: argparse.Namespace) -> None:
+    """Print everything about a folder.
+
+    Raises:
+        InputError: it is no folder of shards, or not what its manifest says.
+    """
+    folder = Path(options.folder)
+    manifest = stage.need(folder, "prepare", "DIR")
+    if manifest.stage != "prepare":
+        raise InputError(f"{folder}: a folder of {manifest.stage}, not of shards")
+    figures = manifest.figures
+    print(*about(manifest), "", *balance(figures), "", sep="\n")
+    wrong, longest = [], max(map(len, manifest.files), default=0)
+    for name, problem in checked(folder, manifest):
+        rows = figures["shards"].get(name, {}).get("rows", 0)
+        print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum right'}", flush=True)
+        wrong += [f"{name}: {problem}"] if problem else []
+    if wrong:
+        raise InputError(f"{folder}: {'; '.join(wrong)}; prepare it again")
+    lengths = {int(length): count for length, count in figures["lengths"].items()}
+    if options.png:
+        from pipeline import plots  # matplotlib takes a second
+
+        plots.histogram_png(Path(options.png), list(lengths), list(lengths.values()), "tokens")
+        print(f"\nlengths -> {options.png}")
+    else:
+        width = shutil.get_terminal_size().columns
+        print("\n   tokens    instances", *bars(lengths, width), sep="\n")
+    if options.samples:
+        shards = open_folder(folder, options.split)
+        wordpiece = vocabulary(options.vocab or manifest.config["vocab"], shards[0])
+        print("", *samples(shards, options.samples, wordpiece, options.seed), sep="\n")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.inspect", description=__doc__)
+    parser.add_argument("folder", metavar="DIR", help="a folder that pipeline.prepare made")
+    parser.add_argument("--samples", type=int, default=3, help="instances to show as text")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="whose instances")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice, and of the masks")
+    parser.add_argument("--vocab", help="the vocabulary, where it is not where it was")
+    parser.add_argument("--png", metavar="FILE", help="draw the lengths into a file")
+    try:
+        show(parser.parse_args())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.code)
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stderr.close()
+        sys.exit(Exit.DONE)
+
+
+if __name__ == "__main__":
+    main()

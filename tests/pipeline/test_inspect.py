@@ -1,0 +1,85 @@
+"""What is in a folder of shards can be seen, and damage is found."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import inspect, prepare, stage
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.text.wordpiece import SPECIAL, build
+
+WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
+
+
+def make(folder: Path, pairs: str) -> Path:
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    texts = (f"{'The mills fell. ' * 30}\n{'Rain fell on the road. ' * n}" for n in range(1, 40))
+    (folder / "a.txt").write_text("\n\n".join(texts))
+    corpus = CorpusConfig(
+        name="c", reader="text", path=f"{folder}/a.txt", options={"document": "paragraph"}
+    )
+    config = PrepareConfig(
+        corpus=corpus, runner=RunnerConfig(), source="", vocab=str(folder), pairs=pairs,
+        out=str(folder / "prepare"), validation_share=0.2, sequence_length=32,
+    )  # fmt: skip
+    stage.run("prepare", config, prepare.make)
+    return folder / "prepare"
+
+
+def look(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.inspect", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
+    folder = make(tmp_path, "nsp")
+    done = look(root, str(folder), "--samples", "4", "--png", f"{tmp_path}/lengths.png")
+    assert done.returncode == 0, done.stderr
+    figures = stage.need(folder, "prepare", "x").figures
+    documents = figures["documents"]
+    assert f"{documents['read']} documents read = " in done.stdout
+    assert f"{documents['written']} written" in done.stdout
+    assert done.stdout.count("checksum right") == len(figures["shards"]) == 2
+    shown = re.findall(r"^  (\[CLS\] .* \[SEP\] .* \[SEP\])$", done.stdout, re.MULTILINE)
+    assert len(shown) == 4
+    assert all(re.search(r"\{\S+\|(##)?\w+\}|\{\S+\|\.\}", text) for text in shown)
+    assert (tmp_path / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("pairs", "kind"), [("sop", "in order|swapped"), ("none", "full")])
+def test_the_histogram_counts_every_instance(
+    pairs: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make(tmp_path, pairs)
+    capsys.readouterr()
+    sys_argv, sys.argv = sys.argv, ["inspect", str(folder)]
+    try:
+        inspect.main()
+    finally:
+        sys.argv = sys_argv
+    shown = capsys.readouterr().out
+    bars = re.findall(r"^ +\d+(?:-\d+)? +([\d,]+) █*$", shown, re.MULTILINE)
+    totals = stage.need(folder, "prepare", "x").figures["totals"]
+    assert sum(int(count.replace(",", "")) for count in bars) == (
+        totals["train"] + totals["validation"]
+    )
+    assert re.search(kind, shown)
+
+
+def test_damage_and_a_wrong_vocabulary_are_errors(root: Path, tmp_path: Path) -> None:
+    folder = make(tmp_path, "nsp")
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "more"], lowercase=True))
+    assert "not the vocabulary of these shards" in look(root, str(folder)).stderr
+    shard = next(folder.glob("train-*"))
+    raw = bytearray(shard.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    shard.write_bytes(raw)
+    done = look(root, str(folder))
+    assert done.returncode == 2
+    assert f"{shard.name}: another checksum" in done.stderr
+    assert "no finished prepare there" in look(root, str(tmp_path / "nowhere")).stderr
