@@ -204,13 +204,13 @@ def average(path: Path, count: int) -> tuple[dict[str, torch.Tensor], list[int]]
     Raises:
         InputError: there are fewer, or one is damaged.
     """
-    paths = [other for other in sorted(path.parent.glob("step-*")) if other.name <= path.name]
+    paths = [other for other in steps(path.parent).values() if other.name <= path.name]
     if len(paths) < count:
         raise InputError(
             f"{path.parent}: {len(paths)} checkpoints up to {path.name}, {count} are to be "
             f"averaged; train with keep={count} or more"
         )
-    steps = [read_state(other).step for other in paths[-count:]]
+    averaged = [read_state(other).step for other in paths[-count:]]
     total = load_file(path / WEIGHTS)
     for other in paths[-count:-1]:
         file = Tensors(other)
@@ -219,7 +219,7 @@ def average(path: Path, count: int) -> tuple[dict[str, torch.Tensor], list[int]]
     if count > 1:
         for tensor in total.values():
             tensor /= count
-    return total, steps
+    return total, averaged
 
 
 class Tensors:

@@ -1,5 +1,6 @@
 """Where weights come from: a run of ours, one checkpoint of it, or anybody's BERT."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from model import checkpoint, huggingface
 from model.config import ModelConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,22 @@ def read(place: Path | str, average: int = 1) -> Source:
 def is_foreign(place: Path | str) -> bool:
     """Whether a folder is in the Hugging Face format, not one of a run."""
     return (Path(place) / huggingface.CONFIG).is_file()
+
+
+def start_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
+    """Weights to start training from; rank 0 says what was made up or left out.
+
+    Raises:
+        InputError: they are of another size.
+    """
+    source = read(folder)
+    for key in ("layers", "hidden", "heads", "feed_forward", "positions", "vocab_size"):
+        if getattr(source.config, key) != getattr(config, key):
+            raise InputError(
+                f"start={folder}: {key} is {getattr(source.config, key)} there, "
+                f"{getattr(config, key)} here"
+            )
+    if os.environ.get("RANK", "0") == "0":
+        for note in source.notes:
+            print(f"start: {note}", flush=True)
+    return source.state

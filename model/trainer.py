@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model import checkpoint, huggingface, peers
+from model import checkpoint, peers
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
 from model.data import GlobalBatch, Loader, prefetch
@@ -20,9 +20,10 @@ from model.guard import Guard
 from model.health import Health
 from model.meter import Meter, losses
 from model.schedule import batch_size, rate_share
+from model.sources import start_weights
 from model.tracking import Tracker
 from pipeline import keyed, stage
-from pipeline.errors import ConfigError, InputError, Restart
+from pipeline.errors import ConfigError, Restart
 from pipeline.text.wordpiece import WordPiece
 
 
@@ -295,21 +296,3 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, manifest: stage.Manifest) 
     if size != wordpiece.size:
         raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
     return dataclasses.replace(config.model, vocab_size=size)
-
-
-def start_weights(folder: str, config: ModelConfig) -> dict[str, torch.Tensor]:
-    """Weights to start from: a train folder's, or a Hugging Face folder's.
-
-    Raises:
-        InputError: they are of another size.
-    """
-    if (Path(folder) / "config.json").exists():
-        found, weights, _ = huggingface.load(folder)
-    else:
-        found, weights, _ = checkpoint.read_model(folder)
-    for key in ("layers", "hidden", "heads", "feed_forward", "positions", "vocab_size"):
-        if getattr(found, key) != getattr(config, key):
-            raise InputError(
-                f"start={folder}: {key} is {getattr(found, key)} there, {getattr(config, key)} here"
-            )
-    return weights

@@ -37,8 +37,10 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     """
     import torch
 
-    from model import huggingface, sources
+    from model import export, huggingface, sources
 
+    if config.onnx:
+        export.check_installed()
     source = sources.read(config.train, config.average)
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
@@ -57,6 +59,8 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     }
     if config.check:
         figures["largest_logit_difference"] = checked(out, source, dtype)
+    if config.onnx:
+        figures["largest_onnx_difference"] = export.write(out)
     return stage.Result(summary=describe(figures), figures=figures)
 
 
@@ -144,6 +148,8 @@ def describe(figures: dict[str, Any]) -> str:
     parts += [note for note in notes if note not in drawn]
     if "largest_logit_difference" in figures:
         parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")
+    if "largest_onnx_difference" in figures:
+        parts.append(f"in ONNX within {figures['largest_onnx_difference']:.1e}")
     return ", ".join(parts)
 
 
@@ -167,13 +173,11 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     """
     import torch
     from transformers import BertForPreTraining as Theirs
+    from transformers.utils import logging
 
-    from model.bert import BertForPreTraining
-
+    logging.disable_progress_bar()
     batch = random_batch(config)
-    with torch.device("meta"):
-        ours = BertForPreTraining(config)
-    ours.load_state_dict(state, assign=True)
+    masked, pairs = our_logits(config, state, batch)
     lengths = batch.cu_seqlens.diff()  # (B,)
     real = torch.arange(batch.max_length) < lengths[:, None]  # (B, L)
 
@@ -181,7 +185,6 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
         return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
 
     with torch.no_grad():
-        masked, pairs = ours.double().eval()(batch)
         theirs = Theirs.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
         found = theirs.eval()(
             input_ids=pad(batch.input_ids),
@@ -191,6 +194,22 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
         read = found.prediction_logits[real][batch.masked_positions]
         apart = (masked - read, pairs - found.seq_relationship_logits)
     return max(float(difference.abs().max()) for difference in apart)
+
+
+def our_logits(
+    config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch"
+) -> "tuple[Tensor, Tensor]":
+    """Both logits of our model in double precision; it is gone before theirs is made."""
+    import torch
+
+    from model.bert import BertForPreTraining
+
+    with torch.device("meta"):
+        ours = BertForPreTraining(config)
+    ours.load_state_dict(state, assign=True)
+    with torch.no_grad():
+        masked, pairs = ours.double().eval()(batch)
+    return masked, pairs
 
 
 def random_batch(config: "ModelConfig") -> "Batch":
@@ -219,9 +238,38 @@ def random_batch(config: "ModelConfig") -> "Batch":
     )
 
 
+def push(folder: str, name: str) -> None:
+    """Upload the folder to the hub, into a repository that is private until its owner opens it.
+
+    Raises:
+        InputError: there is no network, or no right to write there.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        api = HfApi()
+        api.create_repo(name, private=True, exist_ok=True)
+        place = api.upload_folder(
+            repo_id=name, folder_path=folder, ignore_patterns=[stage.MANIFEST]
+        )
+    except Exception as error:  # those of its HTTP client too, which changes between releases
+        raise InputError(
+            f"push={name}: {str(error).splitlines()[0]}; {folder} is whole, log in with "
+            f"`hf auth login` and start the same command again"
+        ) from error
+    print(f"convert: pushed to {place}", flush=True)
+
+
+def run(config: ConvertConfig) -> None:
+    """Make the folder unless it is there, and push it where that is asked for."""
+    stage.run("convert", config, make)
+    if config.push is not None:
+        push(config.out, config.push)
+
+
 def main() -> None:
     """The command."""
-    entry.run("convert", ConvertConfig, lambda config: stage.run("convert", config, make))
+    entry.run("convert", ConvertConfig, run)
 
 
 if __name__ == "__main__":

@@ -374,3 +374,24 @@ def test_the_card_says_what_the_run_was(tmp_path, state, vocab_folder):
                   "| learning rate | 0.0001 |", "| steps | 5,000 |", "| hours | 2.00 |",
                   "| masked lm accuracy | 0.4321 |"):  # fmt: skip
         assert words in card
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
+def test_all_corpora_are_tokenized_as_training_saw_them(shared_data, tmp_path, name):
+    (tmp_path / "vocab").mkdir()
+    source = shared_data / "vocab" / f"bert-base-{name}-vocab.txt"
+    (tmp_path / "vocab" / "vocab.txt").write_bytes(source.read_bytes())
+    ours = WordPiece.load(tmp_path / "vocab")
+    config = ModelConfig(**{**vars(CONFIG), "vocab_size": ours.size})
+    weights = bert.BertForPreTraining(config).state_dict()
+    huggingface.save(tmp_path / "out", config, weights, tmp_path / "vocab")
+    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
+    files = [path for path in sorted(shared_data.glob("wiki_text/*/**/*")) if path.is_file()]
+    files = files[::40] + sorted(shared_data.glob("books/*.md"))[::20]
+    for path in files:
+        lines = path.read_bytes()[:40_000].decode(errors="ignore").splitlines()
+        lines = [line for line in lines if "[" not in line]  # special tokens are text to us
+        ids, _ = ours.encode(lines)
+        found = opened(lines, add_special_tokens=False)["input_ids"]
+        assert [number for line in found for number in line] == ids.tolist(), path

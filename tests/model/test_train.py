@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from transformers import BertModel
 
-from model import checkpoint
+from model import checkpoint, huggingface
 from model.tracking import read_metrics
 from model.train import launcher_arguments
 from pipeline import stage
@@ -156,6 +157,21 @@ def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
     assert int(saved.name.removeprefix("step-")) == len(losses(out)) < 150
     assert train(root, work, out, steps, "save_every=1000", processes=2).returncode == 0
     assert len(losses(out)) == 150
+
+
+def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
+    root: Path, work: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    config, state, _ = checkpoint.read_model(undisturbed)
+    huggingface.save(tmp_path / "whole", config, state, work / "vocab")
+    bare = BertModel.from_pretrained(tmp_path / "whole", add_pooling_layer=False)
+    bare.save_pretrained(tmp_path / "bare")
+    done = train(root, work, tmp_path / "train", f"start={tmp_path / 'bare'}", "steps=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"start: pooler.dense.weight: not in {tmp_path / 'bare'}, drawn anew" in done.stdout
+    weights = checkpoint.read_model(tmp_path / "train")[1]
+    name = "encoder.layers.1.up.weight"  # one small step from where it was
+    assert (weights[name] - state[name]).abs().max() <= 1.1e-2
 
 
 def test_the_same_seed_gives_the_same_bits(

@@ -1,10 +1,12 @@
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,7 +21,7 @@ from transformers import (
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
-from model import checkpoint, huggingface
+from model import checkpoint, export, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
 from pipeline import convert, stage
@@ -246,13 +248,31 @@ def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dty
     assert (Path(run.out) / "README.md").read_text().startswith("---\nlicense: apache-2.0\n")
 
 
+def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
+    made = converted(run, onnx=True)
+    assert made.figures["largest_onnx_difference"] < 1e-5
+    session = onnxruntime.InferenceSession(Path(run.out) / export.MODEL)
+    assert {i.name for i in session.get_inputs()} == set(export.INPUTS)
+    theirs = export.Outputs(AutoModelForPreTraining.from_pretrained(run.out).eval())
+    for rows, longest in ((1, 2), (5, 17)):
+        inputs = export.sample(theirs.model.config, rows, longest, seed=rows)
+        assert export.compare(Path(run.out) / export.MODEL, theirs, inputs) < 1e-5
+    with torch.no_grad():
+        theirs.model.cls.seq_relationship.bias += 1e-3  # the comparison sees a wrong number
+    assert export.compare(Path(run.out) / export.MODEL, theirs, inputs) > 9e-4
+
+
 def test_the_command_converts_and_then_is_up_to_date(run, root):
     settings = [f"{key}={getattr(run, key)}" for key in ("out", "train", "vocab")]
     command = [sys.executable, "-m", "pipeline.convert", *settings]
-    first, second = (
-        subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    )
+    first = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     assert "logits equal within" in first
-    assert "up to date" in second
+    offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none"}
+    pushed = subprocess.run(
+        [*command, "push=me/model"], cwd=root, capture_output=True, text=True, env=offline
+    )
+    assert "up to date" in pushed.stdout
+    assert pushed.returncode == 2
+    assert pushed.stderr.startswith("error: push=me/model: ")
+    assert len(pushed.stderr.splitlines()) == 1
     assert json.loads((Path(run.out) / "manifest.json").read_text())["stage"] == "convert"
