@@ -4,9 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint format constraints clean
+.PHONY: help demo test test-k8s lint format constraints clean
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,9 @@ demo: $(READY)  ## the whole job on the sample corpus, from text to report
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest
+
+test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
+	$(BIN)/python -m pytest -m k8s tests/k8s
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .

@@ -15,12 +15,13 @@ from pipeline import stage
 from pipeline.config import ExecutorConfig
 from pipeline.dag import Node
 from pipeline.errors import ConfigError, Exit, UserError
-from pipeline.executor import EXIT_RESTART, StageFailed, announce_done
+from pipeline.executor import StageFailed, announce_done
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver let the Job go
 QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGER = "pretrain-driver"  # our name among those who change an object
+ANSWER = (10.0, 30.0)  # seconds that connecting, and an answer of the API server, may take
 VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -73,7 +74,9 @@ class KubernetesExecutor:
         """The Jobs of this run by name."""
         found = self._ask(
             lambda: self.batch.list_namespaced_job(
-                self.namespace, label_selector=f"{PART_OF}={self.config.part_of}"
+                self.namespace,
+                label_selector=f"{PART_OF}={self.config.part_of}",
+                _request_timeout=ANSWER,
             )
         )
         return {job.metadata.name: job for job in found.items}
@@ -101,7 +104,7 @@ class KubernetesExecutor:
                 trouble = type(error).__name__
             if time.monotonic() > until:
                 print(f"error: no answer of the API server ({trouble})", file=sys.stderr)
-                sys.exit(EXIT_RESTART)
+                sys.exit(Exit.RESTART)
             time.sleep(self.config.poll)
 
     def _follow(
@@ -150,7 +153,7 @@ class KubernetesExecutor:
             del patch["spec"]
         self._ask(
             lambda: self.batch.patch_namespaced_job(
-                name, self.namespace, patch, field_manager=MANAGER
+                name, self.namespace, patch, field_manager=MANAGER, _request_timeout=ANSWER
             )
         )
         self._say(name, f"queued in {self.config.queue}" if self.config.queue else "resumed")
@@ -171,7 +174,9 @@ class KubernetesExecutor:
         """The Job's pods, the newest first."""
         found = self._ask(
             lambda: self.core.list_namespaced_pod(
-                self.namespace, label_selector=f"batch.kubernetes.io/job-name={job.metadata.name}"
+                self.namespace,
+                label_selector=f"batch.kubernetes.io/job-name={job.metadata.name}",
+                _request_timeout=ANSWER,
             )
         )
         return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)

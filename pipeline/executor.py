@@ -13,7 +13,6 @@ from pipeline import stage
 from pipeline.dag import NARROW, Node
 from pipeline.errors import UserError
 
-EXIT_RESTART = 75
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
 
 

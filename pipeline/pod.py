@@ -1,11 +1,12 @@
 """`python -m pipeline.pod STAGE OVERRIDE…`: what a stage's Job runs in its pods.
 
 The pod plans the graph from the same overrides as the driver, finds its stage in it and becomes
-that stage's process: its log, its signals and its exit code are the pod's own. Exit codes: 0 done
-(also where it was done before), 2 bad configuration or input, 75 to be started again.
+that stage's process: its log, its signals and its exit code (`pipeline.errors.Exit`) are the pod's
+own.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training SERVICE (name of
-the headless Service), NODES and GPUS (a node; 0: one process on the CPU); for evaluation PARTS.
+the headless Service), NODES, GPUS (a node; 0: one process on the CPU) and HEARTBEAT (a folder, see
+`model.heartbeat`); for evaluation PARTS.
 """
 
 import os
@@ -17,8 +18,7 @@ from typing import cast
 
 from pipeline import dag, entry, evaluate, run
 from pipeline.config import EvaluateConfig, RunConfig
-from pipeline.errors import ConfigError
-from pipeline.executor import EXIT_RESTART
+from pipeline.errors import ConfigError, Exit
 
 PORT = 29500  # where the ranks meet
 
@@ -61,7 +61,10 @@ def training(node: dag.Node) -> list[str]:
         "--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(index),
         "--master_addr", names[0], "--master_port", str(PORT),
     ]  # fmt: skip
-    return [launcher, *many, *rest[script:]]
+    # The launcher neither passes signals on nor always tells how its ranks ended; this does.
+    words = [sys.executable, "-m", "model.launch", launcher, *many, *rest[script:]]
+    alive = os.environ.get("HEARTBEAT")
+    return [*words, f"heartbeat={dag.quoted(alive)}"] if alive else words
 
 
 def command(nodes: list[dag.Node], node: dag.Node) -> list[list[str]]:
@@ -93,7 +96,7 @@ def become(stage: str, config: RunConfig) -> None:
     if missing:
         # A file system may show another node's rename a little later.
         print(f"error: {stage}: inputs are not done: {', '.join(missing)}", file=sys.stderr)
-        sys.exit(EXIT_RESTART)
+        sys.exit(Exit.RESTART)
     commands = []
     for node in mine:
         print(f"{node.name}: {node.reason or 'done before'}", flush=True)

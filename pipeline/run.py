@@ -45,7 +45,7 @@ def execute(config: RunConfig) -> None:
         executor(config).run(nodes)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(Exit.BUG)
     print(f"all done in {time.monotonic() - began:.0f} s")
     for node in nodes:
         if node.kind == "report":

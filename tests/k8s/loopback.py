@@ -101,6 +101,17 @@ class Cluster:
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    @property
+    def claim(self) -> Path:
+        """The volume's files."""
+        return self.folder / "claim-pretrain"
+
+    def apply(self, manifest: Object) -> str:
+        """What `kubectl apply` says of it."""
+        path = self.folder / "manifest.json"
+        path.write_text(json.dumps(manifest))
+        return self.kubectl("apply", "-f", str(path))
+
     def job(self, name: str) -> Object:
         """A Job as it is now."""
         return self.store.get("jobs", NAMESPACE, name)
@@ -128,7 +139,8 @@ class Cluster:
         """Until something is so."""
         until = time.monotonic() + seconds
         while not what():
-            assert not (broken := self.kubelet.error + self.jobs.error), broken
+            died = self.kubelet.error + self.jobs.error
+            assert not died, died
             assert time.monotonic() < until, (
                 f"{self.kubectl('get', 'jobs,pods')}\n{self.log(story)}"
             )

@@ -65,7 +65,9 @@ class Kubelet(threading.Thread):
         self.authority = ""  # certificate of the API server
         self.tokens: dict[str, str] = {}  # by service account
         self._numbers = itertools.count(2)
-        sh("ip", "link", "add", self.tag, "type", "bridge")
+        # An address of its own: else the bridge takes a port's, and changes it as pods come and go.
+        mac = f"02:00:{':'.join(f'{byte:02x}' for byte in os.getpid().to_bytes(4, 'big'))}"
+        sh("ip", "link", "add", self.tag, "address", mac, "type", "bridge")
         sh("ip", "address", "add", f"{self.subnet}.1/24", "dev", self.tag)
         sh("ip", "link", "set", self.tag, "up")
 

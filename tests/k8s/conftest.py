@@ -1,0 +1,84 @@
+"""A cluster of this machine's own, and the manifest as a user of it edits it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from loopback import Cluster
+from loopback_script import this_machine
+
+Manifest = dict[str, Any]
+
+OVERRIDES = """
++corpus=sample  # one package of it
+corpus.options.packages=[sklearn]
+workdir=/data/sample
+executor.poll=0.2
+tasks=[sample_next]
+++recipe.stages.vocab.size=1000
+++recipe.stages.vocab.sample_bytes=1000000
+++recipe.stages.prepare.sequence_length=32
+++recipe.stages.tasks.train_rows=100
+++recipe.stages.tasks.dev_rows=50
+++recipe.stages.train.steps=20
+model.hidden=32
+model.feed_forward=64
+++recipe.stages.train.batch_size=16
+++recipe.stages.train.micro_batch=8
+++recipe.stages.train.save_every=10
+++recipe.stages.train.evaluate_every=1000
+++recipe.stages.train.log_every=1
+++recipe.stages.train.timeout=10
+++recipe.stages.train.watchdog=8
+++recipe.stages.train.tracking=none
+++recipe.stages.evaluate.epochs=1
+"""
+
+
+def missing() -> str:
+    """Why pods cannot be made on this machine; empty if they can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for tool in ("kubectl", "ip", "unshare", "setpriv"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not on this machine"
+    probe = subprocess.run(
+        ["unshare", "--net", "--mount", "true"], check=False, capture_output=True, text=True
+    )
+    return f"namespaces cannot be made here: {probe.stderr.strip()}" if probe.returncode else ""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Cluster]:
+    """Two nodes whose image is this machine."""
+    why = missing()
+    if why:
+        pytest.skip(why)
+    here = this_machine(root, Path(sys.executable))
+    images = {f"bert-pipeline/{target}:0.1.0": here for target in ("prepare", "trainer")}
+    made = Cluster(tmp_path_factory.mktemp("cluster"), images)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def manifest(root: Path) -> Manifest:
+    """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
+    manifest: Manifest = yaml.safe_load((root / "k8s" / "pretrain.yaml").read_text())
+    manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
+    for item in manifest["items"]:
+        if item["kind"] == "Job":
+            container = item["spec"]["template"]["spec"]["containers"][0]
+            container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        if item["metadata"]["name"] == "evaluate":
+            item["spec"] |= {"completions": 2, "parallelism": 2}
+            next(v for v in container["env"] if v["name"] == "PARTS")["value"] = "2"
+    return manifest
