@@ -1,0 +1,89 @@
+"""What only a GPU can show; `python -m benchmarks.gpu` runs these first."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.samples import make_shards, make_vocab
+from benchmarks.train_worker import our_loss, pad, read
+from model import huggingface
+from model.bert import BertForPreTraining
+from model.config import ModelConfig
+
+CONFIG = ModelConfig(
+    name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+
+
+def gpu() -> torch.device:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    return torch.device("cuda")
+
+
+def batches(folder: Path):
+    from types import SimpleNamespace
+
+    make_vocab(folder)
+    make_shards(folder, 64, 1, 128)
+    config = dataclasses.replace(CONFIG, vocab_size=30522)
+    options = SimpleNamespace(folder=folder, batch=16, batches=2, length=128)
+    return config, read(options, config)  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("attention", ["auto", "padded"])
+def test_on_a_gpu_losses_and_gradients_are_hugging_faces(attention: str, tmp_path: Path) -> None:
+    from transformers import BertForPreTraining as HuggingFace
+
+    device = gpu()
+    config, (batch, _) = batches(tmp_path)
+    torch.manual_seed(0)
+    ours = BertForPreTraining(dataclasses.replace(config, attention=attention)).to(device)
+    theirs = HuggingFace(
+        huggingface_config(config),
+    ).to(device)
+    state = {huggingface.their_name(name): tensor for name, tensor in ours.state_dict().items()}
+    theirs.load_state_dict(state, strict=False)
+    loss = our_loss(ours, batch.to(device))
+    expected = theirs(**pad(batch.to(device), 128)).loss
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    loss.backward()
+    expected.backward()
+    mine = ours.encoder.layers[0].up.weight.grad
+    other = theirs.bert.encoder.layer[0].intermediate.dense.weight.grad
+    assert (mine - other).norm() < 1e-3 * other.norm()
+
+
+def huggingface_config(config: ModelConfig):
+    from transformers import BertConfig
+
+    return BertConfig(
+        vocab_size=config.vocab_size, hidden_size=config.hidden, num_hidden_layers=config.layers,
+        num_attention_heads=config.heads, intermediate_size=config.feed_forward,
+        max_position_embeddings=config.positions, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path) -> None:
+    device = gpu()
+    config, both = batches(tmp_path)
+    model = BertForPreTraining(config).to(device, torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    on_device = [batch.to(device) for batch in both]
+    for batch in on_device:  # what is made once is made
+        our_loss(model, batch).backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in on_device:
+            our_loss(model, batch).backward()
+            optimizer.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
