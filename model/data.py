@@ -19,7 +19,7 @@ from model.batch import Batch
 from model.config import DataConfig, ObjectiveConfig
 from model.masking import Ints, Masker, Tokenizer
 from model.order import Mixture, Order, even_cuts
-from model.source import SCAN, Rows, Source
+from model.stream import SCAN, Rows, Stream
 from pipeline import keyed
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import Shard, open_folder
@@ -69,14 +69,14 @@ class Loader:
         self._cls, self._sep, self._vocab_size = tokenizer.cls, tokenizer.sep, len(tokenizer.vocab)
         if shuffle and not data.weights:
             folders = [self._shards]  # as if they lay in one
-        self._sources, first = [], 0
+        self._streams, first = [], 0
         for number, shards in enumerate(folders):
             rows = np.array([shard.rows for shard in shards], np.int64)
             own = int(keyed.key(seed, "source", number)) if number else seed
             order = Order(rows, own, data.window_rows, shuffle)
-            self._sources.append(Source(shards, first, order, self._masker))
+            self._streams.append(Stream(shards, first, order, self._masker))
             first += len(shards)
-        samples = [source.samples for source in self._sources]
+        samples = [stream.samples for stream in self._streams]
         self._mixture = Mixture.by_weight(data.weights or samples)
         # Of an epoch where nothing is weighted; held-out samples, as long as none comes twice.
         self.samples = sum(samples) if shuffle else self._mixture.once(samples)
@@ -107,12 +107,12 @@ class Loader:
 
     def _rows(self, start: int, stop: int) -> Rows:
         """The rows of samples `start` to `stop - 1`."""
-        if len(self._sources) == 1:
-            return self._sources[0].rows(start, stop)
+        if len(self._streams) == 1:
+            return self._streams[0].rows(start, stop)
         ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
         parts = [
-            source.rows(low, high)
-            for source, (low, high) in zip(self._sources, ranges, strict=True)
+            stream.rows(low, high)
+            for stream, (low, high) in zip(self._streams, ranges, strict=True)
             if high > low
         ]
         place = np.empty(stop - start, np.int64)

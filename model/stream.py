@@ -1,4 +1,4 @@
-"""A source of samples: some shards in the order of training, and what their rows hold.
+"""A stream of samples: some shards in the order of training, and what their rows hold.
 
 Shapes: N samples.
 """
@@ -50,7 +50,7 @@ class Rows:
         return cls(*map(np.concatenate, columns))
 
 
-class Source:
+class Stream:
     """Rows by their place in the order of some shards."""
 
     def __init__(self, shards: list[Shard], first: int, order: Order, masker: Masker):
