@@ -44,7 +44,7 @@ def main() -> None:
     wordpiece = WordPiece.load(options.vocab)
     data = DataConfig(dir=str(options.shards), vocab=str(options.vocab))
     loader = Loader(data, ObjectiveConfig(name="nsp"), wordpiece, 0, "train")
-    options.length, options.dropout, options.attention = loader.info.sequence_length, 0.0, "auto"
+    options.length, options.dropout, options.attention = loader.sequence_length, 0.0, "auto"
     config = model_config(options, wordpiece.size)
     ours = BertForPreTraining(config)
     with tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ class State:
     tokens: int  # likewise, without padding
     fingerprint: str  # of the train stage
     model: dict[str, Any]  # ModelConfig
-    data: str  # fingerprint of the shards
+    data: str  # checksum of the shards' checksums
     tokenizer: str  # sha256 of tokenizer.json
     skipped: int = 0  # of the updates, those that a loss not finite made void
     carried: int = 0  # updates in the optimizer's state from before this run

@@ -140,11 +140,32 @@ class TrackingConfig:
 
 @dataclass(kw_only=True)
 class DataConfig:
-    """The shards and how they are read."""
+    """The shards and how they are read.
+
+    With `weights` each folder gives that share of the samples, however large it is; without, all
+    shards of all folders are read as if they lay in one.
+    """
 
     dir: str = input_path()  # a folder that `prepare` made
+    more: list[str] = input_path([])  # further ones
+    weights: list[float] = field(default_factory=list)  # of `dir` and of each of `more`
     vocab: str = input_path()  # the vocabulary it was made with
+    verify: bool = incidental(True)  # compare all shards with their checksums before the first step
     window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
+
+    def __post_init__(self) -> None:
+        """Check that there are as many weights as folders."""
+        check(
+            len(self.weights) in (0, len(self.folders)),
+            f"data.weights={self.weights}: one for each of {', '.join(self.folders)}, or none",
+        )
+        check(min(self.weights, default=1) > 0, f"data.weights={self.weights}: above 0 each")
+        check(self.window_rows >= 1, f"data.window_rows={self.window_rows}: at least 1")
+
+    @property
+    def folders(self) -> list[str]:
+        """All of them."""
+        return [self.dir, *self.more]
 
 
 @dataclass(kw_only=True)

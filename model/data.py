@@ -8,13 +8,8 @@ Shapes: N samples, B sequences, T tokens, M masked positions.
 """
 
 import itertools
-import os
-import queue
-import threading
-import time
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,49 +17,15 @@ import torch
 
 from model.batch import Batch
 from model.config import DataConfig, ObjectiveConfig
-from model.masking import Bools, Ints, Masker, Tokenizer
-from model.order import Order, Window, even_cuts
+from model.masking import Ints, Masker, Tokenizer
+from model.order import Mixture, Order, even_cuts
+from model.stream import SCAN, Rows, Stream
 from pipeline import keyed
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import Shard, open_folder
 
 # Sequences that are computed at once: enough to make numpy's calls cheap, few enough for the cache.
 BLOCK = 512
-_SCAN = 2**20  # tokens looked at at once
-_NONE = np.zeros(0, np.int64)
-
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is known of samples before their tokens are read; each field `(N,)`, in their order."""
-
-    shard: npt.NDArray[np.int32]
-    start: npt.NDArray[np.int32]  # of segment A in the shard's values
-    a_len: npt.NDArray[np.uint16]
-    b_len: npt.NDArray[np.uint16]
-    masked: npt.NDArray[np.uint16]  # how many tokens will be hidden
-    is_random_next: Bools
-
-    def __len__(self) -> int:
-        return len(self.shard)
-
-    def __getitem__(self, which: Any) -> "Rows":
-        return Rows(**{name: column[which] for name, column in vars(self).items()})
-
-    def lengths(self) -> Ints:
-        """Tokens of each sample, the special ones among them: `(N,)`."""
-        b_len = self.b_len.astype(np.int64)
-        return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
-
-    @classmethod
-    def concatenate(cls, parts: list["Rows"]) -> "Rows":
-        """All rows of `parts`, in order; the columns themselves where there is one part."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
 
 
 @dataclass(frozen=True)
@@ -77,7 +38,7 @@ class GlobalBatch:
 
 
 class Loader:
-    """Batches from a folder of shards, by global sample index.
+    """Batches from folders of shards, by global sample index.
 
     The training split comes shuffled anew each epoch. The validation split comes as it lies, and
     its masks depend on nothing but the place, so that all runs are measured on the same task.
@@ -97,37 +58,29 @@ class Loader:
             InputError: no shards, a broken one, no samples, or another tokenizer's.
             ConfigError: sentence pairs are to be judged but the shards hold none.
         """
-        self._shards = open_folder(data.dir, split)
-        self.info = self._shards[0].info
-        self._check(data, objective, tokenizer)
-        rows = np.array([shard.rows for shard in self._shards], np.int64)
-        if not rows.sum():
-            raise InputError(
-                f"{data.dir}: the {split} shards hold no samples; prepare a larger corpus"
-                + (" or raise validation_share" if split == "validation" else "")
-            )
+        folders = [open_folder(folder, split) for folder in data.folders]
+        self._shards = [shard for folder in folders for shard in folder]
+        for folder, shards in zip(data.folders, folders, strict=True):
+            _check(folder, shards, objective, tokenizer)
+        self.sequence_length = max(shard.info.sequence_length for shard in self._shards)
         shuffle = split == "train"
         key = keyed.key(seed, "masks") if shuffle else keyed.key(0, "validation masks")
-        self._order = Order(rows, seed, data.window_rows, shuffle)
-        self._masker = Masker(tokenizer, objective, self.info.sequence_length, key)
-        self._cls, self._sep = tokenizer.cls, tokenizer.sep
-        self._tables: list[tuple[Window, Rows]] = []
-        self.samples = self._order.samples  # of an epoch
-        self._rows(0, 1)  # what cannot be read is found now, not at the first step
-
-    def _check(self, data: DataConfig, objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
-        info = self.info
-        if info.tokenizer != tokenizer.sha256 or info.vocab_size != len(tokenizer.vocab):
-            raise InputError(
-                f"{data.dir}: made with the tokenizer {info.tokenizer[:12]} ({info.vocab_size} "
-                f"entries), but this one is {tokenizer.sha256[:12]} ({len(tokenizer.vocab)} "
-                "entries); use the vocabulary of these shards, or prepare them again"
-            )
-        if objective.next_sentence and info.pairs == "none":
-            raise ConfigError(
-                f"objective.next_sentence=true: the shards in {data.dir} hold no sentence pairs; "
-                "set it to false, or prepare with pairs=nsp"
-            )
+        self._masker = Masker(tokenizer, objective, self.sequence_length, key)
+        self._cls, self._sep, self._vocab_size = tokenizer.cls, tokenizer.sep, len(tokenizer.vocab)
+        if shuffle and not data.weights:
+            folders = [self._shards]  # as if they lay in one
+        self._streams, first = [], 0
+        for number, shards in enumerate(folders):
+            rows = np.array([shard.rows for shard in shards], np.int64)
+            own = int(keyed.key(seed, "source", number)) if number else seed
+            order = Order(rows, own, data.window_rows, shuffle)
+            self._streams.append(Stream(shards, first, order, self._masker))
+            first += len(shards)
+        samples = [stream.samples for stream in self._streams]
+        self._mixture = Mixture.by_weight(data.weights or samples)
+        # Of an epoch where nothing is weighted; held-out samples, as long as none comes twice.
+        self.samples = sum(samples) if shuffle else self._mixture.once(samples)
+        self._rows(0, min(len(samples), self.samples))  # what cannot be read is found now
 
     def batch(
         self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31
@@ -152,66 +105,29 @@ class Loader:
             batches += self._batches(rows[block[0] : block[-1]], samples, block - block[0])
         return GlobalBatch(batches, int(rows.masked.sum(dtype=np.int64)), count)
 
+    def _rows(self, start: int, stop: int) -> Rows:
+        """The rows of samples `start` to `stop - 1`."""
+        if len(self._streams) == 1:
+            return self._streams[0].rows(start, stop)
+        ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
+        parts = [
+            stream.rows(low, high)
+            for stream, (low, high) in zip(self._streams, ranges, strict=True)
+            if high > low
+        ]
+        place = np.empty(stop - start, np.int64)
+        by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
+        place[by_source] = np.arange(stop - start)
+        return Rows.concatenate(parts)[place]
+
     def most_frequent_share(self) -> float:
         """The share of the most frequent token: what guessing it everywhere would score."""
-        counts = np.zeros(self.info.vocab_size, np.int64)
+        counts = np.zeros(self._vocab_size, np.int64)
         for shard in self._shards:
-            for low in range(0, len(shard.values), _SCAN):
-                counts += np.bincount(shard.values[low : low + _SCAN], minlength=len(counts))
+            for low in range(0, len(shard.values), SCAN):
+                counts += np.bincount(shard.values[low : low + SCAN], minlength=len(counts))
         counts[self._masker.is_special(np.arange(len(counts)))] = 0
         return float(counts.max() / max(counts.sum(), 1))
-
-    def _rows(self, start: int, stop: int) -> Rows:
-        """The rows of samples `start` to `stop - 1`: slices of the tables of their windows."""
-        parts = []
-        while True:
-            window, table = self._table(start)
-            parts.append(table[start - window.first : stop - window.first])
-            start = window.last
-            if start >= stop:
-                return Rows.concatenate(parts)
-
-    def _table(self, index: int) -> tuple[Window, Rows]:
-        """The window of a sample and its rows in order; the last two are kept."""
-        for window, table in self._tables:
-            if index in window:
-                return window, table
-        window = self._order.window(index)
-        parts = [self._columns(int(shard)) for shard in window.shards]
-        self._read_ahead(window.following)
-        self._tables = [(window, Rows.concatenate(parts)[window.order]), *self._tables[:1]]
-        return self._tables[0]
-
-    def _read_ahead(self, shards: Ints) -> None:
-        """Ask the system to read the next shards from disk, from one end to the other."""
-        if hasattr(os, "posix_fadvise"):
-            for shard in shards:
-                with self._shards[shard].path.open("rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-
-    def _columns(self, number: int) -> Rows:
-        """All rows of a shard as they lie.
-
-        Raises:
-            InputError: the columns contradict each other.
-        """
-        shard = self._shards[number]
-        lengths = np.diff(shard.offsets)
-        special = _special_tokens(shard, self._masker)
-        b_len = lengths - shard.a_len
-        full = lengths + 2 + (b_len > 0)
-        if len(full) and (
-            min(lengths.min(), b_len.min()) < 0 or full.max() > self.info.sequence_length
-        ):
-            raise InputError(f"{shard.path}: lengths out of range; prepare it again")
-        return Rows(
-            shard=np.full(shard.rows, number, np.int32),
-            start=shard.offsets[:-1],
-            a_len=shard.a_len,
-            b_len=b_len.astype(np.uint16),
-            masked=self._masker.counts(full, lengths - special).astype(np.uint16),
-            is_random_next=shard.is_random_next,
-        )
 
     def _batches(self, rows: Rows, samples: Ints, cuts: Ints) -> list[Batch]:
         """The micro-batches between `cuts` of some rows, computed together."""
@@ -265,20 +181,26 @@ class Loader:
         return tokens, first
 
 
-def _special_tokens(shard: Shard, masker: Masker) -> Ints:
-    """How many special tokens each row of a shard holds in its text, mostly [UNK]: `(rows,)`.
-
-    Raises:
-        InputError: an id outside the vocabulary.
-    """
-    found = []
-    for low in range(0, len(shard.values), _SCAN):
-        values = shard.values[low : low + _SCAN]
-        if values.max() >= shard.info.vocab_size:
-            raise InputError(f"{shard.path}: an id beyond the vocabulary; prepare it again")
-        found.append(low + np.flatnonzero(masker.is_special(values)))
-    before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
-    return np.diff(before)
+def _check(
+    folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: Tokenizer
+) -> None:
+    info = shards[0].info
+    if not sum(shard.rows for shard in shards):
+        raise InputError(
+            f"{folder}: the {info.split} shards hold no samples; prepare a larger corpus"
+            + (" or raise validation_share" if info.split == "validation" else "")
+        )
+    if info.tokenizer != tokenizer.sha256 or info.vocab_size != len(tokenizer.vocab):
+        raise InputError(
+            f"{folder}: made with the tokenizer {info.tokenizer[:12]} ({info.vocab_size} "
+            f"entries), but this one is {tokenizer.sha256[:12]} ({len(tokenizer.vocab)} "
+            "entries); use the vocabulary of these shards, or prepare them again"
+        )
+    if objective.next_sentence and info.pairs == "none":
+        raise ConfigError(
+            f"objective.next_sentence=true: the shards in {folder} hold no sentence pairs; "
+            "set it to false, or prepare with pairs=nsp"
+        )
 
 
 def _segments(sequences: int) -> Ints:
@@ -316,56 +238,3 @@ def _cut(
             )
         )
     return batches
-
-
-class prefetch(Generic[Item]):
-    """An iterator that a thread keeps `depth` items ahead of its reader.
-
-    numpy lets go of the interpreter in its loops, so that the thread works while the model does.
-    What the source raises is raised by `next`. `close`, or the end of a `with` block, stops the
-    thread.
-    """
-
-    def __init__(self, source: Iterable[Item], depth: int = 2):
-        self.waited = 0.0  # seconds that the reader stood waiting
-        self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
-        self._room = threading.Semaphore(depth)
-        self._closed = False
-        self._thread = threading.Thread(target=self._fill, args=(source,), daemon=True)
-        self._thread.start()
-
-    def _fill(self, source: Iterable[Item]) -> None:
-        try:
-            items = iter(source)
-            while True:
-                self._room.acquire()
-                if self._closed:
-                    return
-                self._ready.put((next(items), None))
-        except BaseException as error:  # the end too; carried over to the reader
-            self._ready.put((None, error))
-
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        began = time.perf_counter()
-        item, error = self._ready.get()
-        self.waited += time.perf_counter() - began
-        if error is not None:
-            self._ready.put((None, error))  # for who asks again
-            raise error
-        self._room.release()
-        return item  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """Stop the thread; what it had ready is dropped."""
-        self._closed = True
-        self._room.release()
-        self._thread.join()
-
-    def __enter__(self) -> "prefetch[Item]":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -5,7 +5,9 @@ shards, and within a window all its rows in a keyed order. So one number, the co
 were consumed, says where training is, whatever the world size and the micro-batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +70,53 @@ class Order:
         if not self.shuffle:
             return np.arange(n)
         return keyed.permutation(keyed.key(self.seed, purpose, *parts), n)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Samples from several sources by weight: which one each global sample index falls on.
+
+    Sources take turns as evenly as can be: of any first n samples a source has its share, to within
+    one for each source. Nothing is drawn, so nothing is remembered.
+    """
+
+    shares: tuple[int, ...]
+
+    PARTS: ClassVar = 1_000_000  # that the samples are shared out in
+
+    @classmethod
+    def by_weight(cls, weights: Sequence[float]) -> "Mixture":
+        """Shares like `weights`, rounded to millionths."""
+        total = sum(weights)
+        return cls(tuple(max(1, round(weight / total * cls.PARTS)) for weight in weights))
+
+    def before(self, index: int) -> list[int]:
+        """How many of the first `index` samples are from each source."""
+        given, left = [], sum(self.shares)
+        for share in self.shares:
+            given.append(index * share // left)
+            index, left = index - given[-1], left - share
+        return given
+
+    def sources(self, start: int, stop: int) -> Ints:
+        """The source of each of the samples `start` to `stop - 1`: `(stop-start,)`."""
+        source = np.empty(stop - start, np.int64)
+        place, left = np.arange(stop - start), sum(self.shares)
+        for number, share in enumerate(self.shares):
+            given = np.arange(start, stop + 1) * share // left  # of what is left over, (n+1,)
+            mine = np.diff(given) > 0
+            source[place[mine]] = number
+            place = place[~mine]
+            start, stop, left = start - int(given[0]), stop - int(given[-1]), left - share
+        return source
+
+    def once(self, samples: Sequence[int]) -> int:
+        """How many samples can be had before a source of so many begins again."""
+        total = sum(self.shares)
+        count = min(n * total // share for n, share in zip(samples, self.shares, strict=True))
+        while any(used > n for used, n in zip(self.before(count), samples, strict=True)):
+            count -= 1
+        return count
 
 
 def even_cuts(sizes: Ints, parts: int) -> Ints:

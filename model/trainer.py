@@ -14,16 +14,18 @@ import torch.distributed as dist
 from model import checkpoint, peers
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
-from model.data import GlobalBatch, Loader, prefetch
+from model.data import GlobalBatch, Loader
 from model.engine import build_engine, gather, scatter, start_world
 from model.guard import Guard
 from model.health import Health
 from model.meter import Meter, losses
+from model.prefetch import prefetch
 from model.schedule import batch_size, rate_share
+from model.shard_files import ShardFiles
 from model.sources import start_weights
 from model.tracking import Tracker
 from pipeline import keyed, stage
-from pipeline.errors import ConfigError, Restart
+from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.text.wordpiece import WordPiece
 
 
@@ -54,15 +56,17 @@ class Trainer:
     def __init__(self, config: TrainConfig, out: Path, guard: Guard):
         self.config, self.out, self.guard = config, out, guard
         self.fingerprint, _ = stage.fingerprint("train", config)
-        manifest = stage.need(config.data.dir, "prepare", "data.dir")
-        self.data = manifest.fingerprint
+        shards = ShardFiles(config.data)
+        self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
-        self.model_config = fitted(config, wordpiece, manifest)
+        self.model_config = fitted(config, wordpiece, shards.sequence_length)
         self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
         self.world = start_world(config.threads, config.start_timeout, config.timeout)
+        if config.data.verify:
+            shards.verify(self.world.rank, self.world.size)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.carried = 0  # updates of the optimizer before this run
@@ -84,6 +88,12 @@ class Trainer:
         found = peers.from_first(checkpoint.newest(self.folder) if self.world.rank == 0 else None)
         if found is not None:
             path, state = found
+            if state.data != self.data:
+                raise InputError(
+                    f"{path}: trained on other shards than those that are in "
+                    f"{', '.join(self.config.data.folders)} now; put them back, or train anew with "
+                    "force=true"
+                )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.saved, self.health.skipped = state.step, state.skipped
             self.carried = state.carried
@@ -280,16 +290,15 @@ class Trainer:
         )
 
 
-def fitted(config: TrainConfig, wordpiece: WordPiece, manifest: stage.Manifest) -> ModelConfig:
-    """The model's size with the tokenizer's vocabulary, checked against the shards.
+def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
+    """The model's size with the tokenizer's vocabulary, for sequences of up to `length` tokens.
 
     Raises:
         ConfigError: sequences longer than the model's positions, or a vocabulary too small.
     """
-    length = manifest.figures["sequence_length"]
     if length > config.model.positions:
         raise ConfigError(
-            f"{config.data.dir}: sequences of {length} tokens, but model.positions="
+            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
             f"{config.model.positions}"
         )
     size = config.model.vocab_size or wordpiece.size

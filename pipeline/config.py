@@ -17,6 +17,8 @@ from pipeline.errors import ConfigError
 
 def input_path(default: Any = MISSING) -> Any:
     """A field that names something the stage reads."""
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata={"role": "input"})
     return field(default=default, metadata={"role": "input"})
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from model.batch import Batch
 from model.config import DataConfig, ObjectiveConfig
-from model.data import Loader, prefetch
-from model.order import Order, even_cuts
+from model.data import Loader
+from model.order import Mixture, Order, even_cuts
+from model.prefetch import prefetch
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
 
@@ -177,7 +178,7 @@ def test_cuts_make_runs_of_like_sums(sizes, parts):
 def test_micro_batches_cost_the_same(folder):
     parts = [loader(folder).batch(0, 64, rank, 2, 8).batches for rank in (0, 1)]
     tokens = [len(batch.input_ids) for part in parts for batch in part]
-    longest = loader(folder).info.sequence_length
+    longest = loader(folder).sequence_length
     assert len(tokens) == 8
     assert max(tokens) - min(tokens) <= 2 * longest
 
@@ -342,3 +343,89 @@ def test_prefetch_hands_errors_to_the_reader():
     for _ in range(2):
         with pytest.raises(InputError, match="shard gone"):
             next(ahead)
+
+
+@given(
+    st.lists(st.floats(0.01, 50), min_size=1, max_size=5),
+    st.integers(0, 10**9),
+    st.lists(st.integers(0, 400), min_size=1, max_size=4),
+)
+@settings(max_examples=150, deadline=None)
+def test_sources_take_turns_by_weight_wherever_one_looks(weights, start, sizes):
+    """Split end to end, each source gives all its samples in order, at its share."""
+    mixture = Mixture.by_weight(weights)
+    share = [part / sum(mixture.shares) for part in mixture.shares]
+    given = np.array(mixture.before(start))
+    for size in sizes:
+        source = mixture.sources(start, start + size)
+        start += size
+        given += np.bincount(source, minlength=len(weights))
+        assert given.tolist() == mixture.before(start)
+        assert (abs(given - start * np.array(share)) <= len(weights)).all()
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=4), st.data())
+@settings(max_examples=50, deadline=None)
+def test_held_out_samples_come_once(samples, data):
+    weights = data.draw(st.lists(st.floats(0.05, 5), min_size=len(samples), max_size=len(samples)))
+    mixture = Mixture.by_weight(weights)
+    count = mixture.once(samples)
+    left = [n - used for used, n in zip(mixture.before(count), samples, strict=True)]
+    assert 0 <= min(left) <= len(samples)
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory):
+    """A second folder, of longer sequences and fewer."""
+    place = tmp_path_factory.mktemp("books")
+    write(place, (8, 5), seed=2, longest=40)
+    write(place, (7,), "validation", seed=3, longest=40)
+    return place
+
+
+def mixed(folder, books, split="train", weights=(), seed=0):
+    return Loader(
+        DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab=""),
+        ObjectiveConfig(name="test"), TOKENIZER, seed, split,
+    )  # fmt: skip
+
+
+@given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))
+@settings(max_examples=30, deadline=None)
+def test_a_mixture_too_is_the_same_for_every_cut(folder, books, start, count, weights):
+    expected = join(mixed(folder, books, weights=weights).batch(start, count).batches)
+    for world in (1, 2, 3, 4):
+        made = mixed(folder, books, weights=weights)
+        ranks = [made.batch(start, count, rank, world, 7) for rank in range(world)]
+        assert same(join([batch for rank in ranks for batch in rank.batches]), expected)
+
+
+def test_a_mixture_gives_each_folder_its_share_and_each_sample_in_turn(tmp_path):
+    places = [tmp_path / name for name in "ab"]
+    for place in places:
+        place.mkdir()
+    few, many = write(places[0], (5, 4), seed=5), write(places[1], (20, 30), seed=6)
+    made = mixed(*places, weights=(3, 1))
+    samples = restored(made.batch(0, 120).batches[0])
+    assert sum(sample in few for sample in samples) == 90
+    seen = [sample for sample in samples if sample in many]
+    assert len(set(seen)) == 30  # none of the 50 twice
+    again = [sample for sample in samples if sample in few]
+    for epoch in range(10):
+        assert sorted(again[9 * epoch : 9 * epoch + 9]) == sorted(few)
+    together = restored(mixed(*places).batch(0, 59).batches[0])
+    assert sorted(together) == sorted(few + many)
+
+
+def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
+    held_out = mixed(folder, books, "validation", weights=(1, 1))
+    assert held_out.samples == 14
+    samples = restored(held_out.batch(0, 14).batches[0])
+    alone = restored(loader(books, "validation").batch(0, 7).batches[0])
+    assert [sample for sample in samples if sample in alone] == alone
+    assert len(set(samples)) == 14
+
+
+def test_there_is_a_weight_for_each_folder():
+    with pytest.raises(ConfigError, match="one for each of a, b"):
+        DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 from transformers import BertModel
@@ -18,38 +17,8 @@ from model.tracking import read_metrics
 from model.train import launcher_arguments
 from pipeline import stage
 from pipeline.dag import free_port
-from pipeline.shards import ShardInfo, write_shard
-from pipeline.text.wordpiece import SPECIAL, WordPiece, build
-
-WORDS = [f"w{number}" for number in range(120)]
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a vocabulary and shards of words, some far more frequent than others."""
-    folder = tmp_path_factory.mktemp("work")
-    (folder / "vocab").mkdir()
-    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
-    wordpiece = WordPiece.load(folder / "vocab")
-    draws = np.random.default_rng(0)
-    (folder / "prepare").mkdir()
-    for split, rows in (("train", 300), ("validation", 40)):
-        lengths = draws.integers(8, 29, rows)
-        words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
-        info = ShardInfo(
-            split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
-            sequence_length=32, seed=0,
-        )  # fmt: skip
-        write_shard(
-            folder / "prepare" / f"{split}-00000-of-00001.arrow", info,
-            (4 + words).astype(np.uint16),
-            np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
-        )  # fmt: skip
-    stage.Manifest(
-        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={}, files={},
-        figures={"sequence_length": 32}, summary="", seconds=0.0, finished="",
-    ).write(folder / "prepare")  # fmt: skip
-    return folder
+from pipeline.text.wordpiece import SPECIAL, build
+from tests.model.conftest import WORDS
 
 
 def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
