@@ -44,13 +44,19 @@ class ObjectiveConfig:
 
     name: str = MISSING
     next_sentence: bool = True  # the sentence-pair loss, beside masked LM
+    pairs: str = "nsp"  # which pairs it judges, as `prepare` made them: nsp or sop
     mask_share: float = 0.15
     mask_token_share: float = 0.8  # of the chosen: replaced by [MASK]
     random_token_share: float = 0.1  # of the chosen: replaced by a random token; the rest is kept
     whole_word: bool = False
+    span: int = 1  # most tokens, or whole words, that are hidden as one run
+    span_stop: float = 0.2  # the chance that a run ends after each of them
 
     def __post_init__(self) -> None:
         """Check the shares."""
+        check_choice("objective.pairs", self.pairs, ("nsp", "sop"))
+        check(self.span >= 1, f"objective.span={self.span}: at least 1")
+        check(0 < self.span_stop <= 1, f"objective.span_stop={self.span_stop}: above 0, at most 1")
         check(0 < self.mask_share < 1, f"objective.mask_share={self.mask_share}: between 0 and 1")
         shares = (self.mask_token_share, self.random_token_share)
         check(
