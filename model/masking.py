@@ -37,7 +37,10 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Masks:
-    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for."""
+    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for.
+
+    Or, where the next token is predicted, every position and the token after it.
+    """
 
     positions: Ints  # into the batch's tokens, rising
     labels: Ints  # the tokens that stood there
@@ -70,9 +73,12 @@ class Masker:
         """Predictions of each sequence, `(B,)`.
 
         Args:
-            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one.
+            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one; or
+                all but the last one predict the next.
             maskable: (B,) tokens that are not special; never more than these.
         """
+        if self._objective.predict == "next":
+            return np.asarray(lengths, np.int64) - 1
         wanted = np.rint(np.asarray(lengths) * self._objective.mask_share).astype(np.int64)
         return np.minimum(np.maximum(wanted, 1), maskable)
 
@@ -89,6 +95,9 @@ class Masker:
         """
         if not counts.any():
             return Masks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if self._objective.predict == "next":
+            positions = np.delete(np.arange(len(ids)), starts[1:] - 1)
+            return Masks(positions, ids[positions + 1].astype(np.int64))
         keys = keyed.words(self._key, samples)
         special = self.is_special(ids)
         order = self._priorities(keys, starts, special)

@@ -220,3 +220,12 @@ def test_a_batch_of_nothing_is_fine():
             nothing.copy(), np.zeros(1, np.int64), nothing, nothing
         )
         assert len(masks.positions) == len(masks.labels) == 0
+
+
+def test_next_tokens_are_predicted_everywhere_but_at_the_end():
+    ids, starts = sequences([5, 9])
+    masks, hidden, counts = masked(masker(predict="next"), ids, starts, [0, 1])
+    assert counts.tolist() == [4, 8]
+    assert (hidden == ids).all()
+    assert masks.positions.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert (masks.labels == ids[masks.positions + 1]).all()
