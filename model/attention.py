@@ -39,19 +39,23 @@ def attend(
     max_length: int,
     dropout: float,
     backend: str,
+    causal: bool = False,
 ) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
     `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is empty or longer
     than `max_length`, and there may be none. `dropout` falls on the attention probabilities.
-    `backend` is a name that `resolve` returned.
+    `backend` is a name that `resolve` returned. With `causal` a token sees only those before it and
+    itself.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v
-    return BACKENDS[backend](q, k, v, cu_seqlens, max_length, dropout)
+    return BACKENDS[backend](q, k, v, cu_seqlens, max_length, dropout, causal)
 
 
-def resolve(backend: str, device: torch.device, dtype: torch.dtype, dropout: float) -> str:
+def resolve(
+    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False
+) -> str:
     """The name of the backend that `backend` means here; `auto` takes the fastest that fits.
 
     Raises:
@@ -65,18 +69,22 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, dropout: flo
         return "jagged" if dropout else "varlen"
     if backend not in BACKENDS:
         raise ConfigError(f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}")
-    reason = obstacle(backend, device, dtype, dropout)
+    reason = obstacle(backend, device, dtype, dropout, causal)
     if reason:
         raise ConfigError(f"model.attention={backend}: {reason}; model.attention=auto always works")
     return backend
 
 
-def obstacle(backend: str, device: torch.device, dtype: torch.dtype, dropout: float) -> str | None:
+def obstacle(
+    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False
+) -> str | None:
     """Why a backend cannot work here; None if it can."""
     if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
         return f"needs a CUDA device, not {device.type}"
     if backend in ("varlen", "flash_attn") and dtype not in HALF:
         return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
+    if backend == "jagged" and causal and (device.type != "cuda" or dtype not in HALF):
+        return "is causal only on a CUDA device, in precision bf16 or fp16"
     if backend in ("varlen", "flex") and dropout:
         return f"has no dropout, and model.attention_dropout is {dropout}"
     if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
@@ -87,7 +95,13 @@ def obstacle(backend: str, device: torch.device, dtype: torch.dtype, dropout: fl
 
 
 def each(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """One sequence after the other, nothing padded; neighbours of equal length together.
 
@@ -103,7 +117,10 @@ def each(
             x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width)
             for x in piece
         )  # (nN, l, D) each
-        share = drop(torch.bmm(query, key.transpose(1, 2)).softmax(-1), dropout)  # (nN, l, l)
+        score = torch.bmm(query, key.transpose(1, 2))  # (nN, l, l)
+        if causal:
+            score = score.masked_fill(later(length, score.device), -torch.inf)
+        share = drop(score.softmax(-1), dropout)
         mixed.append(
             torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
         )
@@ -123,7 +140,13 @@ def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
 
 
 def padded(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
@@ -135,14 +158,23 @@ def padded(
         return put_rows(x, places, rows).view(-1, max_length, heads, width).transpose(1, 2)
 
     real = torch.arange(max_length, device=q.device) < lengths[:, None]  # (B, L)
+    seen = real[:, None, None, :]  # (B, 1, 1 or L, L)
+    if causal:
+        seen = seen & ~later(max_length, q.device)
     mixed = F.scaled_dot_product_attention(
-        pad(q), pad(k), pad(v), attn_mask=real[:, None, None, :], dropout_p=dropout
+        pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout
     )  # (B, N, L, D)
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
 def jagged(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """PyTorch's fused attention over nested tensors: flash attention with dropout on a GPU."""
 
@@ -152,23 +184,38 @@ def jagged(
         )
         return nested.transpose(1, 2)
 
-    mixed = F.scaled_dot_product_attention(nest(q), nest(k), nest(v), dropout_p=dropout)
+    mixed = F.scaled_dot_product_attention(
+        nest(q), nest(k), nest(v), dropout_p=dropout, is_causal=causal
+    )
     return mixed.transpose(1, 2).values()
 
 
 def varlen(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
     from torch.nn.attention.varlen import varlen_attn
 
-    mixed = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_length, max_length)
+    window = (-1, 0) if causal else (-1, -1)
+    mixed = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, window_size=window)
     assert isinstance(mixed, Tensor)
     return mixed
 
 
 def flex(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """FlexAttention over one long row, masked to blocks of equal document: GPU, no dropout."""
     from torch.nn.attention.flex_attention import create_block_mask
@@ -179,7 +226,8 @@ def flex(
     )  # (T,)
 
     def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return document[query] == document[key]
+        within = document[query] == document[key]
+        return within & (key <= query) if causal else within
 
     blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
     row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, T, D) each
@@ -197,13 +245,19 @@ def flex_kernel(compiled: bool) -> Any:
 
 
 def flash_attn(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_length: int, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens: Tensor,
+    max_length: int,
+    dropout: float,
+    causal: bool = False,
 ) -> Tensor:
     """The package flash-attn: GPU, half precision, with dropout."""
     from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
 
     mixed = flash_attn_varlen_func(
-        q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, dropout_p=dropout
+        q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, dropout_p=dropout, causal=causal
     )
     assert isinstance(mixed, Tensor)
     return mixed
@@ -217,6 +271,11 @@ BACKENDS = {
     "flex": flex,
     "flash_attn": flash_attn,
 }
+
+
+def later(length: int, device: torch.device) -> Tensor:
+    """Whether a key comes after a query: `(length, length)` bool."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
 
 
 class TakeRows(torch.autograd.Function):

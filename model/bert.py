@@ -86,7 +86,7 @@ class Layer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention_dropout = config.attention_dropout
+        self.attention_dropout, self.causal = config.attention_dropout, config.causal
         self.qkv = QueryKeyValue(config.hidden, config.heads)
         self.mix = Residual(config.hidden, config)
         self.up = Linear(config.hidden, config.feed_forward)
@@ -98,7 +98,7 @@ class Layer(nn.Module):
         """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        mixed = attention.attend(q, k, v, cu_seqlens, max_length, dropout, backend)
+        mixed = attention.attend(q, k, v, cu_seqlens, max_length, dropout, backend, self.causal)
         mixed = mixed.flatten(1)  # (T, H)
         if keep is not None:
             mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
@@ -132,8 +132,9 @@ class Encoder(nn.Module):
         """
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         backend = attention.resolve(
-            self.config.attention, x.device, x.dtype, self.config.attention_dropout
-        )
+            self.config.attention, x.device, x.dtype, self.config.attention_dropout,
+            self.config.causal,
+        )  # fmt: skip
         for number, layer in enumerate(self.layers, 1):
             last = number == len(self.layers)
             x = layer(x, cu_seqlens, max_length, backend, keep if last else None)
@@ -142,15 +143,23 @@ class Encoder(nn.Module):
 
 
 class Pooler(nn.Module):
-    """A summary of each sequence from its first token, [CLS]."""
+    """A summary of each sequence from the token that stands for it, see `summary_places`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden, config.hidden)
 
-    def forward(self, first: Tensor) -> Tensor:
-        """Hidden states of the [CLS] tokens `(B, H)` -> `(B, H)`."""
-        return torch.tanh(self.dense(first))
+    def forward(self, summary: Tensor) -> Tensor:
+        """Hidden states of these tokens `(B, H)` -> `(B, H)`."""
+        return torch.tanh(self.dense(summary))
+
+
+def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
+    """Which token stands for each sequence, `(B,)`: the first, [CLS].
+
+    In causal attention the last, [SEP]: no other has seen all.
+    """
+    return cu_seqlens[1:] - 1 if config.causal else cu_seqlens[:-1]
 
 
 class MaskedHead(nn.Module):
@@ -190,13 +199,14 @@ class BertForPreTraining(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Masked-LM logits `(M, V)` at the masked positions, next-sentence logits `(B, 2)`."""
-        first = batch.cu_seqlens[:-1]  # (B,) [CLS] is never masked, so `keep` has no position twice
-        keep = torch.cat((first, batch.masked_positions))  # (K,) = (B + M,)
+        # These are never masked, and nothing comes after the last: `keep` has no position twice.
+        summary = summary_places(batch.cu_seqlens, self.config)  # (B,)
+        keep = torch.cat((summary, batch.masked_positions))  # (K,) = (B + M,)
         x = self.encoder(
             batch.input_ids, batch.segment_ids, batch.position_ids,
             batch.cu_seqlens, batch.max_length, keep,
         )  # fmt: skip
-        pooled, masked = x[: len(first)], x[len(first) :]  # (B, H), (M, H)
+        pooled, masked = x[: len(summary)], x[len(summary) :]  # (B, H), (M, H)
         words = self.encoder.embeddings.word.weight
         return self.masked_head(masked, words), self.next_sentence(self.pooler(pooled))
 

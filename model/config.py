@@ -24,6 +24,7 @@ class ModelConfig:
     initializer_range: float = 0.02
     layer_norm_epsilon: float = 1e-12
     attention: str = "auto"  # backend, see model/attention.py
+    causal: bool = False  # tokens see those before them only
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
@@ -43,14 +44,22 @@ class ObjectiveConfig:
     """What is predicted: Devlin et al. 2019, section 3.1."""
 
     name: str = MISSING
-    next_sentence: bool = True  # the sentence-pair loss, beside masked LM
+    predict: str = "masked"  # tokens: masked, or next, from those before them
+    next_sentence: bool = True  # the sentence-pair loss, beside that of tokens
+    pairs: str = "nsp"  # which pairs it judges, as `prepare` made them: nsp or sop
     mask_share: float = 0.15
     mask_token_share: float = 0.8  # of the chosen: replaced by [MASK]
     random_token_share: float = 0.1  # of the chosen: replaced by a random token; the rest is kept
     whole_word: bool = False
+    span: int = 1  # most tokens, or whole words, that are hidden as one run
+    span_stop: float = 0.2  # the chance that a run ends after each of them
 
     def __post_init__(self) -> None:
         """Check the shares."""
+        check_choice("objective.predict", self.predict, ("masked", "next"))
+        check_choice("objective.pairs", self.pairs, ("nsp", "sop"))
+        check(self.span >= 1, f"objective.span={self.span}: at least 1")
+        check(0 < self.span_stop <= 1, f"objective.span_stop={self.span_stop}: above 0, at most 1")
         check(0 < self.mask_share < 1, f"objective.mask_share={self.mask_share}: between 0 and 1")
         shares = (self.mask_token_share, self.random_token_share)
         check(
@@ -208,6 +217,13 @@ class TrainConfig(StageConfig):
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
+        if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
+            check(
+                self.model.causal == (self.objective.predict == "next"),
+                f"objective.predict={self.objective.predict}, model.causal="
+                f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
+                "attention=causal sets both",
+            )
         check(not self.start_optimizer or self.start is not None, "start_optimizer: set start too")
         check(self.keep_every is None or self.keep_every >= 1, "keep_every: at least 1, or null")
         for key in ("clip", "start_timeout", "timeout", "watchdog"):

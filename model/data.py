@@ -196,10 +196,12 @@ def _check(
             f"entries), but this one is {tokenizer.sha256[:12]} ({len(tokenizer.vocab)} "
             "entries); use the vocabulary of these shards, or prepare them again"
         )
-    if objective.next_sentence and info.pairs == "none":
+    if objective.next_sentence and info.pairs != objective.pairs:
+        held = "no sentence pairs" if info.pairs == "none" else f"pairs of {info.pairs}"
         raise ConfigError(
-            f"objective.next_sentence=true: the shards in {folder} hold no sentence pairs; "
-            "set it to false, or prepare with pairs=nsp"
+            f"objective={objective.name}: it judges pairs of {objective.pairs}, but the shards in "
+            f"{folder} hold {held}; prepare with pairs={objective.pairs}, or set "
+            "objective.next_sentence=false"
         )
 
 

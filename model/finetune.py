@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.bert import Encoder, Pooler, initialise
+from model.bert import Encoder, Pooler, initialise, summary_places
 from model.config import ModelConfig, ScheduleConfig
 from model.dropout import Dropout
 from model.optim import parameter_groups
@@ -65,8 +65,8 @@ class Classifier(nn.Module):
         self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int
     ) -> Tensor:
         """Ids, segments and positions `(T,)`, `starts` `(B+1,)` -> logits `(B, C)`."""
-        first = starts[:-1]
-        hidden = self.encoder(ids, segments, positions, starts, longest, first)  # (B, H)
+        places = summary_places(starts, self.encoder.config)
+        hidden = self.encoder(ids, segments, positions, starts, longest, places)  # (B, H)
         return self.head(self.dropout(self.pooler(hidden)))  # type: ignore[no-any-return]
 
 

@@ -59,13 +59,13 @@ SIZES = {
     "attention_dropout": "attention_probs_dropout_prob",
     "initializer_range": "initializer_range",
     "layer_norm_epsilon": "layer_norm_eps",
+    "causal": "is_decoder",
 }
 # What a BERT may say otherwise and we compute one way only.
 FIXED = {
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",
     "type_vocab_size": SEGMENTS,
-    "is_decoder": False,
     "tie_word_embeddings": True,
 }
 # What a folder may lack: it is then drawn anew.

@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 # Where in a sample's stream of random words each draw begins; a sequence is shorter than the gaps.
-_ORDER, _ACTION, _TOKEN = 0, 2**20, 2**21
+_ORDER, _ACTION, _TOKEN, _CUT = 0, 2**20, 2**21, 3 * 2**20
 _LAST = np.uint32(0xFFFFFFFF)  # comes after every place that may be chosen
 
 
@@ -37,7 +37,10 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Masks:
-    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for."""
+    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for.
+
+    Or, where the next token is predicted, every position and the token after it.
+    """
 
     positions: Ints  # into the batch's tokens, rising
     labels: Ints  # the tokens that stood there
@@ -48,7 +51,9 @@ class Masker:
 
     Every sequence gets exactly `counts` predictions. With whole words the count stays the same:
     words are taken in random order where they still fit, as the reference code does, and only
-    where no word fits any more, the next one is hidden in part.
+    where no word fits any more, the next one is hidden in part. With spans, sequences are cut into
+    runs of words whose lengths are geometric (Joshi et al. 2020, section 3.1), and runs are taken
+    like words; a run is replaced, or kept, as a whole.
     """
 
     def __init__(
@@ -68,9 +73,12 @@ class Masker:
         """Predictions of each sequence, `(B,)`.
 
         Args:
-            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one.
+            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one; or
+                all but the last one predict the next.
             maskable: (B,) tokens that are not special; never more than these.
         """
+        if self._objective.predict == "next":
+            return np.asarray(lengths, np.int64) - 1
         wanted = np.rint(np.asarray(lengths) * self._objective.mask_share).astype(np.int64)
         return np.minimum(np.maximum(wanted, 1), maskable)
 
@@ -87,17 +95,25 @@ class Masker:
         """
         if not counts.any():
             return Masks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if self._objective.predict == "next":
+            positions = np.delete(np.arange(len(ids)), starts[1:] - 1)
+            return Masks(positions, ids[positions + 1].astype(np.int64))
         keys = keyed.words(self._key, samples)
         special = self.is_special(ids)
         order = self._priorities(keys, starts, special)
-        if self._objective.whole_word:
-            positions = self._words(order, ids, starts, special, counts)
+        row = np.repeat(np.arange(len(counts)), counts)
+        if self._objective.whole_word or self._objective.span > 1:
+            goes_on = self._runs(ids, starts, special, keys)
+            positions = self._whole(order, goes_on, starts, counts)
         else:
             positions = self._tokens(order, starts, counts)
         positions.sort()
         labels = ids[positions].astype(np.int64)
-        row = np.repeat(np.arange(len(counts)), counts)
-        ids[positions] = self._replacements(keys[row], positions - starts[row], labels)
+        places = deciding = positions - starts[row]
+        if self._objective.span > 1:
+            heads = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(ids))))
+            deciding = heads[positions] - starts[row]
+        ids[positions] = self._replacements(keys[row], places, deciding, labels)
         return Masks(positions, labels)
 
     def is_special(self, ids: npt.NDArray[Any]) -> Bools:
@@ -130,17 +146,27 @@ class Masker:
         positions = places + starts[:-1, None]
         return np.asarray(positions[np.arange(most) < counts[:, None]])
 
-    def _words(
-        self, order: Any, ids: npt.NDArray[Any], starts: Ints, special: Bools, counts: Ints
-    ) -> Ints:
-        """Whole words in each sequence's order as far as they fit, as positions `(M,)`."""
+    def _runs(
+        self, ids: npt.NDArray[Any], starts: Ints, special: Bools, keys: keyed.Words
+    ) -> Bools:
+        """Whether each token is hidden only with the one before it: `(T,)`."""
         # A word starts at each token that is no "##" piece, or has no word before it to go on with.
-        goes_on = self._continues[ids]
-        goes_on[1:] &= ~special[:-1]
-        goes_on[:1] = False
-        goes_on &= ~special
+        goes_on = self._continues[ids] if self._objective.whole_word else np.zeros(len(ids), bool)
+        linked = ~special
+        linked[1:] &= ~special[:-1]
+        linked[:1] = False
+        goes_on &= linked
+        if self._objective.span > 1:
+            row = np.repeat(np.arange(len(keys)), np.diff(starts))
+            draw = keyed.uniform(keys[row], _CUT + np.arange(len(ids)) - starts[row])
+            cut = ~linked | (draw < self._objective.span_stop)
+            goes_on = join_words(goes_on, cut, self._objective.span)
+        return np.asarray(goes_on)
+
+    def _whole(self, order: Any, goes_on: Bools, starts: Ints, counts: Ints) -> Ints:
+        """Whole runs in each sequence's order as far as they fit, as positions `(M,)`."""
         begins = np.flatnonzero(~goes_on)
-        pieces = np.diff(begins, append=len(ids))
+        pieces = np.diff(begins, append=len(goes_on))
 
         size = np.zeros(order.shape, np.int64)
         row = np.searchsorted(starts, begins, side="right") - 1
@@ -160,10 +186,13 @@ class Masker:
         shift = np.repeat(firsts - (np.cumsum(amounts) - amounts), amounts)
         return np.asarray(shift + np.arange(len(shift)))
 
-    def _replacements(self, keys: keyed.Words, places: Ints, labels: Ints) -> Ints:
-        """What stands at the hidden positions, `(M,)`: each drawn by itself, as the paper does."""
+    def _replacements(self, keys: keyed.Words, places: Ints, deciding: Ints, labels: Ints) -> Ints:
+        """What stands at the hidden positions, `(M,)`.
+
+        Each place is decided upon by itself, as the paper does, or with its run's first one.
+        """
         objective = self._objective
-        action = keyed.uniform(keys, _ACTION + places)
+        action = keyed.uniform(keys, _ACTION + deciding)
         random = self._ordinary[keyed.integers(keys, _TOKEN + places, len(self._ordinary))]
         changed = objective.mask_token_share + objective.random_token_share
         return np.where(
@@ -171,6 +200,20 @@ class Masker:
             self._mask,
             np.where(action < changed, random, labels),
         )
+
+
+def join_words(goes_on: Bools, cut: Bools, longest: int) -> Bools:
+    """Join words to runs: whether each token belongs to the run of the one before it, `(T,)`.
+
+    `goes_on` says so of words, `cut` of which words none joins the one before (it says nothing
+    within a word). A run has at most `longest` words.
+    """
+    begins = np.flatnonzero(~goes_on)
+    number = np.arange(len(begins))
+    first = np.maximum.accumulate(np.where(cut[begins], number, 0))  # of the uncut run
+    joined = goes_on.copy()
+    joined[begins] = ~cut[begins] & ((number - first) % longest > 0)
+    return joined
 
 
 def _fill(size: Ints, counts: Ints) -> Ints:

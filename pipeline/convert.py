@@ -192,7 +192,9 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
             attention_mask=real.long(),
         )
         read = found.prediction_logits[real][batch.masked_positions]
-        apart = (masked - read, pairs - found.seq_relationship_logits)
+        apart = [masked - read]
+        if not config.causal:  # theirs reads [CLS] there too, which has seen nothing
+            apart.append(pairs - found.seq_relationship_logits)
     return max(float(difference.abs().max()) for difference in apart)
 
 

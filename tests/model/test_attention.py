@@ -153,3 +153,29 @@ def test_auto_on_a_gpu_drops_out_with_the_right_mean():
         drawn = [attention.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
     true = by_hand(q, k, v, cu_seqlens)[0]
     assert (torch.stack(drawn).mean(0) - true).abs().max() < 0.2
+
+
+@pytest.mark.parametrize("backend", ["each", "padded"])
+def test_causal_attention_sees_nothing_that_comes_later(backend):
+    (q, k, v), cu_seqlens = packed([9, 1, 5, 5])
+    mixed = attention.attend(q, k, v, cu_seqlens, 9, 0.0, backend, causal=True)
+    for start, end in pairwise(cu_seqlens.tolist()):
+        for last in range(start + 1, end + 1):
+            part = [x[start:last] for x in (q, k, v)]
+            alone = by_hand(*part, torch.tensor([0, last - start]))[0]
+            torch.testing.assert_close(mixed[last - 1], alone[-1])
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_causal_flex_attention_is_the_same():
+    inputs, cu_seqlens = packed([9, 1, 5], dtype=torch.float32)
+    both = [
+        attention.attend(*(x.detach() for x in inputs), cu_seqlens, 9, 0.0, backend, causal=True)
+        for backend in ("each", "flex")
+    ]
+    torch.testing.assert_close(*both)
+
+
+def test_jagged_causal_attention_is_refused_where_it_has_no_kernel():
+    with pytest.raises(ConfigError, match="causal only on a CUDA device"):
+        attention.resolve("jagged", CPU, torch.float32, 0.0, causal=True)

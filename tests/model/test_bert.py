@@ -127,6 +127,18 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
         assert (gradient - expected).norm() <= 1e-4 * scale, name
 
 
+@pytest.mark.parametrize("attention", ["each", "padded"])
+def test_a_causal_model_is_their_decoder(attention):
+    model = BertForPreTraining(small(causal=True, attention=attention)).double().eval()
+    theirs = theirs_like(model).double().eval()
+    batch = ragged([12, 2, 30])
+    inputs, real = padded(batch)
+    with torch.no_grad():
+        masked, _ = model(batch)
+        found = theirs(**inputs).prediction_logits[real][batch.masked_positions]
+    torch.testing.assert_close(masked, found)
+
+
 @settings(deadline=None, max_examples=15)
 @given(lengths=st.lists(st.integers(2, 40), min_size=1, max_size=5), data=st.data())
 def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):

@@ -280,10 +280,15 @@ def test_an_id_beyond_the_vocabulary(tmp_path):
         loader(tmp_path)
 
 
-def test_pairs_are_needed_for_next_sentence(tmp_path):
-    write(tmp_path, pairs="none")
-    with pytest.raises(ConfigError, match="hold no sentence pairs"):
-        loader(tmp_path)
+@pytest.mark.parametrize(
+    ("pairs", "judged", "held"),
+    [("none", "nsp", "hold no sentence pairs"), ("sop", "nsp", "of sop"), ("nsp", "sop", "of nsp")],
+)
+def test_the_pairs_that_are_judged_are_needed(tmp_path, pairs, judged, held):
+    write(tmp_path, pairs=pairs)
+    with pytest.raises(ConfigError, match=held):
+        loader(tmp_path, pairs=judged)
+    loader(tmp_path, pairs=judged, next_sentence=False)
 
 
 @given(

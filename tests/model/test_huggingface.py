@@ -259,7 +259,7 @@ def test_another_architecture_is_refused_by_name(tmp_path):
     [
         ({"hidden_act": "relu"}, "hidden_act is relu, only gelu"),
         ({"type_vocab_size": 4}, "type_vocab_size is 4"),
-        ({"is_decoder": True}, "is_decoder is True"),
+        ({"type_vocab_size": 3}, "type_vocab_size is 3"),
         ({"vocab_size": 30522}, r"word_embeddings.weight is of shape .*asks for \(30522, 16\)"),
         ({"num_hidden_layers": 3}, "16 tensors are missing"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import ObjectiveConfig
-from model.masking import Masker
+from model.masking import Masker, join_words
 from pipeline import keyed
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -49,19 +49,25 @@ def masked(maker, ids, starts, samples):
     return maker.draw(hidden, starts, samples, counts), hidden, counts
 
 
+shares = st.sampled_from([0.05, 0.15, 0.4, 0.8])
 lengths_of_batches = st.lists(st.integers(4, LONGEST), min_size=1, max_size=12)
 
 
-@given(lengths_of_batches, st.integers(0, 99), st.sampled_from([0, 0.1, 0.9]), st.booleans())
-@settings(max_examples=150, deadline=None)
-def test_counts_are_exact_and_special_tokens_stay(lengths, seed, special_share, whole_word):
+units = st.fixed_dictionaries(
+    {"whole_word": st.booleans(), "span": st.sampled_from([1, 2, 10]), "mask_share": shares}
+)
+
+
+@given(lengths_of_batches, st.integers(0, 99), st.sampled_from([0, 0.1, 0.9]), units)
+@settings(max_examples=200, deadline=None)
+def test_counts_are_exact_and_special_tokens_stay(lengths, seed, special_share, unit):
     ids, starts = sequences(lengths, seed, special_share)
-    masks, hidden, _ = masked(masker(whole_word=whole_word), ids, starts, np.arange(len(lengths)))
+    masks, hidden, _ = masked(masker(**unit), ids, starts, np.arange(len(lengths)))
     per_row = np.histogram(masks.positions, starts)[0]
     for row, length in enumerate(lengths):
         ordinary = int((ids[starts[row] : starts[row + 1]] >= 5).sum())
         # Devlin et al., create_pretraining_data.py: max(1, int(round(len(tokens) * share))).
-        assert per_row[row] == min(max(1, round(length * 0.15)), ordinary)
+        assert per_row[row] == min(max(1, round(length * unit["mask_share"])), ordinary)
     assert (np.diff(masks.positions) > 0).all()
     assert (ids[masks.positions] >= 5).all()
     assert (masks.labels == ids[masks.positions]).all()
@@ -72,17 +78,17 @@ def test_counts_are_exact_and_special_tokens_stay(lengths, seed, special_share, 
 @given(lengths_of_batches, st.integers(0, 99), st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_mask_does_not_depend_on_the_company(lengths, seed, data):
-    whole_word = data.draw(st.booleans())
+    unit = data.draw(units)
     cut = data.draw(st.integers(0, len(lengths)))
     ids, starts = sequences(lengths, seed)
     samples = np.arange(100, 100 + len(lengths))
-    together = masked(masker(whole_word=whole_word), ids, starts, samples)[1]
+    together = masked(masker(**unit), ids, starts, samples)[1]
     parts = []
     for low, high in ((0, cut), (cut, len(lengths))):
         if low < high:
             span = starts[low : high + 1]
             part = ids[span[0] : span[-1]]
-            drawn = masked(masker(whole_word=whole_word), part, span - span[0], samples[low:high])
+            drawn = masked(masker(**unit), part, span - span[0], samples[low:high])
             parts.append(drawn[1])
     assert (np.concatenate(parts) == together).all()
 
@@ -167,10 +173,59 @@ def test_words_are_hidden_whole_as_long_as_one_fits(lengths, seed, special_share
             assert all(size > taken for size in untouched)
 
 
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60), st.integers(1, 5))
+def test_words_join_to_runs_as_the_plain_loop_says(flags, longest):
+    goes_on = np.array([False, *(word for word, _ in flags)])
+    cut = np.array([True, *(cut for _, cut in flags)])
+    joined, words = [], 0
+    for inside, parted in zip(goes_on, cut, strict=True):
+        if inside:
+            joined.append(True)
+            continue
+        joined.append(not parted and words < longest)
+        words = words + 1 if joined[-1] else 1
+    assert join_words(goes_on, cut, longest).tolist() == joined
+
+
+@given(lengths_of_batches, st.integers(0, 999))
+@settings(max_examples=50, deadline=None)
+def test_spans_that_always_stop_are_whole_words(lengths, seed):
+    ids, starts = sequences(lengths, seed, 0.1)
+    samples = np.arange(len(lengths))
+    words, _, _ = masked(masker(whole_word=True), ids, starts, samples)
+    spans, _, _ = masked(masker(whole_word=True, span=5, span_stop=1.0), ids, starts, samples)
+    assert (words.positions == spans.positions).all()
+
+
+def test_spans_are_as_long_as_the_paper_says_and_replaced_as_one():
+    ids, starts = sequences([128] * 2000)
+    ids[ids >= 65] -= 40  # no pieces of words
+    maker = masker(whole_word=True, span=10, mask_share=0.05)
+    masks, hidden, _ = masked(maker, ids, starts, np.arange(2000))
+    runs = np.split(masks.positions, np.flatnonzero(np.diff(masks.positions) > 1) + 1)
+    lengths = np.array([len(run) for run in runs])
+    # Six words a sequence: runs of 3.8 on average are cut short where no more fit.
+    assert 2.2 < lengths.mean() < 3.8
+    assert lengths.max() <= 6
+    now = hidden[masks.positions]
+    assert within((now == MASK).sum(), len(now), 0.8, sigmas=4.5 * 6**0.5)
+    mixed = sum(0 < (hidden[run] == MASK).sum() < len(run) for run in runs)
+    assert mixed < 0.1 * len(runs)  # two runs side by side
+
+
 def test_a_batch_of_nothing_is_fine():
     nothing = np.zeros(0, np.int64)
     for whole_word in (False, True):
-        masks = masker(whole_word=whole_word).draw(
+        masks = masker(whole_word=whole_word, span=1 + whole_word).draw(
             nothing.copy(), np.zeros(1, np.int64), nothing, nothing
         )
         assert len(masks.positions) == len(masks.labels) == 0
+
+
+def test_next_tokens_are_predicted_everywhere_but_at_the_end():
+    ids, starts = sequences([5, 9])
+    masks, hidden, counts = masked(masker(predict="next"), ids, starts, [0, 1])
+    assert counts.tolist() == [4, 8]
+    assert (hidden == ids).all()
+    assert masks.positions.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert (masks.labels == ids[masks.positions + 1]).all()
