@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-k8s lint format constraints clean
+.PHONY: help demo test test-k8s coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -22,18 +22,48 @@ test: $(READY)  ## all tests
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
 	$(BIN)/python -m pytest -m k8s tests/k8s
 
-lint: $(READY)  ## style and types
+coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
+	mkdir -p build
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov --cov-report=
+	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --format=markdown > build/coverage.md
+	@tail -n 1 build/coverage.md
+	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
+
+lint: $(READY)  ## style, types, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## mend the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## the documentation as pages without a network, into build/docs; warnings are errors
+	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+
+docs-serve: $(READY)  ## the documentation at localhost:8000, following what you edit
+	$(BIN)/mkdocs serve
+
+SECONDS ?= 600
+fuzz: $(READY)  ## hostile input for SECONDS=600 at each reader (the tests do it briefly)
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/security -m fuzz --timeout 0
+
+NAME ?=
+benchmark: $(READY)  ## one of benchmarks/ beside its peer: make benchmark NAME=loader
+	$(BIN)/python -m benchmarks.$(or $(NAME),$(error say which: NAME=loader, or another of benchmarks/))
+
+audit: $(READY)  ## licences of what is installed; known weaknesses in it, where the network has the list
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'
+	$(BIN)/pip-licenses --order=license --format=markdown --with-urls --ignore-packages bert-pipeline
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off
+
+hooks: $(READY)  ## run the linters before every commit
+	$(BIN)/pre-commit install
 
 constraints: $(READY)  ## pin what is installed now, after its tests passed
 	@{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > .constraints.tmp
 	@mv .constraints.tmp constraints.txt
 
 clean:  ## remove what was built, never what was trained
-	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

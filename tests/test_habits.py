@@ -1,0 +1,81 @@
+"""What the project promises of its own tree."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from importlinter import cli
+
+LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
+
+
+def sources(root: Path) -> list[Path]:
+    return [path for part in ("pipeline", "model") for path in sorted((root / part).rglob("*.py"))]
+
+
+def test_imports_run_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    assert cli.lint_imports(no_cache=True, is_debug_mode=False) == cli.EXIT_STATUS_SUCCESS
+
+
+def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(root: Path) -> None:
+    names = [path.stem for path in sorted((root / "pipeline").glob("*.py"))]
+    modules = ", ".join(f"pipeline.{name}" for name in names if name != "__init__")
+    heavy = {"torch", "deepspeed", "transformers"}
+    script = f"import sys, {modules}; print(*sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_files_and_functions_are_short(root: Path) -> None:
+    long = []
+    for path in sources(root):
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > LONGEST_FILE:
+            long.append(str(path))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node, clean=False) or "").count("\n") + 1
+                lines = (node.end_lineno or 0) - node.lineno + 1 - words
+                if lines > LONGEST_FUNCTION:
+                    long.append(f"{path}: {node.name} has {lines} lines")
+    assert long == []
+
+
+def test_make_help_explains_every_target(root: Path) -> None:
+    text = (root / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.*)$", text, re.M)
+    assert targets
+    shown = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == targets[1].split()
+
+
+def test_the_workflow_does_what_ci_does(root: Path) -> None:
+    flow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
+    assert ".ci/run" in [step.get("run") for step in flow["jobs"]["check"]["steps"]]
+    for name in ("bug.yml", "feature.yml"):
+        form = yaml.safe_load((root / ".github" / "ISSUE_TEMPLATE" / name).read_text())
+        assert {"name", "description", "body"} <= form.keys()
+
+
+def test_hooks_fetch_nothing(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False
+    )
+    assert done.returncode == 0
+    config = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())
+    assert {repo["repo"] for repo in config["repos"]} == {"local"}
+
+
+def test_one_version_and_licence_stand_everywhere(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert "Apache License" in (root / "LICENSE").read_text()
