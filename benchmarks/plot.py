@@ -1,0 +1,56 @@
+"""A picture of the rows that `benchmarks.train --out` wrote: tokens a second beside ours.
+
+python -m benchmarks.plot rows.jsonl step.svg
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from benchmarks.train import PEERS
+from pipeline import plots
+
+Setting = tuple[str, str, int]  # size, precision, sequence length
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("picture", type=Path)
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in options.rows.read_text().splitlines()]
+    options.picture.write_text(draw([row for row in rows if row["peer"] in list(PEERS)[:6]]))
+
+
+def draw(rows: list[dict[str, Any]]) -> str:
+    """One group of bars a setting: each peer's rate as a share of ours."""
+    rates: dict[Setting, dict[str, float]] = {}
+    for row in rows:
+        setting = (row["size"], row["precision"], row["length"])
+        rate = row["tokens"] / row["seconds"]
+        best = rates.setdefault(setting, {}).get(row["peer"], 0.0)
+        rates[setting][row["peer"]] = max(best, rate)
+    settings = [setting for setting, found in rates.items() if "ours" in found]
+    peers = [peer for peer in PEERS if any(peer in rates[setting] for setting in settings)]
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / len(peers)
+    for number, peer in enumerate(peers):
+        places = [place for place, s in enumerate(settings) if peer in rates[s]]
+        shares = [rates[settings[place]][peer] / rates[settings[place]]["ours"] for place in places]
+        axes.bar(
+            [place + (number - len(peers) / 2 + 0.5) * width for place in places], shares, width,
+            label=PEERS[peer], color=plots.COLOURS[number % len(plots.COLOURS)],
+            alpha=1.0 if number < len(plots.COLOURS) else 0.5,
+        )  # fmt: skip
+    axes.set_xticks(range(len(settings)), [f"{s}\n{p}, {n}" for s, p, n in settings])
+    axes.set_ylabel("tokens/s, ours = 1")
+    figure.legend(loc="outside upper center", ncols=3, fontsize=8)
+    return plots.svg(figure)
+
+
+if __name__ == "__main__":
+    main()
