@@ -131,15 +131,33 @@ class Encoder(nn.Module):
         leaves out the others, and what is returned is the same.
         """
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
-        backend = attention.resolve(
-            self.config.attention, x.device, x.dtype, self.config.attention_dropout,
-            self.config.causal,
-        )  # fmt: skip
+        backend = self._backend(x)
         for number, layer in enumerate(self.layers, 1):
             last = number == len(self.layers)
             x = layer(x, cu_seqlens, max_length, backend, keep if last else None)
         assert isinstance(x, Tensor)
         return x
+
+    def states(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor,
+        cu_seqlens: Tensor,
+        max_length: int,
+    ) -> list[Tensor]:
+        """As `forward`: what the embeddings and each layer give, `layers + 1` times `(T, H)`."""
+        found = [self.embeddings(input_ids, segment_ids, position_ids)]
+        backend = self._backend(found[0])
+        for layer in self.layers:
+            found.append(layer(found[-1], cu_seqlens, max_length, backend, None))
+        return found
+
+    def _backend(self, x: Tensor) -> str:
+        config = self.config
+        return attention.resolve(
+            config.attention, x.device, x.dtype, config.attention_dropout, config.causal
+        )
 
 
 class Pooler(nn.Module):
