@@ -1,5 +1,6 @@
 """A cluster of this machine's own, and the manifest as a user of it edits it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -72,7 +73,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Cl
 @pytest.fixture
 def manifest(root: Path) -> Manifest:
     """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
-    manifest: Manifest = yaml.safe_load((root / "k8s" / "pretrain.yaml").read_text())
+    text = (root / "k8s" / "pretrain.yaml").read_text()
+    manifest: Manifest = json.loads(json.dumps(yaml.safe_load(text)))  # anchors become copies
     manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
     for item in manifest["items"]:
         if item["kind"] == "Job":

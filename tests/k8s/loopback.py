@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -106,6 +107,12 @@ class Cluster:
         """The volume's files."""
         return self.folder / "claim-pretrain"
 
+    def forget(self, path: str) -> None:
+        """Remove files of the volume, and the logs so far."""
+        shutil.rmtree(self.claim / path, ignore_errors=True)
+        for log in self.folder.glob("*.log"):
+            log.unlink()
+
     def apply(self, manifest: Object) -> str:
         """What `kubectl apply` says of it."""
         path = self.folder / "manifest.json"
@@ -128,10 +135,10 @@ class Cluster:
             if pod["status"]["phase"] == "Running"
         ]  # fmt: skip
 
-    def log(self, job: str) -> str:
-        """What a Job's pods have said, all together; those that are deleted too."""
+    def log(self, name: str) -> str:
+        """What the pods of a Job, or one pod, have said; those that are deleted too."""
         paths = sorted(
-            self.folder.glob(f"{NAMESPACE}.{job}-*.log"), key=lambda p: p.stat().st_ctime
+            self.folder.glob(f"{NAMESPACE}.{name}*.log"), key=lambda p: p.stat().st_ctime
         )
         return "".join(path.read_text(errors="replace") for path in paths)
 

@@ -39,10 +39,12 @@ class Sandbox:
     address: str
     process: subprocess.Popen[bytes] | None = None
     told: float | None = None  # when it was told to end
+    killed: bool = False
 
     def signal(self, number: int) -> None:
         """Signal the process that is number 1 inside; with it all others end."""
         assert self.process is not None
+        self.killed |= number == signal.SIGKILL
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         with contextlib.suppress(OSError, IndexError, ValueError):
             os.kill(int(children.read_text().split()[0]), number)
@@ -110,6 +112,8 @@ class Kubelet(threading.Thread):
         assert sandbox.process is not None
         code = sandbox.process.poll()
         if code is not None:
+            if sandbox.killed:
+                code = 137  # `unshare` does not tell
             self.dispose(sandbox)
             log = self.log_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
             self.finish(pod, code if code >= 0 else 128 - code, log.read_text(errors="replace"))

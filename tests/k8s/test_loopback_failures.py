@@ -1,0 +1,214 @@
+"""What breaks while pretrain.yaml runs mends itself, or ends with its reason."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from loopback import NAMESPACE, Cluster
+from loopback_jobs import condition
+from loopback_store import Refused
+
+from model import checkpoint
+from pipeline import stage
+
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
+
+STEPS, BREAK = 80, 15  # steps in all, and before something happens
+Manifest = dict[str, Any]
+
+
+class Training:
+    """The train stage, as `kubectl apply` starts it; the stages before it are done once."""
+
+    def __init__(self, cluster: Cluster, manifest: Manifest):
+        self.cluster, self.manifest = cluster, manifest
+        settings = manifest["items"][0]["data"]
+        for name, value in (("steps", STEPS), ("save_every", 1000)):
+            settings["overrides"] += f"++recipe.stages.train.{name}={value}\n"
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """The Job's spec, before it is applied."""
+        return next(
+            item["spec"]
+            for item in self.manifest["items"]
+            if (item["kind"], item["metadata"]["name"]) == ("Job", "train")
+        )
+
+    def begin(self) -> None:
+        """Up to some steps into the training."""
+        self.cluster.apply(self.manifest)
+        self.cluster.wait(lambda: self.steps() >= BREAK, 120, "train")
+
+    def steps(self) -> int:
+        """The steps that are done."""
+        path = self.cluster.claim / "sample" / "train" / "metrics.jsonl"
+        return path.read_text().count('"kind": "train"') if path.exists() else 0
+
+    def end(self) -> str:
+        """Wait until it is done; the checksum of its weights."""
+        self.cluster.wait(lambda: self.cluster.is_over("train"), 120, "train")
+        assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
+        out = self.cluster.claim / "sample" / "train"
+        made = stage.need(out, "train", "out")
+        return stage.sha256(out / made.figures["checkpoint"] / checkpoint.WEIGHTS)
+
+    def pod(self, index: int) -> dict[str, Any]:
+        """The newest pod of a rank."""
+        named = f"train-{index}-"
+        pods = self.cluster.pods("train")
+        return [pod for pod in pods if pod["metadata"]["name"].startswith(named)][-1]
+
+    def name(self, index: int) -> str:
+        """Its name."""
+        return str(self.pod(index)["metadata"]["name"])
+
+    @property
+    def failed(self) -> int:
+        """How many pods count as failed."""
+        return int(self.cluster.job("train")["status"].get("failed", 0))
+
+
+@pytest.fixture
+def training(cluster: Cluster, manifest: Manifest) -> Iterator[Training]:
+    yield Training(cluster, manifest)
+    cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
+    cluster.wait(lambda: not cluster.store.find("pods"), 60)
+    cluster.forget("sample/train")
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, str]:
+    """The weights of a run that nothing happens to, once there was one."""
+    return {}
+
+
+def killed(training: Training) -> None:
+    training.cluster.kubelet.kill(NAMESPACE, training.name(1))
+
+
+def cut(training: Training) -> None:
+    training.cluster.kubelet.cut(NAMESPACE, training.name(0))
+
+
+def told(training: Training) -> None:
+    training.cluster.kubectl("delete", "pod", training.name(1), "--wait=false")
+
+
+def lost(training: Training) -> None:
+    """Its node is gone: the node controller marks the pod, and deletes it."""
+    pod = training.pod(1)
+    with pytest.raises(Refused, match="disruption budget"):
+        training.cluster.evict(NAMESPACE, pod["metadata"]["name"])
+    training.cluster.disrupt(pod, "DeletionByTaintManager")
+
+
+def test_a_name_that_comes_late_is_waited_for(
+    training: Training, undisturbed: dict[str, str]
+) -> None:
+    cluster = training.cluster
+    cluster.kubelet.unnamed.add("train-0")
+    cluster.apply(training.manifest)
+    cluster.wait(lambda: len(cluster.running("train")) == 2, 60)
+    cluster.wait(lambda: "cmd = " in cluster.log("train-1"), 30, "train")
+    cluster.kubelet.unnamed.clear()
+    undisturbed["weights"] = training.end()
+    assert training.failed == 0
+
+
+@pytest.mark.parametrize(("happens", "counted"), [(killed, 2), (told, 2), (lost, 1), (cut, 2)])
+def test_training_goes_on_and_ends_as_if_nothing_had_been(
+    training: Training,
+    undisturbed: dict[str, str],
+    happens: Callable[[Training], None],
+    counted: int,
+) -> None:
+    training.begin()
+    first = training.name(0)
+    happens(training)
+    weights = training.end()
+    assert training.name(0) != first
+    assert training.failed == counted
+    assert weights == undisturbed.get("weights", weights)
+    again = training.cluster.log(training.name(0))
+    assert ("resumed after step" in again) == (happens in (told, lost)), "these can save"
+
+
+def test_a_driver_that_dies_leaves_the_stages_alone(training: Training) -> None:
+    cluster = training.cluster
+    training.begin()
+    cluster.kubelet.kill(NAMESPACE, cluster.running("driver")[0])
+    training.end()
+    assert training.failed == 0
+    cluster.wait(lambda: cluster.job("convert")["status"].get("startTime"), 30)
+    assert cluster.job("driver")["status"]["failed"] == 1
+    assert not cluster.is_over("driver")
+
+
+def test_a_suspended_job_saves_and_goes_on_when_resumed(training: Training) -> None:
+    cluster = training.cluster
+    training.begin()
+    patch = ("patch", "job", "train", "-p")
+    cluster.kubectl(*patch, '{"spec": {"suspend": true}}')
+    cluster.wait(lambda: not cluster.running("train"), 60)
+    cluster.wait(lambda: "paused" in cluster.log("driver"), 30)
+    cluster.kubectl(*patch, '{"spec": {"suspend": false}}')
+    training.end()
+    assert "resumed after step" in cluster.log(training.name(0))
+    assert training.failed == 0
+
+
+def test_a_mistake_in_the_overrides_fails_the_driver_at_once(
+    cluster: Cluster, training: Training
+) -> None:
+    training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
+    cluster.apply(training.manifest)
+    cluster.wait(lambda: cluster.is_over("driver"), 60)
+    assert len(cluster.pods("driver")) == 1
+    assert reason(cluster, "driver") == "PodFailurePolicy"
+    assert "error: " in cluster.log("driver")
+    assert "Traceback" not in cluster.log("driver")
+
+
+def test_bad_configuration_of_training_is_not_tried_twice(
+    cluster: Cluster, training: Training
+) -> None:
+    container = training.job["template"]["spec"]["containers"][0]
+    variable = next(entry for entry in container["env"] if entry["name"] == "NODES")
+    variable |= {"value": "1"}
+    del variable["valueFrom"]
+    cluster.apply(training.manifest)
+    cluster.wait(lambda: cluster.is_over("driver"), 120)
+    assert reason(cluster, "train") == reason(cluster, "driver") == "PodFailurePolicy"
+    assert "error: stage train: environment: NODES=1, but this is pod 1" in cluster.log("driver")
+    assert len(list(cluster.folder.glob("*.train-1-*.log"))) == 1
+
+
+def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(
+    cluster: Cluster, training: Training
+) -> None:
+    training.job["backoffLimit"] = 1
+    training.job["template"]["spec"]["containers"][0]["args"] = ["sh", "-c", "echo no; exit 9"]
+    cluster.apply(training.manifest)
+    cluster.wait(lambda: cluster.is_over("driver"), 120)
+    assert reason(cluster, "train") == "BackoffLimitExceeded"
+    assert reason(cluster, "driver") == "PodFailurePolicy"
+    story = cluster.log("driver")
+    assert "error: stage train: its Job failed, BackoffLimitExceeded" in story
+    assert "exit code 9, saying last:\nno\n" in story
+
+
+def test_deleting_the_jobs_saves_what_was_trained(cluster: Cluster, training: Training) -> None:
+    training.begin()
+    cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
+    cluster.wait(lambda: not cluster.store.find("pods"), 60)
+    saved = cluster.claim / "sample" / "train" / "checkpoints"
+    assert [path for path in saved.iterdir() if not path.name.startswith(".")]
+
+
+def reason(cluster: Cluster, job: str) -> str:
+    """Why a Job failed."""
+    found = cluster.job(job)
+    assert condition(found, "Failed"), json.dumps(found["status"])
+    return next(str(c["reason"]) for c in found["status"]["conditions"] if c["type"] == "Failed")
