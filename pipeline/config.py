@@ -114,11 +114,13 @@ class RunnerConfig:
     """The engine that runs the Beam graph."""
 
     name: str = "local"
-    workers: int = 1
+    workers: int = 1  # processes that local, portable and a Dask cluster of our own have
     options: dict[str, Any] = field(default_factory=dict)  # further Beam pipeline options
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the name and the range."""
+        engines = ("local", "dask", "portable", "flink", "spark", "dataflow")
+        check_choice("runner.name", self.name, engines)
         check(self.workers >= 1, f"runner.workers={self.workers}: at least 1")
 
 

@@ -9,8 +9,6 @@ beside and renames, and its bytes depend on its input alone: a retry is harmless
 import dataclasses
 import json
 import logging
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,14 +19,10 @@ logging.getLogger().addFilter(lambda record: "apitools not found" not in record.
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-from pipeline import filters, keyed, near, stage
+from pipeline import engines, filters, keyed, near, stage
 from pipeline.buckets import SplitDocuments, load_bucket
-from pipeline.config import RunnerConfig
-from pipeline.errors import ConfigError, InputError, UserError
+from pipeline.errors import InputError, UserError
 from pipeline.instances import Documents, Pairs, gather, next_sentence_pairs
 from pipeline.intake import Account, Intake
 from pipeline.packing import full_sentences
@@ -189,27 +183,6 @@ def build(pipeline: beam.Pipeline, plan: Plan) -> beam.PCollection:
     )
 
 
-def options(runner: RunnerConfig) -> tuple[FnApiRunner, PipelineOptions]:
-    """The Beam runner and its options.
-
-    Raises:
-        ConfigError: no such runner.
-    """
-    if runner.name != "local":
-        raise ConfigError(f"runner.name={runner.name}: choose one of local")
-    flags: dict[str, Any] = {
-        "direct_num_workers": runner.workers,
-        "save_main_session": False,
-    }
-    processes = None  # the workers are threads of this process
-    if runner.workers > 1:
-        command = f"{shlex.quote(sys.executable)} -m pipeline.worker"
-        processes = SubprocessSDKEnvironment.from_command_string(command)
-    # Plain DirectRunner may try to fetch a Go binary first; FnApiRunner is Python alone.
-    engine = FnApiRunner(default_environment=processes)
-    return engine, PipelineOptions.from_dictionary(flags | runner.options)
-
-
 def run(plan: Plan) -> None:
     """Run the graph to its end.
 
@@ -217,14 +190,16 @@ def run(plan: Plan) -> None:
         UserError: what a worker found wrong with the input.
         RuntimeError: a bucket was lost on the way.
     """
-    # Beam 2.77 flushes from a second thread after this time and can lose elements in that race.
-    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    engine, flags = options(plan.config.runner)
     try:
-        with beam.Pipeline(runner=engine, options=flags) as pipeline:
+        with (
+            engines.start(plan.config.runner, len(plan.splits)) as (engine, flags),
+            beam.Pipeline(runner=engine, options=flags) as pipeline,
+        ):
             build(pipeline, plan)
+    except UserError:
+        raise
     except Exception as error:
         found = plan.scratch / "error.txt"
         if found.exists():

@@ -1,0 +1,176 @@
+"""The same bytes on every engine, whatever dies; what is only configured is configured right."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from apache_beam.options import pipeline_options
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from pipeline import engines, entry, stage
+from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.errors import ConfigError
+from pipeline.text.wordpiece import SPECIAL, build
+
+WORDS = [
+    "the",
+    "river",
+    "runs",
+    "past",
+    "an",
+    "old",
+    "mill",
+    "rain",
+    "fell",
+    "on",
+    "roofs",
+    "of",
+    "town",
+    ".",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and a vocabulary."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    texts = (
+        "\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40))
+        for n in range(120)
+    )
+    (folder / "a.txt").write_text("\n\n".join(texts))
+    return folder
+
+
+def command(folder: Path, out: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
+        f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=12000",
+        "shard_bytes=40000", "sequence_length=32", *more,
+    ]  # fmt: skip
+
+
+def made(root: Path, words: list[str], out: Path) -> stage.Manifest:
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return stage.need(out, "prepare", "out")
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path, folder: Path) -> stage.Manifest:
+    """What the local engine makes."""
+    manifest = made(root, command(folder, folder / "local"), folder / "local")
+    assert len(manifest.files) == 4
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Beam's job service in a process of its own; its address."""
+    port_file = tmp_path_factory.mktemp("service") / "port"
+    module = "apache_beam.runners.portability.local_job_service_main"
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--port_file", str(port_file)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not port_file.exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    yield f"localhost:{port_file.read_text()}"
+    process.terminate()
+    process.wait()
+
+
+def test_a_job_service_gives_the_same_bytes(
+    root: Path, folder: Path, reference: stage.Manifest, job_service: str
+) -> None:
+    out = folder / "portable"
+    words = command(folder, out, "runner=portable", f"runner.options.job_endpoint={job_service}")
+    assert made(root, words, out).files == reference.files
+
+
+def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    """The processes in which Dask does the work."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in below if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
+    root: Path, folder: Path, reference: stage.Manifest, killed: bool
+) -> None:
+    out = folder / f"dask-{killed}"
+    process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
+    if killed:
+        scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
+        while not list(scratch.glob("split-*.json")):
+            assert process.poll() is None, "it was over before a worker could be killed"
+            time.sleep(0.02)
+        found = workers(process)
+        assert len(found) == 2
+        found[0].send_signal(signal.SIGKILL)
+    assert process.wait() == 0
+    manifest = stage.need(out, "prepare", "out")
+    assert manifest.files == reference.files
+    assert manifest.figures == reference.figures
+
+
+@pytest.mark.parametrize("runner", ["dask", "portable"])
+def test_a_mistake_in_the_input_ends_in_one_line(
+    root: Path, folder: Path, job_service: str, runner: str
+) -> None:
+    (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
+    more = [f"runner.options.job_endpoint={job_service}"] if runner == "portable" else []
+    words = command(folder, folder / "never", f"runner={runner}", "corpus.reader=jsonl", *more)
+    done = subprocess.run(
+        [word.replace("a.txt", "bad.jsonl") for word in words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    *before, last = done.stderr.strip().split("\n")
+    assert last.startswith(f"error: {folder}/bad.jsonl line 2: not JSON")
+    assert runner == "portable" or not before  # Beam's workers print a trace of their own
+
+
+def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
+    """The options that a service is given."""
+    entry.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
+    return engines.service(RunnerConfig(**OmegaConf.to_container(composed.runner)))[1]
+
+
+def test_clusters_are_told_what_the_configuration_says() -> None:
+    flink = configured("flink", "runner.options.flink_master=jm:8081")
+    options = flink.view_as(pipeline_options.FlinkRunnerOptions)
+    assert (options.flink_master, options.flink_version) == ("jm:8081", "1.20")
+    assert options.flink_submit_uber_jar
+    where = flink.view_as(pipeline_options.PortableOptions)
+    assert (where.environment_type, where.environment_config) == ("EXTERNAL", "localhost:50000")
+    spark = configured("spark", "runner.options.spark_master_url=spark://m:7077")
+    assert spark.view_as(pipeline_options.SparkRunnerOptions).spark_master_url == "spark://m:7077"
+
+
+def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
+    def error(*more: str) -> str:
+        words = command(folder, folder / "never", *more)
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "no value for runner.options.flink_master" in error("runner=flink")
+    assert "runner.options.oops: Beam has no such option" in error("+runner.options.oops=1")
+
+
+def test_an_engine_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"runner.name=storm: choose one of local, dask"):
+        RunnerConfig(name="storm")
