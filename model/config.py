@@ -207,6 +207,7 @@ class TrainConfig(StageConfig):
     watchdog: float = incidental(600.0)  # seconds without progress after which a rank ends itself
     heartbeat: str | None = incidental(None)  # folder of this node where ranks show that they live
     bad_steps: int = incidental(10)  # in a row with a loss or gradient not finite: training ends
+    peak_tflops: float | None = incidental(None)  # of a device, for MFU; null: known or measured
     threads: int | None = incidental(None)  # a rank, on CPU; null: the cores shared out
 
     def __post_init__(self) -> None:
@@ -224,6 +225,7 @@ class TrainConfig(StageConfig):
                 f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
                 "attention=causal sets both",
             )
+        check(self.peak_tflops is None or self.peak_tflops > 0, "peak_tflops: above 0, or null")
         check(not self.start_optimizer or self.start is not None, "start_optimizer: set start too")
         check(self.keep_every is None or self.keep_every >= 1, "keep_every: at least 1, or null")
         for key in ("clip", "start_timeout", "timeout", "watchdog"):

@@ -14,7 +14,7 @@ from torch import nn
 from model import peers
 from model.checkpoint import MOMENT_KEYS, Tensors
 from model.config import TrainConfig
-from model.health import skip_bad_gradients
+from model.health import clip_and_skip
 from model.lamb import Lamb, layouts
 from model.memory import keep_freed_memory
 from model.optim import build_optimizer
@@ -121,14 +121,18 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     An optimizer named in DeepSpeed's own JSON would put weight decay on biases and layer norms.
     """
     optimizer = build_optimizer(module, config.optimizer)
+    settings = deepspeed_config(config, world)
+    clip = 0.0
+    if settings.get("zero_optimization", {}).get("stage", 0) == 0:
+        clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
     engine, *_ = deepspeed.initialize(
         model=module.to(world.device),
         optimizer=optimizer,
-        config=deepspeed_config(config, world),
+        config=settings,
         dist_init_required=False,
     )
     if not hasattr(engine.optimizer, "overflow"):
-        skip_bad_gradients(engine.optimizer)
+        clip_and_skip(engine.optimizer, clip)
     if isinstance(optimizer, Lamb):
         optimizer.partitions = layouts(engine)
     return engine

@@ -1,8 +1,7 @@
 """How much arithmetic a model needs: the numerator of model FLOP/s utilisation (MFU)."""
 
-from collections.abc import Sequence
-
 import numpy as np
+import numpy.typing as npt
 
 from model.config import ModelConfig
 
@@ -10,7 +9,7 @@ MASKED = 0.15  # the share of positions that the published count assumes
 
 
 def of_sequences(
-    config: ModelConfig, lengths: Sequence[int], masked_share: float = MASKED
+    config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MASKED
 ) -> float:
     """Floating-point operations to learn from sequences of these lengths, forward and backward.
 

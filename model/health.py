@@ -9,24 +9,23 @@ from torch import nn
 from pipeline.errors import Diverged
 
 
-def skip_bad_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """Make an optimizer pass over gradients that are not finite, as ZeRO's wrappers do.
+def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:
+    """Make an optimizer clip gradients and pass over those not finite, as ZeRO's wrappers do.
 
-    Without ZeRO nothing stands between such a gradient and the weights. `overflow` is where
-    DeepSpeed looks for what happened.
+    Without ZeRO nothing stands between such a gradient and the weights, and nobody keeps the norm.
+    `overflow` and `_global_grad_norm` are where DeepSpeed looks for them.
     """
     step = optimizer.step
 
     def careful() -> None:
-        gradients = [
-            parameter.grad
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.grad is not None
-        ]
-        finite = math.isfinite(nn.utils.get_total_norm(gradients).item())
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        finite = math.isfinite(norm.item())
         optimizer.overflow = not finite  # type: ignore[attr-defined]
+        optimizer._global_grad_norm = norm  # type: ignore[attr-defined]
         if finite:
+            if clip:
+                nn.utils.clip_grads_with_norm_(parameters, clip, norm)
             step()
 
     optimizer.step = careful  # type: ignore[method-assign,assignment]

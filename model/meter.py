@@ -3,17 +3,18 @@
 Shapes: M masked positions, V vocabulary, B sequences.
 """
 
-import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch.nn import functional
 
 from model.batch import Batch
+from model.clock import Clock
 from model.engine import World
 from model.loss import cross_entropy
+from model.peak import memory
 
 SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
         "masked", "sequences", "tokens")  # fmt: skip
@@ -48,15 +49,19 @@ def losses(
 class Meter:
     """Sums over micro-batches and ranks, and where the time went, until they are read."""
 
-    def __init__(self, world: World):
+    def __init__(self, world: World, work: Callable[[Batch], float] | None = None, peak: float = 0):
+        """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
         self.world, self.rate = world, 0.0
+        self.clock = Clock(world.device)
+        self._work, self._peak = work, peak
         self._tokens = torch.tensor([name == "tokens" for name in SUMS], device=world.device)
         self.restart()
 
     def restart(self) -> None:
         """Begin anew."""
         self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.world.device)
-        self._wait, self._began = 0.0, time.perf_counter()
+        self._operations, self._began = 0.0, time.perf_counter()
+        self.clock.restart()
 
     def add(self, sums: torch.Tensor) -> None:
         """One micro-batch's figures; no synchronisation with the device.
@@ -65,25 +70,23 @@ class Meter:
         """
         self._sums += torch.where(sums.isfinite().all() | self._tokens, sums, 0.0)
 
+    def count(self, batch: Batch) -> None:
+        """The work of a micro-batch that is still on the host."""
+        if self._work is not None:
+            self._operations += self._work(batch)
+
     def tokens(self) -> int:
         """Tokens over all ranks since the last `read`; every rank must call it."""
         total = self._sums[SUMS.index("tokens")].clone()
         dist.all_reduce(total)
         return int(total)
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time in the body is time spent waiting for data."""
-        began = time.perf_counter()
-        yield
-        self._wait += time.perf_counter() - began
-
     def read(self, next_sentence: bool) -> dict[str, float]:
         """The figures over all ranks since they were last read; every rank must call it."""
+        seconds = time.perf_counter() - self._began
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
         self._sums.zero_()
-        seconds = time.perf_counter() - self._began
         masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
         figures = {
             "loss": sums["masked_lm_loss"] / masked,
@@ -99,5 +102,21 @@ class Meter:
             "tokens": sums["tokens"],
             "tokens_per_second": sums["tokens"] / seconds,
             "samples_per_second": sums["sequences"] / seconds,
-            "data_wait_share": self._wait / seconds,
+            **self._efficiency(seconds),
         }
+
+    def _efficiency(self, seconds: float) -> dict[str, float]:
+        """Shares of time (rank 0's are shown), MFU of all ranks, the largest rank's memory."""
+        shares = {
+            "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds
+            for phase, spent in self.clock.seconds().items()
+        }
+        if self._work is None:
+            return shares
+        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64)
+        most = torch.tensor(memory(self.world.device))
+        done, most = done.to(self.world.device), most.to(self.world.device)
+        dist.all_reduce(done)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        operations, peak = done.tolist()
+        return {"mfu": operations / seconds / peak, "memory_gib": most.item(), **shares}

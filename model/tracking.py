@@ -5,6 +5,7 @@ import netrc
 import os
 import secrets
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ class Tracker:
         self._keep_until(out / METRICS, start)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, settings)
+        self._start, self._steps, self._began = start, steps, time.monotonic()
         self._bar = tqdm(
             initial=start, total=steps, desc="train", unit="step", disable=not sys.stderr.isatty()
         )
@@ -96,9 +98,13 @@ class Tracker:
         if self._wandb is not None:
             self._wandb.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
         if kind == "train":
-            self._bar.set_postfix_str(
-                f"loss {figures['loss']:.3f}, {figures['tokens_per_second']:,.0f} tokens/s"
-            )
+            self._bar.set_postfix_str(one_line(figures))
+            if self._bar.disable:  # no terminal: a line instead
+                spent = (time.monotonic() - self._began) / max(step - self._start, 1)
+                left = tqdm.format_interval((self._steps - step) * spent)
+                print(
+                    f"step {step:,}/{self._steps:,}: {one_line(figures)}, {left} left", flush=True
+                )
 
     def advance(self) -> None:
         """One update is done."""
@@ -118,6 +124,25 @@ class Tracker:
             self._file.close()
             if self._wandb is not None:
                 self._wandb.finish()
+
+
+LINE = {
+    "loss": "loss {:.3f}",
+    "masked_lm_accuracy": "accuracy {:.3f}",
+    "next_sentence_accuracy": "pairs {:.3f}",
+    "learning_rate": "rate {:.2e}",
+    "gradient_norm": "gradient {:.2f}",
+    "loss_scale": "scale {:g}",
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "mfu": "MFU {:.1%}",
+    "memory_gib": "{:.1f} GiB",
+    "data_wait_share": "data {:.1%}",
+}
+
+
+def one_line(figures: dict[str, float]) -> str:
+    """The figures that people look at while they wait."""
+    return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

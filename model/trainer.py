@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model import checkpoint, peers
+from model import checkpoint, flops, peak, peers
+from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
 from model.data import GlobalBatch, Loader
@@ -72,6 +74,7 @@ class Trainer:
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank was told to stop
+        self.peak = config.peak_tflops or peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
         settings = dataclasses.asdict(config) | {"world_size": self.world.size}
         self.tracker = Tracker(
@@ -114,12 +117,13 @@ class Trainer:
         """Train to the last step; the result's figures are for the report."""
         self._announce()
         self.engine.train()
-        meter = Meter(self.world)
+        meter = self._meter()
         self.guard.training()
         with prefetch(self._global_batches()) as batches:
             while self.step < self.config.steps:
-                with meter.waiting():
-                    batch = next(batches)
+                meter.clock.skip()
+                batch = next(batches)
+                meter.clock.lap("data")
                 self._update(batch, meter)
                 self.step += 1
                 self.samples += batch.sequences
@@ -129,6 +133,17 @@ class Trainer:
         validation = self._evaluate()
         self._save(meter)
         return self._result(validation, meter)
+
+    def _meter(self) -> Meter:
+        """A meter that knows what the device could do."""
+        objective = self.config.objective
+        share = objective.mask_share if objective.predict == "masked" else 1.0
+
+        def work(batch: Batch) -> float:
+            lengths = batch.cu_seqlens.diff().numpy()
+            return flops.of_sequences(self.model_config, lengths, share)
+
+        return Meter(self.world, work, self.peak)
 
     def _leave_if_due(self, meter: "Meter") -> None:
         """Save and leave, where a rank was told to or nothing is learnt any more.
@@ -169,17 +184,21 @@ class Trainer:
         for number, micro_batch in enumerate(batch.batches, start=1):
             last = number == len(batch.batches)
             self.engine.set_gradient_accumulation_boundary(last)
+            meter.count(micro_batch)
             micro = micro_batch.to(world.device)
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
             loss = masked / max(batch.masked, 1)
             if config.objective.next_sentence:
                 loss = loss + pair / batch.sequences
+            meter.clock.lap("forward")
             self.engine.backward(loss * scale)
+            meter.clock.lap("backward")
             if last:
                 # Here the device is waited for anyway: the step begins with the gradient's norm.
                 self.stop = peers.any_of(self.guard.signal is not None, world.device)
             self.engine.step()
+            meter.clock.lap("step")
             meter.add(sums)
             self.guard.beat()
         meter.rate = rate
@@ -192,13 +211,15 @@ class Trainer:
         """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
         config, last = self.config, self.step == self.config.steps
         if self.step % config.log_every == 0 or last:
-            norm = self.engine.get_global_grad_norm()
             figures = meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
             figures["skipped_steps"] = self.health.skipped
-            if norm is not None:
-                figures["gradient_norm"] = float(norm)
+            norm = float(self.engine.get_global_grad_norm())
+            if math.isfinite(norm):
+                figures["gradient_norm"] = norm
+            if config.precision == "fp16":
+                figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             self._evaluate()
@@ -216,7 +237,7 @@ class Trainer:
             f"train: {model.name}, {count:,} parameters, {self.world.size} x "
             f"{self.world.device.type}, {config.precision}, ZeRO stage "
             f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
-            f"{config.batch_size} samples{done}"
+            f"{config.batch_size} samples, {self.peak:.3g} TFLOP/s a device at best{done}"
         )
 
     @torch.no_grad()

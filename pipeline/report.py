@@ -100,6 +100,8 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         ("Next-sentence accuracy", "next_sentence_accuracy", "share of instances"),
         ("Throughput", "tokens_per_second", "real tokens a second"),
         ("Learning rate", "learning_rate", "learning rate"),
+        ("Gradient norm", "gradient_norm", "before clipping"),
+        ("Model FLOP/s utilisation", "mfu", "share of the device's peak"),
         ("Waiting for data", "data_wait_share", "share of time"),
     ]
     drawn = [

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.health import Health, skip_bad_gradients
+from model.health import Health, clip_and_skip
 from pipeline.errors import Exit
 
 
@@ -13,7 +13,7 @@ from pipeline.errors import Exit
 def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: float) -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW([weight], lr=0.1)
-    skip_bad_gradients(optimizer)
+    clip_and_skip(optimizer, 0.0)
     weight.grad = torch.ones(3)
     optimizer.step()
     before = weight.detach().clone()
