@@ -141,6 +141,24 @@ class Encoder(nn.Module):
         assert isinstance(x, Tensor)
         return x
 
+    def states(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor,
+        cu_seqlens: Tensor,
+        max_length: int,
+    ) -> list[Tensor]:
+        """As `forward`: what the embeddings and each layer give, `layers + 1` times `(T, H)`."""
+        found = [self.embeddings(input_ids, segment_ids, position_ids)]
+        backend = attention.resolve(
+            self.config.attention, found[0].device, found[0].dtype, self.config.attention_dropout,
+            self.config.causal,
+        )  # fmt: skip
+        for layer in self.layers:
+            found.append(layer(found[-1], cu_seqlens, max_length, backend, None))
+        return found
+
 
 class Pooler(nn.Module):
     """A summary of each sequence from the token that stands for it, see `summary_places`."""

@@ -1,15 +1,15 @@
-"""Reads tasks in the official GLUE layout, as its files are and not as TSV ought to be.
+"""Reads tasks of single sentences and of pairs, in the official GLUE layout or one's own."""
 
-Fields are split at tabs and nothing else: quotation marks are text, and often unbalanced.
-"""
-
-import codecs
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
+from pipeline import entry, tables
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
+from pipeline.tables import Table
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Examples:
 
     first: list[str]
     second: list[str] | None  # None: a task of single sentences
-    labels: list[float]  # class indices, or scores
+    labels: list[float]  # class indices, or scores; zeros where the file has none
     malformed: list[str] = field(default_factory=list)  # rows left out: where and why
 
     def __len__(self) -> int:
@@ -30,92 +30,82 @@ class Examples:
         return Examples(self.first[:count], second, self.labels[:count], self.malformed)
 
 
-def need(data: Path | str, task: TaskConfig, name: str) -> Path:
-    """The path of file `name` of a task.
+def task_of(name: str) -> TaskConfig:
+    """The task of `conf/task/NAME.yaml`."""
+    content = OmegaConf.load(entry.CONF / "task" / f"{name}.yaml")
+    task = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), content))
+    assert isinstance(task, TaskConfig)
+    return task
+
+
+def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
+    """A file of a task, and where it was.
 
     Raises:
         InputError: it is not there.
     """
+    found = tables.find(data, task.folder, name)
+    if found is not None:
+        return found
+    if task.sample:
+        cure = "run python -m pipeline.tasks first, or set data to a folder that it made"
+    elif task.folder:
+        cure = (
+            f"set data to the folder of the GLUE files, the one that has {task.folder} or its zip "
+            f"file in it"
+        )
+    else:
+        cure = "set data to its folder"
     path = Path(data) / task.folder / name
-    if path.is_file():
-        return path
-    cure = (
-        "run python -m pipeline.tasks first, or set data to a folder that it made"
-        if task.sample
-        else f"set data to the folder of the GLUE files, the one that has {task.folder} in it"
-    )
     raise InputError(f"data={data}: task {task.name} needs {path}, which is not there; {cure}")
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file, without a byte-order mark and line ends.
-
-    Raises:
-        InputError: it cannot be read, is empty or not UTF-8.
-    """
-    try:
-        content = path.read_bytes().removeprefix(codecs.BOM_UTF8).decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
-    lines = [line.removesuffix("\r") for line in content.split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    if not lines:
-        raise InputError(f"{path}: empty")
-    return lines
-
-
-def read_examples(data: Path | str, task: TaskConfig, name: str) -> Examples:
+def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool = True) -> Examples:
     """The rows of file `name` of a task; rows with too few or too many fields are left out.
+
+    Test files are not `labelled`: they always have a header, and their own columns.
 
     Raises:
         InputError: the file or a column is missing, a label is none of the task's, or no row is
             whole.
     """
-    path = need(data, task, name)
-    lines = read_lines(path)
-    places, width = columns_of(path, lines[0].split("\t"), task)
-    *sentences, label = places
-    examples = Examples([], [] if len(sentences) == 2 else None, [])
-    for number, line in enumerate(lines[task.header :], 1 + task.header):
-        fields = line.split("\t")
-        if len(fields) != width:
-            examples.malformed.append(
-                f"{path}, line {number}: {len(fields)} fields, {width} expected"
-            )
-            continue
-        examples.first.append(fields[sentences[0]].strip())
+    place, content = need(data, task, name)
+    table = tables.parse(place, content, task.header or not labelled, task.key)
+    columns = task.columns if labelled else task.test_columns or task.columns
+    places = columns_of(table, [*columns, *([task.label] if labelled else [])])
+    examples = Examples([], [] if len(columns) == 2 else None, [], table.malformed)
+    for number, row in zip(table.lines, table.rows, strict=True):
+        examples.first.append(row[places[0]].strip())
         if examples.second is not None:
-            examples.second.append(fields[sentences[1]].strip())
-        examples.labels.append(label_of(path, number, fields[label].strip(), task))
+            examples.second.append(row[places[1]].strip())
+        label = row[places[-1]].strip()
+        examples.labels.append(label_of(place, number, label, task) if labelled else 0.0)
     if not len(examples):
         fault = f"; {examples.malformed[0]}" if examples.malformed else ""
-        raise InputError(f"{path}: no whole row{fault}")
+        raise InputError(f"{place}: no whole row{fault}")
     return examples
 
 
-def columns_of(path: Path, first: list[str], task: TaskConfig) -> tuple[list[int], int]:
-    """Where the sentences and the label stand, and how many fields a row has.
+def columns_of(table: Table, wanted: list[str]) -> list[int]:
+    """Where columns stand, by name, or by number where there is no header.
 
     Raises:
         InputError: a column is not there.
     """
-    names = [name.strip() for name in first]
+    width = len(table.names) or (len(table.rows[0]) if table.rows else 0)
     places = []
-    for wanted in (*task.columns, task.label):
-        if task.header and wanted in names:
-            places.append(names.index(wanted))
-        elif not task.header and int(wanted) < len(names):
-            places.append(int(wanted))
+    for name in wanted:
+        if name in table.names:
+            places.append(table.names.index(name))
+        elif not table.names and int(name) < width:
+            places.append(int(name))
         else:
-            listed = ", ".join(map(repr, names))
-            raise InputError(f"{path}, line 1: no column {wanted!r}, only {listed}")
-    return places, len(names)
+            listed = ", ".join(map(repr, table.names or table.rows[0]))
+            raise InputError(f"{table.place}, line 1: no column {name!r}, only {listed}")
+    return places
 
 
-def label_of(path: Path, number: int, text: str, task: TaskConfig) -> float:
+def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
     """The class index of a label word, or the score.
 
     Raises:
@@ -124,12 +114,12 @@ def label_of(path: Path, number: int, text: str, task: TaskConfig) -> float:
     if task.labels:
         if text not in task.labels:
             known = ", ".join(task.labels)
-            raise InputError(f"{path}, line {number}: label {text!r} is none of {known}")
+            raise InputError(f"{place}, line {number}: label {text!r} is none of {known}")
         return task.labels.index(text)
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{path}, line {number}: score {text!r} is not a number")
+        raise InputError(f"{place}, line {number}: score {text!r} is not a number")
     return value

@@ -33,7 +33,8 @@ VERSIONS = {
     "tasks": 1,
     "train": 1,
     "convert": 2,
-    "evaluate": 1,
+    "evaluate": 2,
+    "submit": 1,
     "report": 1,
 }
 

@@ -11,9 +11,12 @@ from transformers import BertConfig, BertForSequenceClassification
 from model import finetune, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
+from model.heads import HeadConfig
+from model.samples import Framing, Samples, batches, epoch_batches, tokenize
 from pipeline import keyed
 from pipeline.text.wordpiece import WordPiece
 
+WHOLE = Framing(40)
 CPU = torch.device("cpu")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 CONFIG = ModelConfig(
@@ -33,14 +36,14 @@ def wordpiece(tmp_path_factory) -> WordPiece:
     return WordPiece.load(folder)
 
 
-def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> finetune.Samples:
+def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> Samples:
     """Letters, labelled by whether the first is of the alphabet's first half; or by its place."""
     draw = np.random.default_rng(seed)
     letters = [draw.choice(list("abcdefgh"), draw.integers(1, 12)) for _ in range(rows)]
     labels = ["abcdefgh".index(row[0]) / 2 for row in letters]
     if classes > 1:
         labels = [float(label < 2) for label in labels]
-    return finetune.tokenize(wordpiece, [" ".join(row) for row in letters], None, labels, 40)
+    return tokenize(wordpiece, [" ".join(row) for row in letters], None, labels, WHOLE)
 
 
 def words_of(ids: np.ndarray) -> str:
@@ -48,10 +51,10 @@ def words_of(ids: np.ndarray) -> str:
 
 
 def test_samples_are_framed_as_in_pre_training(wordpiece):
-    single = finetune.tokenize(wordpiece, ["a b"], None, [1.0], 40)
+    single = tokenize(wordpiece, ["a b"], None, [1.0], WHOLE)
     assert words_of(single.ids[0]) == "[CLS] a b [SEP]"
     assert single.second.tolist() == [4]
-    pair = finetune.tokenize(wordpiece, ["a b", ""], ["c", "d e"], [1.0, 0.0], 40)
+    pair = tokenize(wordpiece, ["a b", ""], ["c", "d e"], [1.0, 0.0], WHOLE)
     assert words_of(pair.ids[0]) == "[CLS] a b [SEP] c [SEP]"
     assert words_of(pair.ids[1]) == "[CLS] [SEP] d e [SEP]"
     assert pair.second.tolist() == [4, 2]
@@ -69,7 +72,7 @@ letters = st.lists(st.sampled_from("abcdefgh"), max_size=12)
 
 @given(letters, letters, st.integers(3, 24))
 def test_truncation_is_that_of_the_published_code(wordpiece, a, b, longest):
-    made = finetune.tokenize(wordpiece, [" ".join(a)], [" ".join(b)], [0.0], longest)
+    made = tokenize(wordpiece, [" ".join(a)], [" ".join(b)], [0.0], Framing(longest))
     a, b = truncated(list(a), list(b), longest - 3)
     assert words_of(made.ids[0]).split() == ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
     assert made.second[0] == len(a) + 2
@@ -78,17 +81,17 @@ def test_truncation_is_that_of_the_published_code(wordpiece, a, b, longest):
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(0, 9))
 def test_an_epoch_has_every_sample_once_in_full_batches(rows, size, seed):
     ids = [np.zeros(1 + (7 * row) % 13, np.int64) for row in range(rows)]
-    samples = finetune.Samples(ids, np.ones(rows, np.int64), np.zeros(rows))
-    made = list(finetune.epoch_batches(samples, size, keyed.key(seed, "test")))
+    samples = Samples(ids, np.ones(rows, np.int64), np.zeros(rows))
+    made = list(epoch_batches(samples, size, keyed.key(seed, "test")))
     assert sorted(np.concatenate(made).tolist()) == list(range(rows))
-    assert len(made) == finetune.batches(samples, size)
+    assert len(made) == batches(samples, size)
     assert sorted(map(len, made), reverse=True)[:-1] == [size] * (len(made) - 1)
 
 
 def test_batches_hold_samples_of_like_length_and_differ_by_epoch(wordpiece):
     samples = some(wordpiece, 400)
     first, second = (
-        list(finetune.epoch_batches(samples, 8, keyed.key(0, "test", epoch))) for epoch in (0, 1)
+        list(epoch_batches(samples, 8, keyed.key(0, "test", epoch))) for epoch in (0, 1)
     )
     lengths = np.array([len(ids) for ids in samples.ids])
     assert np.mean([np.ptp(lengths[rows]) for rows in first]) < 1
@@ -97,12 +100,12 @@ def test_batches_hold_samples_of_like_length_and_differ_by_epoch(wordpiece):
 
 def test_a_sample_is_scored_the_same_alone_and_among_others(wordpiece):
     samples = some(wordpiece, 9, classes=1)
-    model = finetune.build(CONFIG, None, 1, 0)
+    model = finetune.build(CONFIG, None, HeadConfig("class", 1), 0)
     together = finetune.predict(model, samples, CPU)
     alone = [
         finetune.predict(
             model,
-            finetune.Samples([samples.ids[row]], samples.second[[row]], samples.labels[[row]]),
+            Samples([samples.ids[row]], samples.second[[row]], samples.labels[[row]]),
             CPU,
         )[0]
         for row in range(9)
@@ -113,20 +116,20 @@ def test_a_sample_is_scored_the_same_alone_and_among_others(wordpiece):
 def test_pre_trained_weights_are_taken_and_the_head_is_new():
     torch.manual_seed(7)
     weights = BertForPreTraining(CONFIG).state_dict()
-    model = finetune.build(CONFIG, weights, 3, seed=0)
+    model = finetune.build(CONFIG, weights, HeadConfig("class", 3), seed=0)
     state = model.state_dict()
     assert state["head.weight"].shape == (3, 16)
     taken = [name for name in state if not name.startswith("head.")]
     assert all(torch.equal(state[name], weights[name]) for name in taken)
-    again = finetune.build(CONFIG, None, 3, seed=0).state_dict()
+    again = finetune.build(CONFIG, None, HeadConfig("class", 3), seed=0).state_dict()
     assert torch.equal(again["head.weight"], state["head.weight"])
     assert not torch.equal(again["pooler.dense.weight"], state["pooler.dense.weight"])
 
 
 def test_logits_are_those_of_transformers(wordpiece):
     texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
-    samples = finetune.tokenize(wordpiece, *texts, [0.0] * 4, 40)
-    model = finetune.build(CONFIG, None, 3, seed=0).eval()
+    samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
+    model = finetune.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
     sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in huggingface.SIZES.items()}
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
     renamed = {
@@ -142,7 +145,7 @@ def test_logits_are_those_of_transformers(wordpiece):
         torch.testing.assert_close(ours, theirs(**padded).logits, rtol=0, atol=1e-6)
 
 
-def padded_batch(samples: finetune.Samples) -> dict[str, torch.Tensor]:
+def padded_batch(samples: Samples) -> dict[str, torch.Tensor]:
     """The padded arguments of transformers' models."""
     lengths = torch.tensor([len(ids) for ids in samples.ids])
     places = torch.arange(int(lengths.max()))
@@ -158,13 +161,14 @@ def test_weights_that_lack_a_layer_are_refused():
     weights = BertForPreTraining(CONFIG).state_dict()
     del weights["pooler.dense.weight"]
     with pytest.raises(AssertionError, match=r"pooler\.dense\.weight"):
-        finetune.build(CONFIG, weights, 2, seed=0)
+        finetune.build(CONFIG, weights, HeadConfig("class", 2), seed=0)
 
 
-def trained(samples: finetune.Samples, recipe: finetune.Recipe, classes: int):
-    model = finetune.build(CONFIG, None, classes, recipe.seed)
+def trained(samples: Samples, recipe: finetune.Recipe, classes: int):
+    model = finetune.build(CONFIG, None, HeadConfig("class", classes), recipe.seed)
     losses = list(finetune.train(model, samples, recipe, CPU))
-    return losses, model.state_dict(), finetune.predict(model, samples, CPU)
+    logits = np.stack(finetune.predict(model, samples, CPU))
+    return losses, model.state_dict(), logits[:, 0] if classes == 1 else logits.argmax(-1)
 
 
 def test_two_runs_are_equal_bit_for_bit_and_seeds_differ(wordpiece):
@@ -181,7 +185,7 @@ def test_two_runs_are_equal_bit_for_bit_and_seeds_differ(wordpiece):
 
 def test_scoring_between_epochs_changes_nothing(wordpiece):
     samples = some(wordpiece, 50)
-    model = finetune.build(CONFIG, None, 2, RECIPE.seed)
+    model = finetune.build(CONFIG, None, HeadConfig("class", 2), RECIPE.seed)
     losses = []
     for loss in finetune.train(model, samples, RECIPE, CPU):
         losses.append(loss)

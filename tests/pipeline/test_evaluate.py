@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import BertWordPieceTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model import finetune, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from pipeline import evaluate, stage
+from pipeline import evaluate, glue, stage
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.errors import ConfigError, InputError
 
@@ -196,6 +197,69 @@ def test_a_grid_that_cannot_be_is_refused(config, change):
         replace(config, **change)
 
 
+def test_runs_side_by_side_leave_the_same_bytes(config):
+    config = replace(config, seeds=[0, 1])
+    one = run(config).files
+    two = run(replace(config, processes=2, threads=1, force=True)).files
+    assert two == one
+
+
+def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
+    config = replace(config, seeds=[0, 1], epochs=3, baseline=False)
+    found = run(config).figures
+    kept = replace(config, keep=True)
+    assert run(kept).figures == found  # only the best was trained once more
+    folder = Path(config.out) / "model"
+    theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()[1:]
+    pairs = [row.split("\t")[1:3] for row in rows]
+    batch = tokenizer(
+        [a for a, _ in pairs], [b for _, b in pairs], padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        answers = theirs(**batch).logits.argmax(-1)
+    words = [theirs.config.id2label[int(answer)] for answer in answers]
+    lines = (Path(config.out) / "predictions.tsv").read_text().splitlines()[1:]
+    assert words == [line.split("\t")[1] for line in lines]
+    assert [p.name for p in (Path(config.out) / "runs").iterdir() if p.is_dir()]
+    after = run(replace(config, pretrained=str(folder), out=str(tmp_path / "second"), epochs=1))
+    assert after.figures["score"] >= found["score"] - 0.1  # it goes on from what was learnt
+
+
+@pytest.mark.parametrize("change", [
+    {"encoder": "frozen", "layers": [0, -1], "mix": mix, "pooling": pooling}
+    for mix, pooling in (("concat", "cls"), ("mean", "mean"), ("weighted", "max"))
+] + [{"truncation": "chunks", "chunk_pooling": kind, "sequence_length": 8}
+     for kind in ("mean", "max", "attention")] + [{"truncation": "head_tail"}], ids=str,
+)  # fmt: skip
+def test_every_protocol_runs(config, change):
+    found = run(replace(config, baseline=False, maximum_rows=40, **change)).figures
+    assert 0 <= found["score"] <= 1
+
+
+def test_a_model_is_scored_on_other_tasks_sets_too(config):
+    rows = (Path(config.data) / "Toy" / "dev.tsv").read_text()
+    mnli = Path(config.data) / "MNLI"
+    mnli.mkdir()
+    text = rows.replace("\tyes\n", "\tneutral\n").replace("\tno\n", "\tentailment\n")
+    for name in ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv", "test_matched.tsv"):
+        (mnli / name).write_text(text.replace("label", "gold_label"))
+    task = glue.task_of("mnli")
+    found = run(replace(config, task=task, submit=True)).figures
+    assert list(found["also"]) == ["mnli_mm"]  # the diagnostic is not here
+    assert found["also"]["mnli_mm"]["score"] == pytest.approx(found["score"])
+    assert found["also"]["mnli_mm"]["baseline"] == pytest.approx(found["baseline"])
+    assert found["submission"] == ["MNLI-m"]
+    answers = (Path(config.out) / "submission" / "MNLI-m.tsv").read_text()
+    assert answers == (Path(config.out) / "predictions.tsv").read_text()
+
+
+def test_a_task_without_a_training_set_says_so(config):
+    with pytest.raises(ConfigError, match="task ax has no training set"):
+        replace(config, task=glue.task_of("ax"))
+
+
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True
@@ -221,4 +285,6 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
 def test_without_a_task_the_command_lists_them():
     done = command()
     assert done.returncode == 2
-    assert done.stderr.startswith("error: no task chosen: add +task=NAME, NAME one of: cola, mnli,")
+    assert done.stderr.startswith(
+        "error: no task chosen: add +task=NAME, NAME one of: ax, cola, mnli,"
+    )

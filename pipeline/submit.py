@@ -1,0 +1,23 @@
+"""`python -m pipeline.submit`: the answers of evaluations as one zip file for the GLUE server."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline import entry, stage, submission
+from pipeline.config import SubmitConfig
+
+
+def run(config: SubmitConfig) -> None:
+    """Submit the evaluations that are named, or all of the run's."""
+    every = sorted(map(str, Path(config.workdir).glob("evaluate-*")))
+    named = replace(config, evaluations=config.evaluations or every)
+    stage.run("submit", named, submission.make)
+
+
+def main() -> None:
+    """The command."""
+    entry.run("submit", SubmitConfig, run)
+
+
+if __name__ == "__main__":
+    main()
