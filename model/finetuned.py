@@ -32,7 +32,13 @@ class Finetuned:
 
 
 def save(folder: Path, model: Tuned, size: ModelConfig, labels: list[str], source: Path) -> None:
-    """Write weights, configuration and the vocabulary of `source` into `folder`."""
+    """Write weights, configuration and the vocabulary of `source` into `folder`.
+
+    Raises:
+        InputError: the model is causal: transformers' heads would read [CLS], which sees nothing.
+    """
+    if size.causal:
+        raise InputError(f"{source}: a causal model; keep and submit only know those of BERT")
     kind = model.config.kind
     head = OUTPUTS.get(kind, "classifier")
     folder.mkdir(parents=True, exist_ok=True)

@@ -70,12 +70,12 @@ class Tuned(nn.Module):
         """
         arguments = (ids, segments, positions, starts, longest)
         whole = self.config.kind in (CLASS, CHOICE)
-        summary = summary_places(starts, self.encoder.config)  # (S,)
+        places = summary_places(starts, self.encoder.config).long() if whole else None
         if self.config.frozen:
             x = self.features(*arguments)  # (T, W)
-            x = pool_tokens(x, starts, summary, self.config.pooling) if whole else x
+            x = x if places is None else pool_tokens(x, starts, places, self.config.pooling)
         else:
-            x = self.encoder(*arguments, summary if whole else None)
+            x = self.encoder(*arguments, places)
             x = x if self.pooler is None else self.pooler(x)  # (S, H), or (T, H)
         if self.config.kind == CLASS and groups is not None:
             x = self.pool_chunks(x, groups)  # (B, W)
@@ -122,10 +122,10 @@ def pool(x: Tensor, groups: Tensor, count: int, kind: str) -> Tensor:
     return empty.scatter_reduce(0, index, x, reduce, include_self=False)
 
 
-def pool_tokens(x: Tensor, starts: Tensor, summary: Tensor, kind: str) -> Tensor:
-    """`(T, W)` -> `(S, W)`: each sequence's `summary` `(S,)`, or the mean or largest of all."""
+def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
+    """`(T, W)` -> `(S, W)`: the token at each of `places` `(S,)`, or the mean or largest of all."""
     if kind == "cls":
-        return x[summary.long()]
+        return x[places]
     count = len(starts) - 1
     each = torch.arange(count, device=x.device)
     return pool(x, each.repeat_interleave(starts.diff().long()), count, kind)

@@ -8,7 +8,6 @@ grid is a file, so a grid that was cut off, or has grown, goes on from there.
 import json
 import shutil
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,9 +69,7 @@ def run_part(config: EvaluateConfig) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     done = grid.finished(folder, mine)
     if len(done) < len(mine):
-        # Which model is the best, and so kept, is known once all is done.
-        bench = grid.prepare(replace(config, keep=False, submit=False))
-        grid.do_all(bench, folder, mine, done)
+        grid.do_all(grid.prepare(config), folder, mine, done)
     whole = len(grid.finished(folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole

@@ -178,7 +178,7 @@ def do_all(bench: Bench, folder: Path, keys: dict[Run, str], done: dict[Run, Rec
             done[run] = record
             bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
             if config.keep or config.submit:
-                prune(folder, best_of(metric, done))
+                prune(folder, done, best_of(metric, done))
 
 
 def results(
@@ -308,8 +308,8 @@ def best_of(metric: str, done: dict[Run, Record]) -> Run:
     )
 
 
-def prune(folder: Path, best: Run) -> None:
-    """Remove the kept models of all runs but the best."""
-    for path in folder.iterdir():
-        if path.is_dir() and path.name != best.stem and not path.name.startswith("."):
-            shutil.rmtree(path)
+def prune(folder: Path, done: dict[Run, Record], best: Run) -> None:
+    """Remove the kept models of these runs but the best; others may be another process's."""
+    for run in done:
+        if run != best:
+            shutil.rmtree(folder / run.stem, ignore_errors=True)

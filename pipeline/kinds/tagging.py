@@ -122,11 +122,12 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     sentences: list[Sentence] = [([], [])]
     malformed = []
     for number, line in enumerate(tables.decode(place, content).split("\n"), 1):
-        fields = line.split()
+        line = line.strip()
+        fields = line.split("\t") if "\t" in line else line.split()
         if not fields or fields[0] == "-DOCSTART-":
             if sentences[-1][0]:
                 sentences.append(([], []))
-        elif len(fields) <= max(columns):
+        elif len(fields) < max(len(columns), max(columns) + 1):
             malformed.append(f"{place}, line {number}: {len(fields)} columns")
         else:
             sentences[-1][0].append(fields[columns[0]])
