@@ -7,6 +7,7 @@ beside and renames, and its bytes depend on its input alone: a retry is harmless
 """
 
 import dataclasses
+import functools
 import json
 import logging
 from collections import Counter
@@ -56,7 +57,7 @@ class Tokenize(Task):
     def setup(self) -> None:
         """Once a worker."""
         self.intake = Intake(self.plan.config)
-        self.wordpiece = WordPiece.load(self.plan.config.vocab)
+        self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
         """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
@@ -69,6 +70,19 @@ class Tokenize(Task):
         used = split_documents.write(element)
         stage.write_text(plan.split_account(element), json.dumps(vars(account)))
         yield from ((bucket, element) for bucket in used)
+
+
+@functools.lru_cache(maxsize=1)
+def vocabulary(place: str, sha256: str) -> WordPiece:
+    """The vocabulary of a plan, once a process.
+
+    Raises:
+        InputError: it is not what it was when the plan was made.
+    """
+    found = WordPiece.load(place)
+    if found.sha256 != sha256:
+        raise InputError(f"vocab={place}: changed during the run; start it again")
+    return found
 
 
 class ToOne(beam.DoFn):

@@ -33,6 +33,7 @@ from pipeline.text.pieces import Ids, Lengths
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _BATCH = 256  # texts: what the library makes of them is large, and slow when it leaves the cache
+_MARKS = "|;!,."  # what may stand between words that are asked together
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -189,7 +190,14 @@ class WordPiece:
             warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
         else:
             self._kinds = pieces.kinds(self.library)
-            self._cache = pieces.Cache(self._ask)
+            self._cache = pieces.Cache(self._ask_words)
+            marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
+            # (a mark, its id) where one is an entry of the vocabulary
+            self._mark = next(
+                ((mark, ids[0]) for mark, ids in zip(_MARKS, marks, strict=True)
+                 if len(ids) == 1 and ids[0] != self.unk),
+                None,
+            )  # fmt: skip
 
     @classmethod
     def load(cls, folder: Path | str) -> "WordPiece":
@@ -230,6 +238,29 @@ class WordPiece:
             ids += (one.ids for one in encoded)
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
+
+    def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
+        """As `_ask`: many words in one text, a mark after each, which is several times as fast.
+
+        The words stand between spaces, where the library cuts anyway. Should marks and words not
+        be equal in number, a word held a mark, and all are asked one by one.
+        """
+        if self._mark is None:
+            return self._ask(words)
+        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        mark, mark_id = self._mark
+        for start in range(0, len(words), _BATCH):
+            part = words[start : start + _BATCH]
+            text = f" {mark} ".join([*part, ""])
+            (encoded,) = self.library.encode_batch_fast([text], add_special_tokens=False)
+            ids = np.array(encoded.ids, self.dtype)
+            at = np.flatnonzero(ids == mark_id)
+            if len(at) == len(part):
+                parts.append((ids[ids != mark_id], np.diff(at, prepend=-1) - 1))
+            else:
+                parts.append(self._ask(part))
+        found = [part[0] for part in parts]
+        return np.concatenate(found), np.concatenate([part[1] for part in parts])
 
     def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> tuple[Ids, Lengths]:
         """The ids and lengths of the sentences that `bounds` cut out of UTF-8 `data`."""

@@ -1,0 +1,142 @@
+"""Text to shards: megabytes a second of CPU time, and memory, beside what others would run.
+
+`python -m benchmarks.prepare` takes the sample corpus, repeated as often as it must be; `--text
+FOLDER` takes WikiExtractor's output instead. Every peer is a process of its own on the same file,
+with one thread, and all that it uses is counted, from its start to its end: CPU time of it and its
+children, and the largest memory of any one. Peers take turns; the best of `--passes` counts.
+
+    --megabytes 25 --workers 1 2      time
+    --megabytes 1000 --peers ours     memory does not grow with the corpus
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline import corpora, vocab
+from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.text import clean, wordpiece
+
+PEERS = ("ours", "datasets", "tokenizers")
+SAMPLE = ["python", "numpy", "scipy", "sklearn", "networkx", "sympy", "matplotlib", "apache_beam"]
+
+
+@dataclasses.dataclass
+class Cost:
+    """What a process used, with its children."""
+
+    cpu: float  # seconds
+    wall: float
+    memory: float  # GiB, of the largest one
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
+    parser.add_argument("--vocab", type=Path, help="a vocabulary; learnt where none is given")
+    parser.add_argument("--megabytes", type=float, default=25)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
+    parser.add_argument("--workers", nargs="+", type=int, default=[1], help="processes of ours")
+    parser.add_argument("--passes", type=int, default=2)
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        documents, copies = write(options.text, work / "text.jsonl", options.megabytes * 1e6)
+        size = (work / "text.jsonl").stat().st_size / 1e6
+        given = options.vocab
+        source = wordpiece.read(given) if given else learn(work / "text.jsonl")
+        (work / "tokenizer.json").write_text(source)
+        costs: dict[str, Cost] = {}
+        for _ in range(options.passes):
+            for name, command in commands(options.peers, options.workers, work).items():
+                cost = measure(command)
+                if name not in costs or cost.cpu < costs[name].cpu:
+                    costs[name] = cost
+    print(f"{size:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
+    print("| whole process | MB/s of CPU time | ours is | MB/s | memory, GiB |")
+    print("|---|---:|---:|---:|---:|")
+    first = next(iter(costs.values()))
+    for name, cost in costs.items():
+        print(
+            f"| {name} | {size / cost.cpu:.2f} | {cost.cpu / first.cpu:.1f} x "
+            f"| {size / cost.wall:.2f} | {cost.memory:.2f} |"
+        )
+
+
+def read(folder: Path | None) -> Iterator[str]:
+    """Documents as clean text."""
+    corpus = CorpusConfig(name="sample", reader="sample", options={"packages": SAMPLE})
+    if folder is not None:
+        corpus = CorpusConfig(name="text", reader="wikiextractor", path=str(folder))
+    reader = corpora.open_corpus(corpus, "")
+    for split in reader.splits(1 << 26):
+        for document in reader.read(split, corpora.Tally()):
+            if text := clean.clean(document.text):
+                yield text
+
+
+def write(folder: Path | None, path: Path, most: float) -> tuple[int, int]:
+    """Documents as JSON lines, repeated with a number before each copy; how many, and copies."""
+    texts = list(read(folder))
+    size = documents = copy = 0
+    with path.open("w", encoding="utf-8") as file:
+        while size < most:
+            copy += 1
+            for text in texts:
+                numbered = text if copy == 1 else f"Copy {copy}.\n{text}"
+                size += file.write(json.dumps({"text": numbered}, ensure_ascii=False) + "\n")
+                documents += 1
+                if size >= most:
+                    break
+    return documents, copy
+
+
+def learn(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line, _ in zip(lines, range(5000), strict=False)]
+    corpus = CorpusConfig(name="benchmark", reader="none")
+    return wordpiece.build(
+        vocab.learn(vocab.Sample(texts), VocabConfig(corpus=corpus, source="", out=""))
+    )
+
+
+def commands(peers: list[str], workers: list[int], work: Path) -> dict[str, list[str]]:
+    text, tokenizer = f"{work}/text.jsonl", f"{work}/tokenizer.json"
+    found: dict[str, list[str]] = {}
+    for peer in peers:
+        if peer != "ours":
+            found[peer] = [sys.executable, "-m", "benchmarks.prepare_peers", peer, text, tokenizer]
+            continue
+        for count in workers:
+            found[f"prepare, {count} worker{'s' * (count > 1)}"] = [
+                sys.executable, "-m", "pipeline.prepare", "+corpus=jsonl", f"corpus.path={text}",
+                f"vocab={tokenizer}", f"out={work}/out", "force=true", f"runner.workers={count}",
+                *(["split_bytes=8000000"] if count > 1 else []),
+            ]  # fmt: skip
+    return found
+
+
+def measure(command: list[str]) -> Cost:
+    """Run it to its end."""
+    threads = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    began = time.monotonic()
+    process = subprocess.Popen(command, env=os.environ | threads, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    cpu = used.ru_utime + used.ru_stime
+    return Cost(cpu, time.monotonic() - began, used.ru_maxrss / 2**20)
+
+
+if __name__ == "__main__":
+    main()
