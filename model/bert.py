@@ -11,6 +11,7 @@ head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from model import attention
 from model.batch import Batch
@@ -112,6 +113,7 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.recompute = False  # what layers compute, in the backward pass, instead of keeping it
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
@@ -133,8 +135,12 @@ class Encoder(nn.Module):
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         backend = self._backend(x)
         for number, layer in enumerate(self.layers, 1):
-            last = number == len(self.layers)
-            x = layer(x, cu_seqlens, max_length, backend, keep if last else None)
+            wanted = keep if number == len(self.layers) else None
+            inputs = (x, cu_seqlens, max_length, backend, wanted)
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(layer, *inputs, use_reentrant=False)
+            else:
+                x = layer(*inputs)
         assert isinstance(x, Tensor)
         return x
 

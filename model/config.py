@@ -134,6 +134,15 @@ class ScheduleConfig:
 
 
 @dataclass(kw_only=True)
+class ComputeConfig:
+    """How the same numbers are computed."""
+
+    name: str = "plain"
+    recompute: bool = False  # activations, in the backward pass, instead of keeping them
+    compile: bool = False  # with torch.compile
+
+
+@dataclass(kw_only=True)
 class TrackingConfig:
     """Where the figures go, beside metrics.jsonl."""
 
@@ -187,6 +196,7 @@ class TrainConfig(StageConfig):
     optimizer: OptimizerConfig = MISSING
     schedule: ScheduleConfig = MISSING
     tracking: TrackingConfig = incidental(MISSING)
+    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "incidental"})
     deepspeed: dict[str, Any] = incidental({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too

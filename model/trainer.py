@@ -107,6 +107,10 @@ class Trainer:
             if self.config.start_optimizer:
                 path, state = checkpoint.locate(Path(self.config.start))
                 found, self.carried = (path, state), state.updates
+        module.encoder.recompute = self.config.compute.recompute
+        if self.config.compute.compile:
+            for layer in module.encoder.layers:
+                layer.compile(dynamic=True)
         engine = build_engine(module, self.config, self.world)
         if found is not None:
             path, state = found
