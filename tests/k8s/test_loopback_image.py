@@ -1,0 +1,117 @@
+"""The images are built, and the graph runs in them: the DAG on two nodes, from nothing else."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from images import Builder, sh
+from loopback import Cluster
+from loopback_script import image_of
+
+pytestmark = [pytest.mark.image, pytest.mark.timeout(1500)]
+
+COMPILERS = ("cc", "gcc", "g++", "clang", "make", "nvcc", "ld")
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """A store with the base image."""
+    if os.geteuid() != 0:
+        pytest.skip("a root file system is root's to make")
+    for tool in ("buildah", "mmdebstrap"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on this machine")
+    made = Builder(tmp_path_factory.mktemp("images"))
+    made.base()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def images(builder: Builder, root: Path) -> dict[str, Path]:
+    """The file systems of both images, by name."""
+    names = [builder.build(root, target) for target in ("prepare", "trainer")]
+    return {name: builder.mount(name) for name in names}
+
+
+@pytest.mark.parametrize("target", ["prepare", "trainer"])
+def test_an_image_is_small_in_what_it_may_and_holds(
+    builder: Builder, images: dict[str, Path], target: str
+) -> None:
+    name = f"bert-pipeline/{target}:0.1.0"
+    held, folder = builder.inspect(name), images[name]
+    config = held["config"]
+    assert config["User"] == "1000:1000"
+    assert config["Entrypoint"] == ["tini", "-g", "--"]
+    assert config["Labels"]["org.opencontainers.image.title"] == f"bert-pipeline {target}"
+    assert sorted(path.name for path in (folder / "app").iterdir()) == [
+        "LICENSE", "README.md", "conf", "model", "pipeline",
+    ]  # fmt: skip
+    found = [tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")]
+    assert found == []
+    assert not (folder / "etc" / "pip.conf").exists()
+    assert "extra-index-url" not in json.dumps(held)
+
+
+def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
+    prepare, trainer = images.values()
+    script = "import importlib.util as u; print(u.find_spec('torch') is not None)"
+    said = [
+        sh("chroot", "--userspec=1000:1000", folder, "/opt/venv/bin/python", "-c", script).strip()
+        for folder in (prepare, trainer)
+    ]
+    assert said == ["False", "True"]
+
+
+def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
+    folder = images["bert-pipeline/prepare:0.1.0"]
+    module = "apache_beam.runners.worker.worker_pool_main"
+    said = sh("chroot", "--userspec=1000:1000", folder, "/opt/venv/bin/python", "-m", module, "-h")
+    assert "--service_port" in said
+
+
+def test_an_edit_installs_nothing_again(
+    builder: Builder, images: dict[str, Path], root: Path, tmp_path: Path
+) -> None:
+    for name in ("LICENSE", "README.md", ".dockerignore"):
+        shutil.copy2(root / name, tmp_path)
+    for name in ("conf", "docker", "model", "pipeline"):
+        shutil.copytree(root / name, tmp_path / name)
+    (tmp_path / "pipeline" / "run.py").open("a").write("\n# An edit.\n")
+    before = builder.inspect("bert-pipeline/trainer:0.1.0")["rootfs"]["diff_ids"]
+    builder.build(tmp_path, "trainer")
+    after = builder.inspect("bert-pipeline/trainer:0.1.0")["rootfs"]["diff_ids"]
+    same = [old == new for old, new in zip(before, after, strict=True)]
+    assert same.count(False) == 1, "only the layer of the edited folder is another"
+
+
+def test_the_graph_runs_in_the_images(
+    builder: Builder,
+    images: dict[str, Path],
+    manifest: dict[str, Any],
+    tmp_path: Path,
+    has_cluster: None,
+) -> None:
+    settings = manifest["items"][0]["data"]
+    settings["overrides"] = settings["overrides"].replace("sklearn", "numpy")  # both have it
+    known = {
+        name: image_of(folder, json.dumps(builder.inspect(name)["config"]))
+        for name, folder in images.items()
+    }
+    cluster = Cluster(tmp_path, known)
+    try:
+        cluster.start().apply(manifest)
+        cluster.wait(lambda: cluster.is_over("driver"), 600)
+        story = cluster.log("driver")
+        assert cluster.is_over("driver") == "Complete", story
+        assert "Sample-Next (sample task) accuracy" in story
+        assert cluster.job("train")["status"]["succeeded"] == 2
+        assert "2 x cpu" in cluster.log("train")
+        owners = {path.stat().st_uid for path in cluster.claim.rglob("*")}
+        assert owners == {1000}
+    finally:
+        cluster.stop()
