@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import cast
 
-from pipeline import dag, entry, evaluate, run
+from pipeline import dag, entry, grid, run
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.errors import ConfigError, Exit
 
@@ -74,7 +74,7 @@ def command(nodes: list[dag.Node], node: dag.Node) -> list[list[str]]:
     if node.kind != "evaluate":
         return [node.command(None)]
     index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
-    grids = [len(evaluate.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
+    grids = [len(grid.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
     place = nodes.index(node)
     first = (index - sum(grids[:place])) % parts  # the grids of all nodes are counted through
     return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[place] else []
