@@ -377,6 +377,47 @@ class SubmitConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
+class PredictConfig:
+    """`python -m pipeline.predict`."""
+
+    pretrained: str = MISSING  # a Hugging Face folder, perhaps fine-tuned since
+    input: str | None = None  # a text file; null: standard input
+    top: int = 5  # words for a mask
+    sequence_length: int | None = None  # null: the model's
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check(self.top >= 1, f"top={self.top}: at least 1")
+        length = self.sequence_length
+        check(length is None or length >= 8, f"sequence_length={length}: at least 8")
+
+
+@dataclass(kw_only=True)
+class EmbedConfig:
+    """`python -m pipeline.embed`."""
+
+    pretrained: str = MISSING  # a Hugging Face folder
+    input: str = MISSING  # a text file, a text a line
+    out: str = MISSING  # NAME.npy or NAME.arrow
+    layers: list[int] = field(default_factory=lambda: [-1])  # 0: embeddings; -1: the last
+    mix: str = "mean"  # of several layers: concat or mean
+    pooling: str = "mean"  # of a text's tokens: cls, mean, max; tokens: all of them, to .arrow
+    sequence_length: int | None = None  # null: the model's; longer texts are cut
+    truncation: str = "head"  # head, tail or head_tail
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        check_choice("mix", self.mix, ("concat", "mean"))
+        check_choice("pooling", self.pooling, ("cls", "mean", "max", "tokens"))
+        check_choice("truncation", self.truncation, ("head", "tail", "head_tail"))
+        check(bool(self.layers), "layers=[]: at least one")
+        length = self.sequence_length
+        check(length is None or length >= 8, f"sequence_length={length}: at least 8")
+        ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
+        check(self.out.endswith(ends), f"out={self.out}: give it the ending {' or '.join(ends)}")
+
+
+@dataclass(kw_only=True)
 class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 

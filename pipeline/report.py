@@ -1,5 +1,6 @@
 """`python -m pipeline.report`: one self-contained page about a run: what was made, and how good."""
 
+import json
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.tracking import read_metrics
-from pipeline import entry, plots, stage
+from pipeline import entry, plots, published, stage
 from pipeline.config import ReportConfig
 from pipeline.errors import InputError
 
@@ -136,6 +137,23 @@ def score_rows(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[dict[str,
     return found
 
 
+def our_scores(stages: dict[str, tuple[Path, stage.Manifest]]) -> dict[str, dict[str, float]]:
+    """The scores of GLUE's tasks, pre-trained and from random initialisation, by task."""
+    found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
+    for _, manifest in stages.values():
+        if manifest.stage != "evaluate":
+            continue
+        figures = manifest.figures
+        # A task of its own wins over one that another's model was scored on too.
+        sets = {figures["task"]: figures}
+        sets |= {name: part for name, part in figures.get("also", {}).items() if name not in sets}
+        for name, part in sets.items():
+            for kind, key in (("pre-trained", "score"), ("random initialisation", "baseline")):
+                if part.get(key) is not None:
+                    found[kind].setdefault(name, part[key])
+    return found
+
+
 def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str]]:
     """The few figures that say how a run went."""
     found = []
@@ -155,6 +173,7 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     """Write report.html into `out`."""
     stages = manifests(config)
     scores = score_rows(stages)
+    beside = published.table(our_scores(stages))
     sections = []
     for name, (folder, manifest) in stages.items():
         if manifest.stage == "prepare":
@@ -173,10 +192,16 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
         dag=draw_dag(stages),
         scores=scores,
         score_plot=score_plot(scores),
+        columns=published.COLUMNS,
+        beside=beside,
+        cell=published.cell,
         sections=sections,
         stages=[table_row(name, manifest) for name, (_, manifest) in stages.items()],
     )
     stage.write_text(out / PAGE, page)
+    if beside:
+        stage.write_text(out / "scores.md", published.markdown(beside))
+        stage.write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
     return stage.Result(
         summary=f"{len(stages)} stages, {len(scores)} tasks", figures={"page": PAGE}
     )

@@ -35,7 +35,7 @@ VERSIONS = {
     "convert": 2,
     "evaluate": 2,
     "submit": 1,
-    "report": 1,
+    "report": 2,
 }
 
 Config = TypeVar("Config", bound=StageConfig)

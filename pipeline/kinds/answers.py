@@ -64,7 +64,10 @@ class Answers:
     def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
         """See `Kind`."""
         place, content = glue.need(self._data, self._task, name)
-        questions = parse(place, content)[:rows]
+        return self.part_of(parse(place, content)[:rows])
+
+    def part_of(self, questions: list[Question]) -> Part:
+        """Questions as the model reads them."""
         windows, ids, second, labels = [], [], [], []
         spans: dict[str, Any] = {}
         for index, question in enumerate(questions):

@@ -43,13 +43,18 @@ class Tagging:
         return parse(place, content, [int(column) for column in columns])
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
-        """See `Kind`.
+        """See `Kind`."""
+        sentences, malformed = self._sentences(name, labelled)
+        return self.part_of(sentences[:rows], labelled, malformed, name)
+
+    def part_of(
+        self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str
+    ) -> Part:
+        """Sentences as the model reads them.
 
         Raises:
             InputError: a tag that is not among the task's.
         """
-        sentences, malformed = self._sentences(name, labelled)
-        sentences = sentences[:rows]
         known = {tag: number for number, tag in enumerate(self.tags)}
         unknown = {tag for _, tags in sentences for tag in tags} - set(known)
         if unknown:

@@ -99,3 +99,38 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
     with pytest.raises(InputError, match="no finished stage there"):
         stage.run("report", config, report.make)
+
+
+def glue(folder: Path, task: str, score: float, **more: object) -> None:
+    manifest(
+        folder / f"evaluate-{task}", "evaluate", "e", {}, task=task, title=task, sample=False,
+        metric="accuracy", score=score, baseline=0.5, majority=0.5, rows={"train": 1, "dev": 1},
+        **more,
+    )  # fmt: skip
+
+
+def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> None:
+    also = {"mnli_mm": {"score": 0.6, "baseline": 0.4}, "ax": {"score": 0.1, "baseline": None}}
+    glue(work, "mnli", 0.7, also=also)
+    for task in ("qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte"):
+        glue(work, task, 0.8)
+    glue(work, "wnli", 0.5)
+    text = page(work)
+    rows = json.loads((work / "report" / "scores.json").read_text())
+    ours, random, *others = rows
+    assert ours["average"] == pytest.approx((70 + 60 + 7 * 80) / 9)
+    assert ours["with_wnli"] == pytest.approx((70 + 60 + 7 * 80 + 50) / 10)
+    assert ours["scores"]["ax"] == pytest.approx(10)
+    assert random["scores"]["mnli_mm"] == pytest.approx(40)
+    assert "ax" not in random["scores"]
+    averages = {row["name"]: round(row["average"], 1) for row in others}
+    assert averages["BERT-large"] == 82.1
+    assert averages["BERT-base"] == 79.6
+    for shown in ("Beside published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
+        assert shown in text
+    assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
+
+
+def test_without_glue_nothing_is_compared(work: Path) -> None:
+    assert "Beside published models" not in page(work)
+    assert not (work / "report" / "scores.json").exists()

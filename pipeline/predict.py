@@ -1,0 +1,288 @@
+"""`python -m pipeline.predict pretrained=FOLDER`: a line of JSON for each line of a file.
+
+What a model can do follows from its folder. A pre-trained one fills each [MASK], and says of two
+texts with a tab between them whether the second follows. A fine-tuned one says the class or the
+score of a text (or of two), the tags of words, the answer to a question (question, tab, passage),
+or the best of several endings (sentence, tab, ending, tab, ending ...).
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline import entry
+from pipeline.config import PredictConfig, TaskConfig
+from pipeline.errors import InputError
+from pipeline.kinds.answers import Answers, Question
+from pipeline.kinds.tagging import Tagging
+from pipeline.text.wordpiece import WordPiece
+
+if TYPE_CHECKING:
+    import torch
+
+    from model.finetuned import Finetuned
+
+Answer = dict[str, Any]
+BLOCK = 1024  # lines that are answered at once
+MASK = "[MASK]"
+
+
+def lines_of(config: PredictConfig) -> Iterator[tuple[int, str]]:
+    """The lines of the input that are not empty, with their numbers, from 1.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    place = config.input or "standard input"
+    try:
+        stream = open(config.input, encoding="utf-8") if config.input else sys.stdin  # noqa: SIM115
+        with stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except OSError as error:
+        raise InputError(f"input={place}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: not UTF-8 ({error})") from error
+
+
+def predict(config: PredictConfig) -> None:
+    """Print the answers, each as soon as its block is done."""
+    answer = answerer(config)
+    block: list[tuple[int, str]] = []
+    for line in lines_of(config):
+        block.append(line)
+        if len(block) == BLOCK:
+            show(answer(block))
+            block = []
+    if block:
+        show(answer(block))
+
+
+def show(answers: list[Answer]) -> None:
+    """A line of JSON each."""
+    for one in answers:
+        print(json.dumps(one, ensure_ascii=False))
+    sys.stdout.flush()
+
+
+def answerer(config: PredictConfig) -> Callable[[list[tuple[int, str]]], list[Answer]]:
+    """What answers lines, by what the model's folder says it is.
+
+    Raises:
+        InputError: no model there.
+    """
+    import torch
+
+    from model import finetuned, huggingface
+
+    torch.set_flush_denormal(True)
+    folder = Path(config.pretrained)
+    named = (huggingface.read_json(folder / huggingface.CONFIG).get("architectures") or [""])[0]
+    wordpiece = WordPiece.load(folder)
+    if named not in finetuned.CLASSES.values():
+        pretrained = Pretrained(config, wordpiece)
+        return pretrained.answer
+    size, found = finetuned.load(folder)
+    longest = min(config.sequence_length or size.positions, size.positions)
+    kinds: dict[str, Callable[..., list[Answer]]] = {
+        "class": classes, "tag": tags, "answer": passages, "choice": endings,
+    }  # fmt: skip
+    work = kinds[found.model.config.kind]
+    return lambda block: work(found, wordpiece, longest, block)
+
+
+class Pretrained:
+    """Fills masks and judges pairs."""
+
+    def __init__(self, config: PredictConfig, wordpiece: WordPiece):
+        import torch
+
+        from model import huggingface
+        from model.bert import BertForPreTraining
+
+        self.size, state, notes = huggingface.load(config.pretrained)
+        self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
+        with torch.device("meta"):
+            self.model = BertForPreTraining(self.size)
+        self.model.load_state_dict(state, assign=True)
+        self.model.eval()
+        self.top, self.wordpiece = config.top, wordpiece
+        self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
+
+    def answer(self, block: list[tuple[int, str]]) -> list[Answer]:
+        """Words for masks, or the probability that the second text follows the first.
+
+        Raises:
+            InputError: a line has neither a mask nor a tab, or its head is untrained.
+        """
+        return [self.one(number, line) for number, line in block]
+
+    def one(self, number: int, line: str) -> Answer:
+        """The answer to one line."""
+        first, tab, second = line.partition("\t")
+        if MASK not in line and not tab:
+            raise InputError(
+                f"line {number}: neither {MASK} to fill nor a tab between two texts; to classify, "
+                f"take a fine-tuned model"
+            )
+        lost = {"masked_head"} if MASK in line else {"next_sentence", "pooler"}
+        if lost & self.drawn:
+            raise InputError(f"this model lacks what line {number} needs: {' and '.join(lost)}")
+        ids, start = self.frame(number, first, second if tab else None)
+        masked, pair = self.logits(ids, start)
+        found: Answer = {"text": line}
+        if MASK in line:
+            found["masks"] = [self.words(row) for row in masked]
+        if tab:
+            found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
+        return found
+
+    def frame(self, number: int, first: str, second: str | None) -> "tuple[np.ndarray, int]":
+        """The sequence of a line, and where its second text starts.
+
+        Raises:
+            InputError: it is too long.
+        """
+        from model import samples
+
+        parts = [self.pieces(text) for text in ([first] if second is None else [first, second])]
+        ids, start = samples.frame(
+            self.wordpiece, parts[0], parts[1] if second is not None else None
+        )
+        if len(ids) > self.longest:
+            raise InputError(f"line {number}: {len(ids)} tokens, at most {self.longest}")
+        return ids, start
+
+    def pieces(self, text: str) -> "np.ndarray":
+        """The ids of a text in which [MASK] is the mask."""
+        parts = text.split(MASK)
+        ids, lengths = self.wordpiece.encode(parts)
+        cut = np.split(ids.astype(np.int64), np.cumsum(lengths)[:-1])
+        mask = np.array([self.wordpiece.mask])
+        joined = [piece for part in cut for piece in (part, mask)][:-1]
+        return np.concatenate(joined)
+
+    def logits(self, ids: "np.ndarray", start: int) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Of the masks `(M, V)`, and of the pair `(1, 2)`."""
+        import torch
+
+        from model.batch import Batch
+
+        tokens = torch.from_numpy(ids)
+        places = torch.arange(len(ids))
+        batch = Batch(
+            input_ids=tokens, segment_ids=(places >= start).long(), position_ids=places,
+            cu_seqlens=torch.tensor([0, len(ids)], dtype=torch.int32), max_length=len(ids),
+            masked_positions=(tokens == self.wordpiece.mask).nonzero().flatten(),
+            masked_labels=torch.zeros(0, dtype=torch.long),
+            next_sentence_labels=torch.zeros(1, dtype=torch.long),
+        )  # fmt: skip
+        with torch.no_grad():
+            masked, pair = self.model(batch)
+        return masked, pair
+
+    def words(self, logits: "torch.Tensor") -> list[Answer]:
+        """The likeliest entries and their probabilities."""
+        best = logits.softmax(-1).topk(min(self.top, len(logits)))
+        return [
+            {"word": self.wordpiece.vocab[index], "probability": round(value, 6)}
+            for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        ]
+
+
+def predicted(found: "Finetuned", samples: Any) -> Any:
+    """The logits of samples."""
+    from model import finetune
+    from pipeline import grid
+
+    return finetune.predict(found.model, samples, grid.device_of())
+
+
+def classes(
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+) -> list[Answer]:
+    """The class of each line and all probabilities, or its score."""
+    from model.samples import Framing, tokenize
+
+    parts = [line.partition("\t") for _, line in block]
+    paired = any(tab for _, tab, _ in parts)
+    second = [second for _, _, second in parts] if paired else None
+    first = [first for first, _, _ in parts]
+    made = tokenize(wordpiece, first, second, [0.0] * len(block), Framing(longest))
+    answers = []
+    for (_, line), logits in zip(block, predicted(found, made), strict=True):
+        if not found.labels:
+            answers.append({"text": line, "score": round(float(logits[0]), 6)})
+            continue
+        shares = np.exp(logits - logits.max())
+        shares = (shares / shares.sum()).round(6).tolist()
+        label = found.labels[int(logits.argmax())]
+        every = dict(zip(found.labels, shares, strict=True))
+        answers.append({"text": line, "label": label, "probabilities": every})
+    return answers
+
+
+def tags(
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+) -> list[Answer]:
+    """The tags of the words of each line."""
+    task = TaskConfig(name="predict", kind="tagging", labels=found.labels, metrics=["f1"])
+    kind = Tagging("", task, wordpiece, longest)
+    words = [line.split() for _, line in block]
+    part = kind.part_of([(one, []) for one in words], False, [], "")
+    decided = kind.decide(part, predicted(found, part.samples))
+    return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
+
+
+def passages(
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+) -> list[Answer]:
+    """The answer in each passage; `none` is how much likelier it has none."""
+    questions = []
+    for number, line in block:
+        question, tab, passage = line.partition("\t")
+        if not tab:
+            raise InputError(f"line {number}: no tab between question and passage")
+        questions.append(Question(str(number), question, passage, [], 0))
+    task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
+    kind = Answers("", task, wordpiece, longest, stride=128)
+    part = kind.part_of(questions)
+    decided = kind.decide(part, predicted(found, part.samples))
+    return [
+        {"question": one.text, "answer": text, "none": margin}
+        for one, (text, margin) in zip(questions, decided, strict=True)
+    ]
+
+
+def endings(
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+) -> list[Answer]:
+    """The likeliest ending of each line."""
+    from model.samples import Framing, tokenize
+
+    answers = []
+    for number, line in block:
+        first, *others = line.split("\t")
+        if len(others) < 2:
+            raise InputError(f"line {number}: a sentence and two endings or more, tabs between")
+        made = tokenize(
+            wordpiece, [first] * len(others), others, [0.0] * len(others), Framing(longest)
+        )
+        scores = [float(logits[0]) for logits in predicted(found, made)]
+        best = int(np.argmax(scores))
+        answers.append({"text": first, "ending": others[best], "place": best})
+    return answers
+
+
+def main() -> None:
+    """The command."""
+    entry.run("predict", PredictConfig, predict)
+
+
+if __name__ == "__main__":
+    main()

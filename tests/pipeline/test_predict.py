@@ -1,0 +1,198 @@
+"""Answers and vectors from the command line, beside those of transformers."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+import transformers
+
+from model import finetune, finetuned, huggingface
+from model.bert import BertForPreTraining
+from model.config import ModelConfig
+from model.heads import HeadConfig
+from pipeline import embed, predict
+from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.text.wordpiece import SPECIAL, build
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
+CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
+                     vocab_size=5 + len(WORDS), initializer_range=0.3)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    huggingface.save(folder, CONFIG, BertForPreTraining(CONFIG).state_dict(), vocab)
+    return folder
+
+
+def tuned(kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path) -> Path:
+    model = finetune.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
+    finetuned.save(folder, model, CONFIG, labels, vocab)
+    return folder
+
+
+def answers(
+    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    **settings: Any,
+) -> list[dict[str, Any]]:  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    predict.predict(PredictConfig(pretrained=str(folder), **settings))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys) -> None:
+    (found,) = answers(pretrained, "The [MASK] sat.\n\n", monkeypatch, capsys, top=3)
+    expected = transformers.pipeline("fill-mask", str(pretrained), top_k=3)("The [MASK] sat.")
+    assert [w["word"] for w in found["masks"][0]] == [one["token_str"] for one in expected]
+    for ours, theirs in zip(found["masks"][0], expected, strict=True):
+        assert ours["probability"] == pytest.approx(theirs["score"], abs=1e-5)
+
+
+def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
+    found = answers(pretrained, "the cat\tsat .\na dog\tran [MASK]\n", monkeypatch, capsys)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(pretrained)
+    theirs = transformers.BertForNextSentencePrediction.from_pretrained(pretrained).eval()
+    with torch.no_grad():
+        logits = theirs(**tokenizer("the cat", "sat .", return_tensors="pt")).logits
+    assert found[0]["next"] == pytest.approx(float(logits.softmax(-1)[0, 0]), abs=1e-5)
+    assert set(found[1]) == {"text", "next", "masks"}
+
+
+def test_classes_and_their_probabilities_are_those_of_transformers(
+    vocab, tmp_path, monkeypatch, capsys
+) -> None:
+    folder = tuned("class", 3, ["bad", "fair", "good"], vocab, tmp_path / "class")
+    texts = ["the cat sat", "a dog ran far .", "mat"]
+    found = answers(folder, "\n".join(texts), monkeypatch, capsys)
+    expected = transformers.pipeline("text-classification", str(folder), top_k=None)(texts)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours["label"] == theirs[0]["label"]
+        for one in theirs:
+            assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
+
+
+def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -> None:
+    folder = tuned("class", 1, [], vocab, tmp_path / "score")
+    (found,) = answers(folder, "the cat\tthe dog", monkeypatch, capsys)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = theirs(**tokenizer("the cat", "the dog", return_tensors="pt")).logits
+    assert found["score"] == pytest.approx(float(expected[0, 0]), abs=1e-5)
+
+    folder = tuned("tag", 3, ["B-PER", "I-PER", "O"], vocab, tmp_path / "tag")
+    (found,) = answers(folder, "The cat ran", monkeypatch, capsys)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        best = theirs(**tokenizer("The cat ran", return_tensors="pt")).logits[0, 1:4].argmax(-1)
+    assert found["tags"] == [theirs.config.id2label[int(n)] for n in best]
+
+    folder = tuned("answer", 2, [], vocab, tmp_path / "answer")
+    (found,) = answers(folder, "who sat ?\tThe cat sat.  A dog ran.", monkeypatch, capsys)
+    assert found["answer"] in "The cat sat.  A dog ran."
+
+    folder = tuned("choice", 4, [], vocab, tmp_path / "choice")
+    (found,) = answers(folder, "the cat\tsat\tran\tdog", monkeypatch, capsys)
+    assert found["ending"] == ["sat", "ran", "dog"][found["place"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("the cat", r"line 1: neither \[MASK\] to fill nor a tab"),
+     ("\n[MASK] " + "cat " * 60, "line 2: 63 tokens, at most 40")],
+)  # fmt: skip
+def test_lines_that_cannot_be_answered_are_named(
+    pretrained, monkeypatch, capsys, text, message
+) -> None:
+    with pytest.raises(InputError, match=message):
+        answers(pretrained, text, monkeypatch, capsys)
+
+
+def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys) -> None:
+    bare = transformers.BertModel.from_pretrained(pretrained)
+    bare.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
+    with pytest.raises(InputError, match="lacks what line 1 needs: masked_head"):
+        answers(tmp_path, "the [MASK]", monkeypatch, capsys)
+
+
+def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        found = theirs(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
+    return [states[0] for states in found.hidden_states]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> None:
+    lines = ["the cat sat", "", "a dog ran far . the mat"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    config = EmbedConfig(
+        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.npy"),
+        layers=[0, -1], mix="concat", pooling=pooling,
+    )  # fmt: skip
+    embed.embed(config)
+    found = np.load(tmp_path / "out.npy")
+    assert found.shape == (3, 32)
+    for line, vector in zip(lines, found, strict=True):
+        states = hidden_states(pretrained, line)
+        x = torch.cat([states[0], states[-1]], -1)
+        expected = {"cls": x[0], "mean": x.mean(0), "max": x.amax(0)}[pooling]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
+    (tmp_path / "in.txt").write_text("The cat\nunknown\n")
+    config = EmbedConfig(
+        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"),
+        pooling="tokens",
+    )  # fmt: skip
+    embed.embed(config)
+    with pa.memory_map(str(tmp_path / "out.arrow")) as source:
+        table = pa.ipc.open_file(source).read_all()
+    assert table["tokens"].to_pylist() == [
+        ["[CLS]", "the", "cat", "[SEP]"], ["[CLS]", "[UNK]", "[SEP]"],
+    ]  # fmt: skip
+    expected = hidden_states(pretrained, "The cat")[-1]
+    np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
+
+
+def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
+    common = {"pretrained": str(pretrained), "input": "in.txt"}
+    with pytest.raises(ConfigError, match=r"out=x\.npy: give it the ending \.arrow"):
+        EmbedConfig(**common, out="x.npy", pooling="tokens")
+    with pytest.raises(ConfigError, match=r"layers=\[3\]: the model has 2"):
+        embed.embed(EmbedConfig(**common, out="x.npy", layers=[3]))
+    with pytest.raises(InputError, match=r"input=in\.txt: cannot be read"):
+        embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
+
+
+def test_the_commands_work(pretrained, tmp_path, root) -> None:
+    (tmp_path / "in.txt").write_text("the [MASK]\n")
+    settings = [f"pretrained={pretrained}", f"input={tmp_path / 'in.txt'}"]
+    command = [sys.executable, "-m", "pipeline.predict", *settings]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["masks"][0]) == 5
+    command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1 lines, vectors of 16" in done.stdout
