@@ -44,10 +44,10 @@ format: $(READY)  ## mend the style
 	$(BIN)/ruff format .
 
 docs: $(READY)  ## the documentation as pages without a network, into build/docs; warnings are errors
-	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 
 docs-serve: $(READY)  ## the documentation at localhost:8000, following what you edit
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 SECONDS ?= 600
 fuzz: $(READY)  ## hostile input for SECONDS=600 at each reader (the tests do it briefly)

@@ -33,7 +33,8 @@ def make_work(folder: Path) -> None:
             np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
         )  # fmt: skip
     stage.Manifest(
-        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={}, files={},
+        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
+        files=stage.account(folder / "prepare", {}),
         figures={"sequence_length": LENGTH}, summary="", seconds=0.0, finished="",
     ).write(folder / "prepare")  # fmt: skip
 

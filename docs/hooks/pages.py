@@ -1,0 +1,54 @@
+"""What MkDocs puts into the pages: everything that would go stale if it were written by hand.
+
+A line `<!-- reference: prepare -->` becomes the keys of that command, `<!-- choices: corpus -->`
+the files of a config group, `<!-- include: CHANGELOG.md -->` a file of the repository, and
+`<!-- licences -->` those of what this project depends on.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+licences = importlib.import_module("licences")
+reference = importlib.import_module("reference")
+
+COMMAND = re.compile(r"^<!-- (reference|choices|include|licences)(?:: ([\w./-]+))? -->$", re.M)
+
+
+def include(name: str) -> str:
+    """A file of the repository; its links to pages of the documentation lead there."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return re.sub(r"\]\(docs/([\w.-]+\.md)", r"](\1", text)
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "reference": reference.keys,
+    "choices": reference.choices,
+    "include": include,
+    "licences": lambda _: licences.table(),
+}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Carry out the commands of a page."""
+    return COMMAND.sub(lambda found: WRITERS[found[1]](found[2]), markdown)
+
+
+def on_config(config: Any) -> Any:
+    """Leave out what the list of pages names and nobody has written yet."""
+    config.nav = [_there(entry, Path(config.docs_dir)) for entry in config.nav]
+    return config
+
+
+def _there(entry: Any, docs: Path) -> Any:
+    if isinstance(entry, str):
+        return entry
+    return {
+        title: [page for page in pages if (docs / page).exists()] for title, pages in entry.items()
+    }

@@ -1,0 +1,77 @@
+"""The pages are whole: nothing they name is missing, nothing they show comes from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from pipeline import entry
+from pipeline.dag import SCHEMAS
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: warnings are errors."""
+    out = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)],
+        cwd=root, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_pages_need_no_network(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 15
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|img|iframe)[^>]* src="([^"]+)"', text)
+        fetched += re.findall(r'<link[^>]*rel="(?:stylesheet|preload|preconnect)"[^>]*>', text)
+        assert not [link for link in fetched if "//" in link], page
+
+
+@pytest.mark.parametrize("command", SCHEMAS)
+def test_every_key_of_a_stage_is_on_its_page(site: Path, command: str) -> None:
+    page = (site / "stages" / f"{command}.html").read_text(encoding="utf-8")
+    keys = set(re.findall(r"<td><code>([\w.]+)</code></td>", page))
+    for name, schema in SCHEMAS.items():
+        entry.register(name, schema)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        composed = compose(command)
+    assert {key.partition(".")[0] for key in keys} >= set(map(str, composed))
+
+
+def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:
+    page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
+    row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
+    assert re.findall(r"<td>(.*?)</td>", row, re.S) == [
+        "<code>sequence_length</code>", "int", "<code>128</code>", "With [CLS] and two [SEP].",
+    ]  # fmt: skip
+
+
+def test_every_proof_that_a_page_names_is_there(root: Path) -> None:
+    pages = [*(root / "docs").rglob("*.md"), root / "README.md", root / "SECURITY.md"]
+    named = [
+        (page.name, *found)
+        for page in pages
+        for found in re.findall(r"\b(tests/[\w/]+\.py)(?:::(\w+))?", page.read_text("utf-8"))
+        if page.name not in ("add-corpus.md",)  # its test is written by the page itself
+    ]
+    assert len(named) > 20
+    for page, path, test in named:
+        assert (root / path).is_file(), f"{page}: {path}"
+        assert f"def {test}" in (root / path).read_text("utf-8"), f"{page}: {path}::{test}"
+
+
+def test_links_of_the_readme_lead_somewhere(root: Path) -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
+        links = re.findall(r"\]\((?!https?:)([^)#]+)", (root / name).read_text("utf-8"))
+        assert [link for link in links if not (root / link).exists()] == [], name

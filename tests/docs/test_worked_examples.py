@@ -1,0 +1,101 @@
+"""The pages "How to add …" work as they stand: their files are written, their commands run."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fences import blocks
+
+from benchmarks.small import make_work
+from model import huggingface
+from model.bert import BertForPreTraining
+from model.config import ModelConfig
+from pipeline.shards import open_folder
+
+
+def follow(root: Path, page: str, tree: Path) -> str:
+    """Do what a page says in a copy of the project; what its commands printed."""
+    for folder in ("conf", "model", "pipeline"):
+        shutil.copytree(root / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "pyproject.toml", tree)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    printed = ""
+    for block in blocks(root / "docs" / page):
+        if block.title:
+            (tree / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (tree / block.title).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.text],
+                cwd=tree, env=os.environ | {"PATH": path, "PYTHONPATH": str(tree)},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, block.text + done.stdout + done.stderr
+            printed += done.stdout
+    return printed
+
+
+@pytest.fixture(scope="module")
+def corpus(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one has after the page about corpora."""
+    tree = tmp_path_factory.mktemp("corpus")
+    assert "2 passed" in follow(root, "add-corpus.md", tree)
+    return tree
+
+
+def test_a_corpus_of_ones_own_becomes_shards(corpus: Path) -> None:
+    assert sum(shard.rows for shard in open_folder(corpus / "work/subtitles/prepare", "train")) > 40
+
+
+def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
+    root: Path, corpus: Path, tmp_path: Path
+) -> None:
+    (reader,) = [block for block in blocks(root / "docs" / "format.md") if block.title]
+    (tmp_path / reader.title).write_text(reader.text)
+    scope: dict[str, object] = {}
+    exec(compile(reader.text, reader.title, "exec"), scope)
+    found = list(scope["samples"](corpus / "work/subtitles/prepare", "train", 1, 2))  # type: ignore[operator]
+    expected = []
+    for shard in open_folder(corpus / "work/subtitles/prepare", "train"):
+        for row in range(shard.rows):
+            ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]].tolist()
+            cut = int(shard.a_len[row])
+            sample = [1, *ids[:cut], 2, *ids[cut:], 2]
+            segments = [0] * (cut + 2) + [1] * (len(ids) - cut + 1)
+            expected.append((sample, segments, bool(shard.is_random_next[row])))
+    assert found == expected
+    imports = {line.split()[1] for line in reader.text.splitlines() if "import" in line}
+    assert imports == {"json", "pathlib", "pyarrow"}
+
+
+def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None:
+    assert follow(root, "add-runner.md", tmp_path).count("prepare:") == 2
+
+
+def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
+    make_work(tmp_path / "work")
+    printed = follow(root, "add-model-size.md", tmp_path)
+    size = ModelConfig(
+        name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522
+    )
+    count = sum(parameter.numel() for parameter in BertForPreTraining(size).parameters())
+    assert f"{count:,} parameters" in printed
+    assert "train: " in printed
+
+
+def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
+    make_work(tmp_path / "work")
+    size = ModelConfig(
+        name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128
+    )
+    torch.manual_seed(0)
+    model = BertForPreTraining(size)
+    huggingface.save(
+        tmp_path / "work" / "convert", size, model.state_dict(), tmp_path / "work" / "vocab"
+    )
+    score = float(follow(root, "add-task.md", tmp_path).split()[-1])
+    assert 0 <= score <= 1
