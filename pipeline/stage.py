@@ -8,6 +8,7 @@ the version of its code; a folder whose manifest has the same fingerprint is not
 import contextlib
 import dataclasses
 import datetime
+import errno
 import fcntl
 import glob
 import hashlib
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.config import StageConfig
-from pipeline.errors import InputError
+from pipeline.errors import InputError, UserError
 
 MANIFEST = "manifest.json"
 FORMAT = "manifest/1"
@@ -215,6 +216,27 @@ def locked(out: Path, wait: bool = False) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def room(out: Path) -> Iterator[None]:
+    """Say it in one line where the body finds the disk full, or not to be written.
+
+    Engines and libraries wrap the error of the system in errors of their own: its words stay.
+
+    Raises:
+        InputError: in place of such an error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError):
+            raise
+        for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            if os.strerror(code) in str(error):
+                what = os.strerror(code).lower()
+                raise InputError(f"out={out}: {what}; make room, or choose another out") from error
+        raise
+
+
 def replace(old: Path, new: Path) -> None:
     """Give the folder `new` the name `old`; what was there goes."""
     away = old.with_name(f".{old.name}.old")
@@ -257,7 +279,7 @@ def run(
     makes the folder now is let finish first; else that is an error.
     """
     out = Path(os.path.normpath(config.out))
-    with locked(out, wait):
+    with room(out), locked(out, wait):
         recover(out)
         wanted, sources = fingerprint(stage, config)
         if is_current(stage, config):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import apache_beam as beam
 import psutil
 import pytest
 from apache_beam.options import pipeline_options
@@ -174,3 +175,25 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
 def test_an_engine_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"runner.name=storm: choose one of local, dask"):
         RunnerConfig(name="storm")
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Path) -> None:
+    """Beam 2.77 loses some of them without the guard in `engines.start`."""
+    count, size = 4000, 80_000
+    with (
+        engines.start(RunnerConfig(workers=2), 1) as (engine, options),
+        beam.Pipeline(runner=engine, options=options) as pipeline,
+    ):
+        _ = (
+            pipeline
+            | beam.Create(range(count))
+            | "Spread" >> beam.Reshuffle()
+            | "Fill" >> beam.Map(lambda number: (number, bytes([number % 256]) * size))
+            | "Move" >> beam.Reshuffle()
+            | "See"
+            >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
+        )
+    seen = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(seen) == count
+    assert set(seen) == {str(size)}

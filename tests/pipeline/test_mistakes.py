@@ -1,9 +1,10 @@
 """What is wrong with a user's files: one line that names it, exit code 2, nothing left behind."""
 
 import bz2
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,58 @@ def test_a_dump_that_cannot_be_read_is_named(
     assert not out.exists()
     left = {path.name for path in tmp_path.iterdir()} - {make(tmp_path).name, ".prepare.lock"}
     assert not left, left
+
+
+def prepare(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.prepare", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(
+        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt",
+        f"out={tmp_path}/out",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no entry [MASK]" in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    root: Path, vocab: Path, tmp_path: Path, small_disk: Path, workers: int
+) -> None:
+    lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
+    (tmp_path / "a.txt").write_text("\n\n".join(lines))
+    done = prepare(
+        root, "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}",
+        "minimum_characters=0", f"out={small_disk}/out", f"runner.workers={workers}",
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert f"error: out={small_disk}/out: no space left on device" in done.stderr
+    assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
+
+
+def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(
+        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}",
+        f"out={tmp_path}/a.xml/out",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"out={tmp_path}/a.xml/out: cannot write there" in done.stderr
