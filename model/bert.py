@@ -103,8 +103,17 @@ class Layer(nn.Module):
         mixed = mixed.flatten(1)  # (T, H)
         if keep is not None:
             mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
+        return self.after(mixed, x)
+
+    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+        """What follows the attention: twice `(K, H)` -> `(K, H)`."""
         x = self.mix(mixed, x)
         return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
+
+    def compile_rest(self) -> None:
+        """Compile all but the attention, which has kernels or a loop of its own."""
+        self.qkv.compile(dynamic=True)
+        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Encoder(nn.Module):

@@ -98,6 +98,9 @@ def refuse_wrong(config: TrainConfig, settings: dict[str, Any], world: World) ->
         raise ConfigError(f"precision={precision} needs ZeRO stage 1 or above: add deepspeed=zero1")
     if precision == "fp16" and world.device.type != "cuda":
         raise ConfigError("precision=fp16 needs a GPU: take bf16 or fp32 on a CPU")
+    if config.compute.compile and stage == 3:
+        # The parameters come and go by hooks that a compiled layer does not call.
+        raise ConfigError("compute=compile needs ZeRO stage 0, 1 or 2: add deepspeed=zero2")
     if "optimizer" in settings or "scheduler" in settings:
         # Its weight decay would fall on biases and layer norms too.
         raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")

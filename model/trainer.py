@@ -110,7 +110,7 @@ class Trainer:
         module.encoder.recompute = self.config.compute.recompute
         if self.config.compute.compile:
             for layer in module.encoder.layers:
-                layer.compile(dynamic=True)
+                layer.compile_rest()  # type: ignore[operator]
         engine = build_engine(module, self.config, self.world)
         if found is not None:
             path, state = found

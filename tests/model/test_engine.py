@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.config import OptimizerConfig, TrainConfig
+from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.engine import World, deepspeed_config
 from pipeline.errors import ConfigError
 
@@ -17,6 +17,7 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
             out="",
             optimizer=OptimizerConfig(name=optimizer),
             precision=precision,
+            compute=deepspeed.pop("compute", ComputeConfig()),  # type: ignore[arg-type]
             deepspeed={"zero_optimization": zero, **deepspeed},
         ),
         CPU,
@@ -28,6 +29,7 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
     [
         ({"stage": 0, "precision": "bf16"}, "needs ZeRO stage 1"),
         ({"stage": 1, "precision": "fp16"}, "needs a GPU"),
+        ({"stage": 3, "compute": ComputeConfig(compile=True)}, "needs ZeRO stage 0, 1 or 2"),
         ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "set optimizer=, schedule="),
         ({"stage": 2, "zero": {"round_robin_gradients": True}}, "leave it out"),
         (

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 os.environ["DEEPSPEED_LOG_LEVEL"] = "warning"
@@ -20,6 +21,7 @@ from pipeline import entry, stage
 from pipeline.dag import free_port
 from pipeline.errors import Exit, UserError
 
+import_module("deepspeed.runtime.zero.muon.original_muon")  # as the first optimizer does: seconds
 entry.register("train", TrainConfig)
 
 
