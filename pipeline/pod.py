@@ -4,8 +4,9 @@ The pod plans the graph from the same overrides as the driver, finds its stage i
 that stage's process: its log, its signals and its exit code (`pipeline.errors.Exit`) are the pod's
 own.
 
-Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training SERVICE (name of
-the headless Service), NODES, GPUS (a node; 0: one process on the CPU) and HEARTBEAT (a folder, see
+Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training NODES, GPUS (a
+node; 0: one process on the CPU), SERVICE (name of the headless Service) or HOSTS (the nodes' names
+in the order of ranks, with commas, as deploy/slurm.sh has them) and HEARTBEAT (a folder, see
 `model.heartbeat`); for evaluation PARTS.
 """
 
@@ -35,9 +36,21 @@ def number(name: str, least: int) -> int:
     return int(text)
 
 
-def hosts(stage: str, service: str, nodes: int) -> list[str]:
-    """The names of an Indexed Job's pods behind its headless Service, in the order of ranks."""
-    return [f"{stage}-{index}.{service}" for index in range(nodes)]
+def hosts(stage: str, nodes: int) -> list[str]:
+    """The names of the nodes in the order of ranks.
+
+    They are those that HOSTS lists, else those of an Indexed Job's pods behind a headless Service.
+
+    Raises:
+        ConfigError: the environment has neither, or too few.
+    """
+    listed, service = os.environ.get("HOSTS"), os.environ.get("SERVICE")
+    if not listed and not service:
+        raise ConfigError("environment: SERVICE: the name of the headless Service of the pods")
+    names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
+    if len(names) != nodes:
+        raise ConfigError(f"environment: NODES={nodes}, but HOSTS={listed}")
+    return names
 
 
 def training(node: dag.Node) -> list[str]:
@@ -47,12 +60,9 @@ def training(node: dag.Node) -> list[str]:
         ConfigError: the environment does not say which of how many, or NODES is too small.
     """
     index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
-    service = os.environ.get("SERVICE", "")
-    if not service:
-        raise ConfigError("environment: SERVICE: the name of the headless Service of the pods")
     if index >= nodes:
         raise ConfigError(f"environment: NODES={nodes}, but this is pod {index}: set completions")
-    names = hosts(node.name, service, nodes)
+    names = hosts(node.name, nodes)
     hostfile = Path(tempfile.mkdtemp()) / "hosts"
     hostfile.write_text("".join(f"{name} slots={gpus or 1}\n" for name in names))
     launcher, *rest = node.command(None)

@@ -26,9 +26,11 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not on this machine")
     made = Builder(tmp_path_factory.mktemp("images"))
-    made.base()
-    yield made
-    made.close()
+    try:
+        made.base()
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import yaml
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = ("base", "overlays/cpu-kind", "overlays/gpu-8x8")
+OVERLAYS = ("base", "overlays/cpu-kind", "overlays/gpu-8x8", "overlays/kueue", "overlays/rdma")
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -27,7 +27,7 @@ MISTAKES = [
     ("PodDisruptionBudget/train", "spec.selector.matchLabels", {"role": "training"}),
     ("PersistentVolumeClaim/pretrain", "spec.accessModes.0", "ReadWriteAll"),
     ("PersistentVolumeClaim/pretrain", "spec.accessModes.0", "ReadWriteOnce"),
-    ("PersistentVolumeClaim/pretrain", "spec.resources.requests.storage", "200GB"),
+    ("PersistentVolumeClaim/pretrain", "spec.resources.requests.storage", "400GB"),
     ("PersistentVolumeClaim/pretrain", "metadata.name", "data"),
     ("ServiceAccount/driver", "metadata.name", "pretrain"),
     ("Role/driver", "rules.1.resourceNames.5", "training"),
