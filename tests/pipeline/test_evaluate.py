@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model import finetune, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from pipeline import evaluate, glue, stage
+from pipeline import entry, evaluate, glue, grid, stage
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.errors import ConfigError, InputError
 
@@ -258,6 +260,16 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 def test_a_task_without_a_training_set_says_so(config):
     with pytest.raises(ConfigError, match="task ax has no training set"):
         replace(config, task=glue.task_of("ax"))
+
+
+@pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
+def test_the_published_protocols_are_grids(protocol, points):
+    entry.register("evaluate", EvaluateConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
+    config = entry.validate(composed, EvaluateConfig)
+    assert len(grid.grid_of(config)) == points
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,178 @@
+r"""Fine-tuning one task: ours beside Hugging Face's Trainer, same model, data, epochs and seeds.
+
+    python -m benchmarks.finetune --pretrained work/sample/convert --data work/sample/tasks \
+        --task sample_next --rows 2000 --seeds 0 1 2
+
+Both start from the same folder, with the same batch size, learning rate, schedule, clipping, weight
+decay and longest sequence, on the same threads; the Trainer groups samples by length and pads each
+batch to its longest, as its users are told to for speed. Each run is a process of its own; they
+take turns. What counts is training with the scoring of the dev set after each epoch, not start-up.
+Needs `pip install -e '.[benchmarks]'`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pretrained", required=True, help="a Hugging Face folder")
+    parser.add_argument("--data", required=True, help="folder of the task's files")
+    parser.add_argument("--task", required=True, help="a name of conf/task with classes")
+    parser.add_argument("--set", nargs="*", default=[], help="of the task: train=FILE dev=FILE")
+    parser.add_argument("--rows", type=int, help="of train; default all")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--one", choices=["ours", "trainer"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        run = {"ours": ours, "trainer": trainer}[options.one]
+        print(json.dumps(run(options, options.seeds[0])))
+        return
+    found: dict[str, list[dict[str, float]]] = {"trainer": [], "ours": []}
+    for seed in options.seeds:
+        for name, runs in found.items():
+            runs.append(alone(name, seed, options.threads))
+            last = runs[-1]
+            print(
+                f"{name:8} seed {seed}: {last['seconds']:7.2f} s, {last['score']:.4f}", flush=True
+            )
+    report(found)
+
+
+def alone(name: str, seed: int, threads: int) -> dict[str, float]:
+    """One run in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.finetune", *sys.argv[1:], "--one", name]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [*command, "--seeds", str(seed)], env=environment, stdout=subprocess.PIPE, text=True,
+        check=True,
+    )  # fmt: skip
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def report(found: dict[str, list[dict[str, float]]]) -> None:
+    """A table of both, and the ratio."""
+    print(f"\n{'':10}{'seconds':>18}{'dev score':>18}")
+    for name, runs in found.items():
+        columns = []
+        for key in ("seconds", "score"):
+            values = [run[key] for run in runs]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            columns.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+        print(f"{name:10}" + "".join(f"{column:>18}" for column in columns))
+    means = {
+        name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()
+    }
+    print(f"ours is {means['trainer'] / means['ours']:.2f} times as fast (medians)")
+
+
+def task_of(options: argparse.Namespace) -> Any:
+    """The task with its settings changed."""
+    from dataclasses import replace
+
+    from pipeline import glue
+
+    return replace(glue.task_of(options.task), **dict(item.split("=", 1) for item in options.set))
+
+
+def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
+    """Seconds and last score of our loop."""
+    from pipeline import grid
+    from pipeline.config import EvaluateConfig
+
+    config = EvaluateConfig(
+        task=task_of(options), data=options.data, pretrained=options.pretrained, workdir="", out="",
+        epochs=options.epochs, batch_sizes=[options.batch], learning_rates=[options.rate],
+        seeds=[seed], sequence_length=options.length, maximum_rows=options.rows, baseline=False,
+        threads=options.threads,
+    )  # fmt: skip
+    bench = grid.prepare(config)
+    began = time.perf_counter()
+    run = grid.Run(grid.PRETRAINED, options.batch, options.rate, seed)
+    record = grid.fine_tune(bench, Path(), run, lambda *_: None)
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "score": record["scores"][config.task.metrics[0]]}
+
+
+def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
+    """Seconds and last score of Hugging Face's Trainer."""
+    import numpy as np
+    import torch
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+    from transformers.utils import logging
+
+    from pipeline import glue, metrics
+
+    logging.set_verbosity_error()
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    set_seed(seed)
+    task = task_of(options)
+    tokenizer = AutoTokenizer.from_pretrained(options.pretrained)
+
+    def rows(name: str, count: int | None) -> list[dict[str, Any]]:
+        read = glue.read_examples(options.data, task, name).head(count)
+        made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
+        labels = [int(label) if task.labels else label for label in read.labels]
+        lengths = map(len, made["input_ids"])
+        return [
+            {**{key: made[key][n] for key in made}, "labels": label, "length": length}
+            for n, (label, length) in enumerate(zip(labels, lengths, strict=True))
+        ]
+
+    train, dev = rows(task.train, options.rows), rows(task.dev, None)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        options.pretrained, num_labels=len(task.labels) or 1
+    )
+
+    def measure(prediction: Any) -> dict[str, float]:
+        logits = prediction.predictions
+        found = logits.argmax(-1) if task.labels else logits[:, 0]
+        return metrics.score(task.metrics, np.asarray(prediction.label_ids), np.asarray(found))
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, num_train_epochs=options.epochs, learning_rate=options.rate, seed=seed,
+            per_device_train_batch_size=options.batch, per_device_eval_batch_size=128,
+            weight_decay=0.01, warmup_steps=0.1, lr_scheduler_type="linear", max_grad_norm=1.0,
+            train_sampling_strategy="group_by_length", eval_strategy="epoch", save_strategy="no",
+            report_to="none", disable_tqdm=True, logging_strategy="no", adam_epsilon=1e-6,
+            use_cpu=not torch.cuda.is_available(),
+        )  # fmt: skip
+        loop = Trainer(
+            model, arguments, data_collator=DataCollatorWithPadding(tokenizer),
+            train_dataset=train, eval_dataset=dev, compute_metrics=measure,
+        )  # fmt: skip
+        began = time.perf_counter()
+        loop.train()
+        seconds = time.perf_counter() - began
+    key = f"eval_{task.metrics[0]}"
+    scores = [row[key] for row in loop.state.log_history if key in row]
+    return {"seconds": seconds, "score": scores[-1]}
+
+
+if __name__ == "__main__":
+    main()
