@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from model.config import TrackingConfig
-from pipeline import stage
+from pipeline import secrecy, stage
 from pipeline.errors import InputError
 
 METRICS = "metrics.jsonl"
@@ -50,7 +50,7 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
                 resume="allow" if attempt == "online" else None,
                 dir=out,
                 mode=attempt,
-                config=settings,
+                config=json.loads(secrecy.hide(json.dumps(settings))),
                 settings=wandb.Settings(console="off", silent=True, init_timeout=30),
             )
         except Exception as error:  # whatever is wrong with it, training is worth more

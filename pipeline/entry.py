@@ -1,8 +1,9 @@
 """The one way into every command: Hydra composes, a schema validates, users see one-line errors."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -12,9 +13,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from pipeline import secrecy
 from pipeline.errors import ConfigError, Exit, Restart, UserError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
+
+# What may come of a command line or of a YAML file; anything else is a bug.
+MISTAKES = (UserError, HydraException, OmegaConfBaseException)
 
 Config = TypeVar("Config")
 
@@ -47,6 +52,25 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     return built
 
 
+@contextlib.contextmanager
+def composing() -> Iterator[None]:
+    """Hydra's and YAML's errors of all kinds as the user's, while the body composes a config.
+
+    Raises:
+        ConfigError: a command line or a YAML file that cannot be read.
+    """
+    try:
+        yield
+    except MISTAKES:
+        raise
+    except Exception as error:  # of malformed input they raise assertions, type errors and more
+        told = " ".join(str(error).split()) or "no reason is given"
+        raise ConfigError(
+            f"the command line, or a YAML file that it names, cannot be read: "
+            f"{type(error).__name__}: {told}"
+        ) from error
+
+
 def explain(error: Exception) -> str:
     """A Hydra or OmegaConf error as one line that names the key."""
     while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
@@ -77,14 +101,16 @@ def run(
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     sys.argv[1:] = [*(sys.argv[1:] if argv is None else argv), *quiet]
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(composed.append)()
+        with composing():
+            main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+            main(composed.append)()
         for config in composed:
             task(validate(config, schema))
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        print(f"error: {explain(error)}", file=sys.stderr, flush=True)
+    except MISTAKES as error:
+        print(f"error: {secrecy.hide(explain(error))}", file=sys.stderr, flush=True)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        print(f"restart: {error}", file=sys.stderr, flush=True)
+        print(f"restart: {secrecy.hide(str(error))}", file=sys.stderr, flush=True)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

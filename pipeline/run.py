@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline import dag, entry
+from pipeline import dag, entry, secrecy
 from pipeline.cluster import KubernetesExecutor
 from pipeline.config import RunConfig
 from pipeline.errors import Exit
@@ -37,7 +37,7 @@ def execute(config: RunConfig) -> None:
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = dag.plan(config, chosen)
     if config.dry_run:
-        print(draw(nodes))
+        print(secrecy.hide(draw(nodes)))
         return
     signal.signal(signal.SIGTERM, interrupt)
     began = time.monotonic()

@@ -131,12 +131,29 @@ def open_shard(path: Path | str) -> Shard:
             raise InputError(f"{path}: not the columns of {FORMAT}")
         batch = reader.get_batch(0)
         batch.validate()
-        return Shard(path, info, batch)
+        shard = Shard(path, info, batch)
+        _check_rows(shard, batch)
+        return shard
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard") from error
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not a readable shard ({reason}); prepare it again") from error
+
+
+def _check_rows(shard: Shard, batch: pa.RecordBatch) -> None:
+    """Raise unless every row is a range of ids, the first `a_len` of them segment A's.
+
+    Raises:
+        ValueError: the file is sound, but what it says is not.
+    """
+    lengths = np.diff(shard.offsets)
+    if any(column.null_count for column in batch.columns):
+        raise ValueError("rows without a value")
+    if (lengths < 0).any() or shard.offsets[0] < 0 or shard.offsets[-1] > len(shard.values):
+        raise ValueError("rows that are not within its ids")
+    if (shard.a_len > lengths).any():
+        raise ValueError("rows with a longer segment A than they are")
 
 
 def open_folder(folder: Path | str, split: str) -> list[Shard]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline import secrecy
 from pipeline.config import StageConfig
 from pipeline.errors import InputError, UserError
 
@@ -86,8 +87,9 @@ class Manifest:
             raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
 
     def write(self, folder: Path) -> None:
-        """Write beside and rename."""
-        write_text(folder / MANIFEST, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        """Write beside and rename; secrets stay out."""
+        text = json.dumps(dataclasses.asdict(self), indent=1)
+        write_text(folder / MANIFEST, secrecy.hide(text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -315,7 +317,8 @@ def run(
         manifest.write(folder)
         if not in_place:
             replace(out, folder)
-    print(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}", flush=True)
+    told = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}"
+    print(secrecy.hide(told), flush=True)
     return manifest
 
 

@@ -21,6 +21,7 @@ import requests
 import urllib3
 from tqdm import tqdm
 
+from pipeline import secrecy
 from pipeline.errors import ConfigError, InputError
 
 CHUNK = 2**20
@@ -108,7 +109,8 @@ def _persist(
                 kept = f"; {reached:,} bytes are kept, run again to go on" if reached else ""
                 raise InputError(f"{url}: gave up after {failures} tries: {error}{kept}") from error
             pause = min(max(PAUSE * 2 ** (failures - 1), error.pause), LONGEST_PAUSE)
-            tqdm.write(f"{url}: {error}; trying again in {pause:.0f} s", file=sys.stderr)
+            told = f"{url}: {error}; trying again in {pause:.0f} s"
+            tqdm.write(secrecy.hide(told), file=sys.stderr)
             time.sleep(pause)
 
 

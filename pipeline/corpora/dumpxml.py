@@ -15,6 +15,8 @@ from pipeline.corpora import Split, dumpfile
 from pipeline.errors import InputError
 
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
+# What XML raises that is broken, in an encoding that the parser has not, or with words for numbers.
+MALFORMED = (ET.ParseError, ValueError, LookupError)
 _HELD = 64  # bytes held back at the end of a chunk: more than the tags above and a few blanks
 
 
@@ -67,7 +69,7 @@ def site(path: str) -> Site:
                 elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
                     return Site(database, namespaces, utf8)
         parser.close()
-    except ET.ParseError as error:
+    except MALFORMED as error:
         raise InputError(f"{path}: not well-formed XML: {error}") from error
     return Site(database, namespaces, utf8)
 
@@ -104,7 +106,7 @@ def pages(split: Split) -> Iterator[Page]:
                     yield page
         if root is not None:
             parser.close()
-    except ET.ParseError as error:
+    except MALFORMED as error:
         start = f" counted from the first page after byte {split.start}" if split.start else ""
         after = f", after the page with id {last}" if last else ""
         raise InputError(f"{split.path}: not well-formed XML: {error}{start}{after}") from error

@@ -1,5 +1,6 @@
 """One document a file: in folders, packed, or inside zip and tar archives."""
 
+import lzma
 import os
 import tarfile
 import zipfile
@@ -13,9 +14,14 @@ from pipeline.corpora import Split, Tally, dumpfile, files_of, ranges
 from pipeline.errors import InputError
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
+from pipeline.text.epub import BROKEN_ZIP
 
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ARCHIVES = (".zip", *TARS)
+# What the module tarfile raises where an archive is damaged: also of what it calls itself.
+BROKEN_TAR = (
+    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, TypeError,
+)  # fmt: skip
 LARGEST = 256 * 2**20  # bytes; what is longer would not fit in a worker
 
 
@@ -114,7 +120,7 @@ class Members:
                 self._check_size(name, member.file_size)
                 try:
                     raw = archive.read(member)
-                except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
+                except BROKEN_ZIP as error:
                     tally.bad(name, f"cannot be read ({error})")
                     continue
                 yield name, raw
@@ -137,7 +143,7 @@ class Members:
                     file = archive.extractfile(member)
                     assert file is not None  # regular files have content
                     yield f"{path}/{member.name}", file.read()
-        except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        except BROKEN_TAR as error:
             raise InputError(f"{path}: broken tar archive after {last} ({error})") from error
 
 
@@ -149,8 +155,8 @@ def zip_members(path: Path) -> list[zipfile.ZipInfo]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return [member for member in archive.infolist() if not member.is_dir()]
-    except (zipfile.BadZipFile, OSError) as error:
+            return [m for m in archive.infolist() if m.filename and not m.is_dir()]
+    except BROKEN_ZIP as error:
         raise InputError(f"{path}: not a zip archive that can be read ({error})") from error
 
 

@@ -5,7 +5,9 @@ in their order. Source: https://www.w3.org/TR/epub-33/
 """
 
 import io
+import lzma
 import posixpath
+import struct
 import xml.etree.ElementTree as ET
 import zipfile
 import zlib
@@ -16,7 +18,12 @@ from xml.etree.ElementTree import Element
 from pipeline.text.books import Book, without_licence
 from pipeline.text.encodings import decode
 
-LARGEST = 256 * 2**20  # bytes of one chapter, unpacked
+LARGEST = 256 * 2**20  # bytes of all that is read of one book, unpacked
+# What the module zipfile raises where an archive is damaged, or made to look so.
+BROKEN_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError,
+    ValueError,
+)  # fmt: skip
 _DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
@@ -75,10 +82,7 @@ def parse(raw: bytes) -> Book:
             return _read(archive)
     except KeyError as error:
         raise Broken(f"no whole EPUB: {str(error.args[0]).lower()}") from error
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ET.ParseError,
-        NotImplementedError,
-    ) as error:  # fmt: skip
+    except (*BROKEN_ZIP, ET.ParseError, LookupError) as error:
         raise Broken(f"no EPUB that can be read ({error})") from error
 
 
@@ -91,14 +95,29 @@ def paragraphs(page: str) -> list[str]:
     return parser.found
 
 
+class _Members:
+    """The members of an archive, as long as they are not too large together."""
+
+    def __init__(self, archive: zipfile.ZipFile):
+        self.archive, self.room = archive, LARGEST
+
+    def read(self, name: str) -> bytes:
+        """The content of a member; no more of it is unpacked than its header states."""
+        self.room -= self.archive.getinfo(name).file_size
+        if self.room < 0:
+            raise Broken(f"{name}: too large, or too often in the book")
+        return self.archive.read(name)
+
+
 def _read(archive: zipfile.ZipFile) -> Book:
-    if "META-INF/encryption.xml" in archive.namelist() and _encrypts_text(archive):
+    members = _Members(archive)
+    if "META-INF/encryption.xml" in archive.namelist() and _encrypts_text(members):
         raise Broken("encrypted (DRM)")
-    root = _find(ET.fromstring(archive.read("META-INF/container.xml")), "rootfile")
+    root = _find(ET.fromstring(members.read("META-INF/container.xml")), "rootfile")
     if not root:
         raise Broken("no package file is named in META-INF/container.xml")
     package_path = root[0].get("full-path", "")
-    package = ET.fromstring(archive.read(package_path))
+    package = ET.fromstring(members.read(package_path))
     items = {item.get("id", ""): item for item in _find(package, "item")}
     lines: list[str] = []
     for reference in _find(package, "itemref"):
@@ -109,9 +128,7 @@ def _read(archive: zipfile.ZipFile) -> Book:
             continue
         base = posixpath.dirname(package_path)
         name = posixpath.normpath(posixpath.join(base, unquote(item.get("href", ""))))
-        if archive.getinfo(name).file_size > LARGEST:
-            raise Broken(f"{name} is larger than any chapter")
-        lines += paragraphs(decode(archive.read(name), "en").text)
+        lines += paragraphs(decode(members.read(name), "en").text)
     _, kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     titles = [found.text for found in _find(package, "title") if found.text]
     return Book(" ".join(titles[0].split()) if titles else "", "\n".join(filter(None, kept)), False)
@@ -122,8 +139,8 @@ def _find(root: Element, tag: str) -> list[Element]:
     return [found for found in root.iter() if str(found.tag).rpartition("}")[2] == tag]
 
 
-def _encrypts_text(archive: zipfile.ZipFile) -> bool:
+def _encrypts_text(members: _Members) -> bool:
     """Whether more than fonts is encrypted."""
-    listed = _find(ET.fromstring(archive.read("META-INF/encryption.xml")), "CipherReference")
+    listed = _find(ET.fromstring(members.read("META-INF/encryption.xml")), "CipherReference")
     fonts = (".otf", ".ttf", ".woff", ".woff2")
     return any(not found.get("URI", "").lower().endswith(fonts) for found in listed)

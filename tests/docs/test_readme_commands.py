@@ -1,0 +1,103 @@
+"""Every command of the README and the pages is one that there is, with keys that it has.
+
+Nothing is run here: configurations are composed and validated, as they are before work begins. The
+pages "How to add …" are run as they stand, in test_worked_examples.py.
+"""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from fences import FENCE, commands
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from pipeline import dag, entry, run
+from pipeline.config import RunConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# What a command needs that a test has not; such a one says so in its comment.
+NEEDS = ("needs a cluster", "needs a network", "needs root", "needs a GPU")
+PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
+
+
+def found() -> list[tuple[str, str]]:
+    """(page, command line), those in the text too."""
+    listed = []
+    for page in PAGES:
+        if page.name.startswith("add-"):
+            continue
+        prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+        lines = [*commands(page), *PROSE.findall(prose)]
+        listed += [(page.relative_to(ROOT).as_posix(), line) for line in lines]
+    return listed
+
+
+def check_make(words: list[str]) -> None:
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert targets
+    assert words[0] in targets[1].split()
+
+
+def check_keys(command: str, words: list[str]) -> None:
+    """Compose the configuration that a command line asks for."""
+    schemas = {**dag.SCHEMAS, "run": RunConfig}
+    for name, schema in schemas.items():
+        entry.register(name, schema)
+    if command == "run":
+        words = run.arguments([word for word in words if not word.startswith("@")])
+    overrides = [word.replace("=NAME", "=sample") for word in words if word != "--help"]
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        config = entry.validate(compose(command, overrides), schemas[command])
+    if isinstance(config, RunConfig):
+        assert len(dag.plan(config, overrides)) > 5
+
+
+def check(words: list[str]) -> None:
+    """Raise unless the command can be there; `words` of one command line."""
+    if words[:2] == ["python", "-m"] and words[2] == "model.launch":
+        assert words[3] in ("deepspeed", "torchrun")
+        check(["deepspeed", *words[4:]])
+    elif words[:2] == ["python", "-m"]:
+        assert words[2].endswith(".NAME") or importlib.util.find_spec(words[2]), words[2]
+        command = words[2].removeprefix("pipeline.")
+        if (entry.CONF / f"{command}.yaml").exists():
+            check_keys(command, words[3:])
+    elif words[0] == "deepspeed":
+        script = next(place for place, word in enumerate(words) if word.endswith(".py"))
+        assert words[script] == "model/train.py"
+        check_keys("train", words[script + 1 :])
+    elif words[0] == "make":
+        check_make(words[1:])
+    else:
+        raise AssertionError(f"neither checked nor marked as one that {', '.join(NEEDS)}")
+
+
+@pytest.mark.parametrize(("page", "line"), found())
+def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
+    if any(need in line for need in NEEDS) and not line.startswith("python -m pipeline"):
+        return
+    words = shlex.split(line, comments=True)
+    if words:
+        check(words)
+
+
+def test_commands_are_found() -> None:
+    pages = [page for page, _ in found()]
+    assert pages.count("README.md") > 15
+    assert len(set(pages)) > 8
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["make tset", "python -m pipeline.prepair", "python -m pipeline.prepare +corpus=text wrokers=2",
+     "deepspeed model/train.py model=bsae", "rm -rf /", "python -m pipeline.run +corpus=sample a=1",
+     "python -m pipeline.run +corpus=sample ++recipe.stages.train.stesp=9"],
+)  # fmt: skip
+def test_a_wrong_command_would_be_noticed(line: str) -> None:
+    with pytest.raises((AssertionError, ModuleNotFoundError, *entry.MISTAKES)):
+        check(shlex.split(line))

@@ -1,0 +1,129 @@
+"""No command line and no YAML file does more than set keys, or gets an error of one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hostile import hammer, soup
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hypothesis import strategies as st
+
+from pipeline import entry
+from pipeline.config import RunConfig
+from pipeline.dag import SCHEMAS, quoted
+
+pytestmark = pytest.mark.fuzz
+
+COMMANDS = {**SCHEMAS, "run": RunConfig}
+VALUES = [
+    "null", "true", "-1", "0", "1", "1e999", "nan", "inf", "[]", "[1,2]", "{}", "{a:1}", "''",
+    "???", "a", "${x}", "${oc.env:HOME}", "${", "1.5", "99999999999999999999", "[[", "'", "\\", "é",
+    "a=b", "${workdir}", "../..", "*", " ", "#", ",", "~", "+", "@",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def keys() -> dict[str, list[str]]:
+    """The keys of each command and of its groups."""
+    for name, schema in COMMANDS.items():
+        entry.register(name, schema)
+    GlobalHydra.instance().clear()
+    found = {}
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        for name in COMMANDS:
+            composed = compose(name)
+            groups = [str(key) for key in composed if entry.choices(str(key))]
+            found[name] = [str(key) for key in composed] + groups
+            for group in groups:
+                found[name] += [f"+{group}={choice}" for choice in entry.choices(group)]
+            for key in composed:
+                node = composed._get_node(key)
+                if hasattr(node, "keys") and not node._is_missing() and not node._is_none():
+                    found[name] += [f"{key}.{inner}" for inner in node]
+    return found
+
+
+def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> None:
+    def check(data: st.DataObject) -> None:
+        command = data.draw(st.sampled_from(sorted(COMMANDS)))
+        overrides = data.draw(
+            st.lists(
+                st.tuples(
+                    st.sampled_from(["", "", "+", "++", "~"]),
+                    st.one_of(st.sampled_from(keys[command]), st.text(max_size=6)),
+                    st.one_of(st.sampled_from(VALUES), soup(VALUES, 4)),
+                ),
+                max_size=4,
+            )
+        )
+        words = [f"{sign}{key}={value}" for sign, key, value in overrides]
+        try:
+            with entry.composing():
+                composed = compose(command, words)
+            entry.validate(composed, COMMANDS[command])
+        except entry.MISTAKES as error:
+            told = entry.explain(error)
+            assert told.strip()
+            assert "\n" not in told
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        hammer(check, st.data(), examples=60)
+
+
+@pytest.mark.parametrize("command", ["prepare"])
+def test_any_text_travels_through_the_command_line(command: str) -> None:
+    def check(text: str) -> None:
+        assert compose(command, [f"source={quoted(text)}"]).source == text
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        letters = st.characters(codec="utf-8", exclude_characters="\x00\n\r$")
+        hammer(check, st.text(letters, min_size=1), examples=60)
+
+
+PIECES = [
+    "a: ", "- ", "\n", "  ", "!!python/object/apply:os.system ['touch owned']", "&x ", "*x", "<<: ",
+    "{", "}", "[", "]", "defaults:", "? ", "|", ">", "'", '"', "_target_: os.system",
+    "# @package _", "\t", "---", "%YAML 1.1", "!!binary ", "1e999", "${x}", "path: ",
+    "name: x", "reader: ",
+]  # fmt: skip
+
+
+def test_any_yaml_is_a_config_or_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+
+    def check(text: str) -> None:
+        (tmp_path / "corpus" / "mine.yaml").write_text(text, encoding="utf-8", errors="replace")
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+                words = ["+corpus=mine", f"hydra.searchpath=[{tmp_path}]"]
+                with entry.composing():
+                    composed = compose("vocab", words)
+                entry.validate(composed, SCHEMAS["vocab"])
+        except entry.MISTAKES as error:
+            assert entry.explain(error).strip()  # noqa: PT017
+        assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+    entry.register("vocab", SCHEMAS["vocab"])
+    hammer(check, soup(PIECES, 12), examples=40)
+
+
+def test_yaml_that_would_run_code_is_one_line_of_error(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    mine = "name: mine\nreader: !!python/object/apply:os.system ['touch owned']\n"
+    (tmp_path / "corpus" / "mine.yaml").write_text(mine)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.vocab", "--config-dir", str(tmp_path), "+corpus=mine"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert not (root / "owned").exists()

@@ -1,0 +1,119 @@
+"""No dump and no wikitext makes anything happen but documents, or one error that names the file."""
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+from hostile import damaged, hammer, soup
+
+from pipeline.config import CorpusConfig
+from pipeline.corpora import Tally, open_corpus
+from pipeline.errors import InputError
+from pipeline.text.wikitext import Extractor
+
+pytestmark = pytest.mark.fuzz
+
+PAGE = (
+    "<page><title>A &amp; b</title><ns>0</ns><id>{0}</id><revision><id>2</id>"
+    "<timestamp>2020-01-01T00:00:00Z</timestamp><model>wikitext</model>"
+    "<text>'''Words''' of [[page {0}|this]].\n\n{{{{box|a=b}}}} More words.</text>"
+    "</revision></page>\n"
+)
+DUMP = (
+    '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="en"><siteinfo>'
+    '<dbname>enwiki</dbname><namespaces><namespace key="0" /><namespace key="6">File</namespace>'
+    "</namespaces></siteinfo>\n" + "".join(map(PAGE.format, range(1, 6))) + "</mediawiki>\n"
+).encode()
+TAGS = [
+    b"<page>", b"</page>", b"<mediawiki>", b"</mediawiki>", b"<ns>x</ns>", b"<redirect/>", b"<id>",
+    b'<namespace key="x">y</namespace>', b"<revision>", b"</revision>", b"<text>", b"</text>",
+    b"<!--", b"-->", b"<![CDATA[", b"]]>", b"&lt;", b"&x;", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf",
+    b'<?xml version="1.0" encoding="utf-16"?>', b'<?xml version="1.0" encoding="gb2312"?>',
+    b'<?xml version="1.0" encoding="nothing"?>', b'<!DOCTYPE mediawiki [<!ENTITY x "y">]>',
+]  # fmt: skip
+MARKUP = [
+    "[[", "]]", "{{", "}}", "{|", "|}", "|-", "|", "''", "'''", "\n", "==", "* ", "#", ":", "<ref>",
+    "</ref>", "<ref/>", "<nowiki>", "</nowiki>", "<math>", "</math>", "<!--", "-->", "&nbsp;",
+    "&#0;", "&#x110000;", "&#55296;", "File:", "Category:", "-{", "}-", "http://a.b", "[", "]",
+    "<div", ">", "__TOC__", "== References ==\n", "\x00", "\u2028", "\U0001f600", "（", "）",
+    "<gallery>",
+]  # fmt: skip
+
+
+def read(path: Path) -> None:
+    """Every document of a dump, whole and cut into parts, is clean; errors name the file."""
+    for size in (1 << 20, 300):
+        try:
+            corpus = CorpusConfig(name="wiki", reader="wikipedia", path=str(path))
+            reader = open_corpus(corpus, "")
+            for split in reader.splits(size):
+                for document in reader.read(split, Tally()):
+                    assert document.text.strip()
+                    assert "\r" not in document.text
+        except InputError as error:
+            assert str(path) in str(error)  # noqa: PT017
+
+
+def test_a_damaged_dump_is_read_or_named(tmp_path: Path) -> None:
+    def check(data: bytes) -> None:
+        path = tmp_path / "dump.xml"
+        path.write_bytes(data)
+        read(path)
+
+    hammer(check, damaged([DUMP], TAGS))
+
+
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        (b"<ns>0</ns>", b"<ns>x</ns>"),
+        (b'key="6"', b'key=":"'),
+        (b"<mediawiki", b'<?xml version="1.0" encoding="gb2312"?><mediawiki'),
+        (b"<mediawiki", b'<?xml version="1.0" encoding="nothing"?><mediawiki'),
+    ],
+)
+def test_what_was_found_stays_mended(tmp_path: Path, whole: bytes, broken: bytes) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_bytes(DUMP.replace(whole, broken, 1))
+    reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
+    with pytest.raises(InputError, match=r"dump\.xml"):
+        [list(reader.read(split, Tally())) for split in reader.splits(1 << 20)]
+
+
+@pytest.mark.parametrize("packing", ["bz2", "gz", "multistream"])
+def test_a_damaged_packed_dump_is_read_or_named(tmp_path: Path, packing: str) -> None:
+    half = DUMP.index(b"<page>", len(DUMP) // 2)
+    whole = {
+        "bz2": bz2.compress(DUMP),
+        "gz": gzip.compress(DUMP, mtime=0),
+        "multistream": bz2.compress(DUMP[:half]) + bz2.compress(DUMP[half:]),
+    }[packing]
+
+    def check(data: bytes) -> None:
+        path = tmp_path / ("dump.xml.gz" if packing == "gz" else "dump.xml.bz2")
+        path.write_bytes(data)
+        read(path)
+
+    hammer(check, damaged([whole], [b"BZh91AY&SY", b"\x1f\x8b\x08", b"PK\x03\x04"]))
+
+
+def test_any_tags_are_read_or_named(tmp_path: Path) -> None:
+    def check(inside: str) -> None:
+        path = tmp_path / "dump.xml"
+        path.write_bytes(DUMP.replace(b"</mediawiki>", inside.encode("utf-8", "replace")))
+        read(path)
+
+    hammer(check, soup([tag.decode("latin-1") for tag in TAGS] + [PAGE.format(7)]))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_any_markup_gives_lines_of_text(language: str) -> None:
+    extractor = Extractor(language)
+
+    def check(wikitext: str) -> None:
+        for line in extractor.text(wikitext).split("\n"):
+            assert line == line.strip()
+            assert not any(character in line for character in "\r\x00\u2028\u2029")
+
+    hammer(check, soup(MARKUP))

@@ -1,0 +1,71 @@
+"""A secret that the user's configuration holds, or the environment, stays where it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import stage
+from pipeline.config import DownloadConfig
+from pipeline.secrecy import hide
+
+SECRET = "hf_Zm9vYmFyYmF6"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://me:pass@host/file", "https://***@host/file"),
+        ("s3://KEY:se/cret@host", "s3://KEY:se/cret@host"),  # a slash ends the host
+        ('{"url": "http://token@a.b/c", "mail": "a@b.c"}',
+         '{"url": "http://***@a.b/c", "mail": "a@b.c"}'),
+        ("see https://a.b/c and write to a@b.c", "see https://a.b/c and write to a@b.c"),
+        (f"https://a.b/c?token={SECRET}", "https://a.b/c?token=***"),
+        ("HOME is not one", "HOME is not one"),
+    ],
+)  # fmt: skip
+def test_passwords_and_keys_become_stars(
+    text: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setenv("HOTKEY", "HOME is not one")
+    assert hide(text) == shown
+
+
+def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORPUS_PASSWORD", SECRET)
+    url = f"https://me:{SECRET}@host/corpus.gz"
+    corpus = {"name": "x", "reader": "text", "files": [{"url": url}]}
+    config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"))  # type: ignore[arg-type]
+    monkeypatch.setattr(stage, "fingerprint", lambda *_: ("f" * 64, {}))
+    stage.run("download", config, lambda c, out: stage.Result(summary=url, figures={"url": url}))
+    text = (tmp_path / "out" / "manifest.json").read_text()
+    assert SECRET not in text
+    assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"
+
+
+def test_no_output_of_a_command_has_the_secrets_of_its_environment(
+    root: Path, tmp_path: Path
+) -> None:
+    """Neither what it prints nor any file, whether it works or not."""
+    (tmp_path / "a.txt").write_text("Some words of a text. They are enough.\n" * 50)
+    secrets = {"HF_TOKEN": SECRET, "WANDB_API_KEY": SECRET * 3, "A_SECRET_KEY": SECRET[::-1]}
+    for words in (
+        ["pipeline.vocab", "+corpus=text", f"corpus.path={tmp_path}/a.txt", "size=100"],
+        ["pipeline.vocab", "+corpus=text", "corpus.path='${oc.env:HF_TOKEN}'"],
+        ["pipeline.download", "+corpus=simplewiki", "tries=1", "timeout=1",
+         "corpus.files=[{url: 'http://me:${oc.env:HF_TOKEN}@127.0.0.1:9/a.gz'}]"],
+    ):  # fmt: skip
+        out = tmp_path / words[0]
+        done = subprocess.run(
+            [sys.executable, "-m", *words, f"out={out}"],
+            cwd=root, env=os.environ | secrets, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, 2), done.stderr
+        written = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+        for content in (done.stdout.encode(), done.stderr.encode(), *written):
+            for value in secrets.values():
+                assert value.encode() not in content
