@@ -265,6 +265,7 @@ class TaskConfig:
     metrics: list[str] = field(default_factory=list)  # the first is the score
     train: str = "train.tsv"
     dev: str = "dev.tsv"
+    dev_share: float = 0.0  # of train, kept out of it to be dev; then there is no file `dev`
     test: str | None = None  # without labels: for a submission
     test_columns: list[str] = field(default_factory=list)  # where they are others than `columns`
     test_rows: int | None = None  # that the server expects
@@ -294,6 +295,7 @@ class TaskConfig:
         check(bool(self.metrics), "task.metrics=[]: at least one")
         for metric in self.metrics:
             check_choice("task.metrics", metric, known)
+        check(0 <= self.dev_share < 1, f"task.dev_share={self.dev_share}: from 0 to below 1")
 
 
 @dataclass(kw_only=True)

@@ -50,6 +50,8 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
         config.task, [record for record in records if record["start"] == PRETRAINED]
     )["predictions"]
     stage.write_text(out / PREDICTIONS, submission.rows(config.task, predictions))
+    for name, text in bench.kind.files(bench.dev, predictions).items():
+        stage.write_text(out / name, text)
     return stage.Result(summary=describe(found), figures=found)
 
 

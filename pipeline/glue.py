@@ -24,10 +24,14 @@ class Examples:
     def __len__(self) -> int:
         return len(self.first)
 
-    def head(self, count: int | None) -> "Examples":
-        """The first `count` rows; all of them for None."""
-        second = None if self.second is None else self.second[:count]
-        return Examples(self.first[:count], second, self.labels[:count], self.malformed)
+    def take(self, rows: list[int]) -> "Examples":
+        """Some of the rows."""
+        return Examples(
+            [self.first[row] for row in rows],
+            None if self.second is None else [self.second[row] for row in rows],
+            [self.labels[row] for row in rows],
+            self.malformed,
+        )
 
 
 def task_of(name: str) -> TaskConfig:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from pipeline import stage
 from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.kinds import Kind, Part, open_kind
+from pipeline.kinds import Kind, Part, open_kind, read_sides
 
 if TYPE_CHECKING:
     import torch
@@ -102,8 +102,7 @@ def prepare(config: EvaluateConfig) -> Bench:
         )
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_kind(config, config.task, wordpiece)
-    train = kind.read(config.task.train, rows=config.maximum_rows)
-    dev = kind.read(config.task.dev)
+    train, dev = read_sides(kind, config.task, config.maximum_rows)
     size, weights, _ = huggingface.load(config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(

@@ -124,9 +124,16 @@ def parse_json(place: str, text: str, key: str | None) -> Table:
     table = Table(place, names, [], [])
     for number, one in enumerate(objects, 1):
         if set(names) <= set(one):
-            table.rows.append([str(one[name]) for name in names])
+            table.rows.append([text_of(one[name]) for name in names])
             table.lines.append(number)
         else:
             lost = next(name for name in names if name not in one)
             table.malformed.append(f"{place}, row {number}: no {lost!r}")
     return table
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, null as an empty one, anything else as JSON writes it: true, 1, [1, 2]."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -3,19 +3,23 @@
 Each kind is a module with a class of that protocol; the loop that fine-tunes knows no more of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from model.samples import Framing, Samples
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import InputError
+from pipeline.instances import document_hash, held_out
 from pipeline.text.wordpiece import WordPiece
 
 Logits = Sequence[npt.NDArray[np.float32]]  # as `finetune.predict` gives them
 Scores = dict[str, float]
+Keep = Callable[[str], bool]  # whether what a text is about is read
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class Kind(Protocol):
     head: str  # of model.heads
     outputs: int  # of that head
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
-        """File `name` of the task, or its first `rows`."""
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Part:
+        """File `name` of the task, or the first `rows` of what `keep` keeps."""
 
     def decide(self, part: Part, logits: Logits) -> list[Any]:
         """The answers to a part, JSON."""
@@ -48,6 +54,36 @@ class Kind(Protocol):
 
     def constant(self, train: Part, dev: Part) -> Scores:
         """What always giving the most frequent answer of train scores on dev."""
+
+    def files(self, part: Part, answers: list[Any]) -> dict[str, str]:
+        """The answers to a part as others exchange them, by name of the file; besides the table."""
+
+
+def chosen(
+    items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str], rows: int | None
+) -> list[Item]:
+    """The first `rows` of the items that `keep` keeps for what they are about."""
+    return [item for item in items if keep is None or keep(about(item))][:rows]
+
+
+def read_sides(kind: Kind, task: TaskConfig, rows: int | None) -> tuple[Part, Part]:
+    """Train, at most `rows` of it, and dev: two files, or one by the hash of what it is about.
+
+    Raises:
+        InputError: a file is missing or broken, or a side is empty.
+    """
+    if not task.dev_share:
+        return kind.read(task.train, rows=rows), kind.read(task.dev)
+
+    def is_dev(text: str) -> bool:
+        return held_out(document_hash(text), task.dev_share)
+
+    train = kind.read(task.train, rows=rows, keep=lambda text: not is_dev(text))
+    dev = kind.read(task.train, keep=is_dev)
+    for name, part in (("train", train), ("dev", dev)):
+        if not len(part):
+            raise InputError(f"task.dev_share={task.dev_share}: {task.train} leaves {name} empty")
+    return train, dev
 
 
 def framing_of(config: EvaluateConfig) -> Framing:

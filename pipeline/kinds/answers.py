@@ -17,12 +17,13 @@ from model.samples import Samples
 from pipeline import glue, tables
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
-from pipeline.kinds import Logits, Part, Scores
+from pipeline.kinds import Keep, Logits, Part, Scores, chosen
 from pipeline.text.wordpiece import WordPiece
 
 QUESTION = 64  # tokens of a question, at most
 LONGEST = 30  # tokens of an answer, at most
 BEST = 20  # starts and ends that are looked at
+PREDICTIONS = "predictions.json"
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = frozenset(string.punctuation)
@@ -37,6 +38,7 @@ class Question:
     context: str
     answers: list[str]  # empty: it has none
     start: int  # character of the first
+    article: str = ""  # that the passage is from: its title, else its first passage
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,14 @@ class Answers:
         self._data, self._task, self._wordpiece = data, task, wordpiece
         self._longest, self._stride = longest, stride
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Part:
         """See `Kind`."""
         place, content = glue.need(self._data, self._task, name)
-        return self.part_of(parse(place, content)[:rows])
+        return self.part_of(
+            chosen(parse(place, content), keep, lambda question: question.article, rows)
+        )
 
     def part_of(self, questions: list[Question]) -> Part:
         """Questions as the model reads them."""
@@ -91,7 +97,7 @@ class Answers:
         """[CLS] question [SEP] stretch [SEP], as often as the passage needs."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
-        step = min(self._stride, room)
+        step = min(self._stride, max(1, room // 2))  # every answer of half a window is in one whole
         starts = [0]
         while starts[-1] + room < len(ids):
             starts.append(starts[-1] + step)
@@ -150,6 +156,23 @@ class Answers:
         exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
         return {"f1": float(f1), "exact": float(exact)}
 
+    def files(self, part: Part, answers: list[Any]) -> dict[str, str]:
+        """What the official scripts read; where none is likelier, an empty answer.
+
+        Of questions that may have no answer also how much likelier that is: `--na-prob-file`.
+        """
+        ids = [question.identity for question in part.extra[0]]
+        if all(part.truth):
+            return {PREDICTIONS: as_json(ids, [text for text, _ in answers])}
+        said = ["" if margin > 0 else text for text, margin in answers]
+        margins = [margin for _, margin in answers]
+        return {PREDICTIONS: as_json(ids, said), "null_odds.json": as_json(ids, margins)}
+
+
+def as_json(ids: list[str], values: list[Any]) -> str:
+    """A value for each id."""
+    return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
+
 
 def parse(place: str, content: bytes) -> list[Question]:
     """The questions of a file in SQuAD's layout.
@@ -160,6 +183,7 @@ def parse(place: str, content: bytes) -> list[Question]:
     found = []
     try:
         for article in json.loads(tables.decode(place, content))["data"]:
+            title = article.get("title") or article["paragraphs"][0]["context"]
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
                 for item in paragraph["qas"]:
@@ -170,8 +194,10 @@ def parse(place: str, content: bytes) -> list[Question]:
                         raise InputError(
                             f"{place}: question {item['id']}: no {texts[0]!r} at character {start}"
                         )
-                    found.append(Question(item["id"], item["question"], context, texts, start))
-    except (ValueError, KeyError, TypeError) as error:
+                    found.append(
+                        Question(item["id"], item["question"], context, texts, start, title)
+                    )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{place}: not in SQuAD's layout ({error!r})") from error
     if not found:
         raise InputError(f"{place}: no question")

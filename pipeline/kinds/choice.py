@@ -8,7 +8,7 @@ from model.samples import Framing, Samples, tokenize
 from pipeline import glue, metrics, tables
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
-from pipeline.kinds import Logits, Part, Scores
+from pipeline.kinds import Keep, Logits, Part, Scores, chosen
 from pipeline.text.wordpiece import WordPiece
 
 
@@ -21,7 +21,9 @@ class Choice:
         self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
         self.outputs = len(task.choices)
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Part:
         """See `Kind`.
 
         Raises:
@@ -33,7 +35,8 @@ class Choice:
         wanted = [*task.columns, *task.choices, *([task.label] if labelled else [])]
         columns = glue.columns_of(table, wanted)
         first, second, truth = [], [], []
-        for line, row in list(zip(table.lines, table.rows, strict=True))[:rows]:
+        every = zip(table.lines, table.rows, strict=True)
+        for line, row in chosen(every, keep, lambda item: item[1][columns[0]], rows):
             fields = [row[column].strip() for column in columns]
             begun = fields[1] if len(task.columns) == 2 else ""
             endings = fields[len(task.columns) :][:count]
@@ -64,3 +67,7 @@ class Choice:
         """The most frequent place of the right ending."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], self.outputs)
+
+    def files(self, part: Part, answers: list[Any]) -> dict[str, str]:
+        """None: the table is what people exchange."""
+        return {}

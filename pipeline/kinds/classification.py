@@ -7,7 +7,7 @@ import numpy as np
 from model.samples import Framing, tokenize
 from pipeline import glue, metrics
 from pipeline.config import TaskConfig
-from pipeline.kinds import Logits, Part, Scores
+from pipeline.kinds import Keep, Logits, Part, Scores, chosen
 from pipeline.text.wordpiece import WordPiece
 
 
@@ -20,9 +20,13 @@ class Classification:
         self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
         self.outputs = len(task.labels) or 1
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Part:
         """See `Kind`."""
-        found = glue.read_examples(self._data, self._task, name, labelled).head(rows)
+        found = glue.read_examples(self._data, self._task, name, labelled)
+        places = range(len(found))
+        found = found.take(chosen(places, keep, lambda place: found.first[place], rows))
         samples = tokenize(self._wordpiece, found.first, found.second, found.labels, self._framing)
         return Part(samples, found.labels if labelled else [], None, found.malformed)
 
@@ -40,3 +44,7 @@ class Classification:
         """The most frequent class, or the mean."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], len(self._task.labels))
+
+    def files(self, part: Part, answers: list[Any]) -> dict[str, str]:
+        """None: the table is what people exchange."""
+        return {}

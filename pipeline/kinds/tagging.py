@@ -9,11 +9,12 @@ from model.samples import UNLABELLED, Samples, texts
 from pipeline import glue, tables
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
-from pipeline.kinds import Logits, Part, Scores
+from pipeline.kinds import Keep, Logits, Part, Scores, chosen
 from pipeline.text.wordpiece import WordPiece
 
 Sentence = tuple[list[str], list[str]]  # words, tags
 OUTSIDE = "O"
+ALONE = ("S", "U")  # prefixes of an entity of one word
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,13 @@ class Tagging:
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
         return parse(place, content, [int(column) for column in columns])
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None) -> Part:
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Part:
         """See `Kind`."""
         sentences, malformed = self._sentences(name, labelled)
-        return self.part_of(sentences[:rows], labelled, malformed, name)
+        kept = chosen(sentences, keep, lambda sentence: " ".join(sentence[0]), rows)
+        return self.part_of(kept, labelled, malformed, name)
 
     def part_of(
         self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str
@@ -71,7 +75,7 @@ class Tagging:
                 labels.append(label)
         second = np.array([len(sequence) for sequence in ids])
         truth = [tags for _, tags in sentences] if labelled else []
-        extra = (windows, len(sentences))
+        extra = (windows, [words for words, _ in sentences])
         return Part(Samples(ids, second, labels), truth, extra, malformed)
 
     def _windows(self, index: int, words: list[str], tags: list[int]) -> Any:
@@ -98,8 +102,8 @@ class Tagging:
 
     def decide(self, part: Part, logits: Logits) -> list[Any]:
         """A tag a word, by sentence."""
-        windows, count = part.extra
-        found: list[list[str]] = [[] for _ in range(count)]
+        windows, sentences = part.extra
+        found: list[list[str]] = [[] for _ in sentences]
         for window, values in zip(windows, logits, strict=True):
             best = values[window.first].argmax(-1)
             found[window.sentence] += [self.tags[number] for number in best]
@@ -114,6 +118,14 @@ class Tagging:
         flat = [tag for tags in train.truth for tag in tags]
         most = max(sorted(set(flat)), key=flat.count)
         return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
+
+    def files(self, part: Part, answers: list[Any]) -> dict[str, str]:
+        """Lines of word, true tag and given tag, as the script conlleval reads them."""
+        blocks = (
+            "".join(map("{} {} {}\n".format, words, tags, given))
+            for words, tags, given in zip(part.extra[1], part.truth, answers, strict=True)
+        )
+        return {"predictions.conll": "\n".join(blocks)}
 
 
 def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
@@ -148,13 +160,14 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     """(first word, word after the last, type) of each entity, as conlleval finds them.
 
     An entity begins at B- or S-, or where a type is other than that before it; it ends at E- or S-,
-    or before what does not go on. So IOB1, IOB2 and IOBES are read alike.
+    or before what does not go on. So IOB1, IOB2 and IOBES are read alike, and BILOU, where U- is S-
+    and L- is E-.
     """
     found = set()
     start, kind, before = 0, "", OUTSIDE
     for place, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, name = tag.partition("-")
-        new = prefix in ("B", "S") or name != kind or before in ("E", "S")
+        new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind and (new or prefix == OUTSIDE):
             found.add((start, place, kind))
             kind = ""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nervaluate import Evaluator
 
 from model.samples import UNLABELLED
 from pipeline.config import TaskConfig
@@ -134,3 +135,22 @@ def test_real_entities_are_read(shared_data: Path) -> None:
     assert found == part.truth
     assert kind.score(part, found)["f1"] == 1
     assert sum(len(entities(tags)) for tags in part.truth) == 836  # as Derczynski et al. 2017 say
+
+
+TAGS = st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"])
+PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=4)
+
+
+@given(PAIRS)
+def test_scores_are_those_of_a_library(sentences: list[list[tuple[str, str]]]) -> None:
+    truth = [[true for true, _ in pairs] for pairs in sentences]
+    given = [[answer for _, answer in pairs] for pairs in sentences]
+    strict = Evaluator(truth, given, ["x", "y"], loader="list").evaluate()["overall"]["strict"]
+    found = entity_scores(truth, given)
+    for name in ("precision", "recall", "f1"):
+        assert found[name] == pytest.approx(getattr(strict, name))
+
+
+def test_the_schemes_that_mark_ends_are_read_by_either_of_their_letters() -> None:
+    for scheme in ("S-x S-x B-y E-y", "U-x U-x B-y L-y"):
+        assert entities(scheme.split()) == {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}
