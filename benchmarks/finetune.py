@@ -134,7 +134,8 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     tokenizer = AutoTokenizer.from_pretrained(options.pretrained)
 
     def rows(name: str, count: int | None) -> list[dict[str, Any]]:
-        read = glue.read_examples(options.data, task, name).head(count)
+        read = glue.read_examples(options.data, task, name)
+        read = read.take(list(range(len(read)))[:count])
         made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
         labels = [int(label) if task.labels else label for label in read.labels]
         lengths = map(len, made["input_ids"])
