@@ -5,6 +5,9 @@ FOLDER` takes WikiExtractor's output instead. Every peer is a process of its own
 with one thread, and all that it uses is counted, from its start to its end: CPU time of it and its
 children, and the largest memory of any one. Peers take turns; the best of `--passes` counts.
 
+Where pandas is installed Beam imports it, in each process: give `datasets` a place of its own,
+`python -m venv peers; peers/bin/pip install datasets sentencex; … --python peers/bin/python`.
+
     --megabytes 25 --workers 1 2      time
     --megabytes 1000 --peers ours     memory does not grow with the corpus
 """
@@ -46,6 +49,9 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=25)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--workers", nargs="+", type=int, default=[1], help="processes of ours")
+    parser.add_argument(
+        "--python", default=sys.executable, help="the Python in which `datasets` is installed"
+    )
     parser.add_argument("--passes", type=int, default=2)
     options = parser.parse_args()
 
@@ -58,7 +64,7 @@ def main() -> None:
         (work / "tokenizer.json").write_text(source)
         costs: dict[str, Cost] = {}
         for _ in range(options.passes):
-            for name, command in commands(options.peers, options.workers, work).items():
+            for name, command in commands(options, work).items():
                 cost = measure(command)
                 if name not in costs or cost.cpu < costs[name].cpu:
                     costs[name] = cost
@@ -110,14 +116,15 @@ def learn(path: Path) -> str:
     )
 
 
-def commands(peers: list[str], workers: list[int], work: Path) -> dict[str, list[str]]:
+def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
     text, tokenizer = f"{work}/text.jsonl", f"{work}/tokenizer.json"
     found: dict[str, list[str]] = {}
-    for peer in peers:
+    for peer in options.peers:
         if peer != "ours":
-            found[peer] = [sys.executable, "-m", "benchmarks.prepare_peers", peer, text, tokenizer]
+            script = str(Path(__file__).with_name("prepare_peers.py"))
+            found[peer] = [options.python, script, peer, text, tokenizer]
             continue
-        for count in workers:
+        for count in options.workers:
             found[f"prepare, {count} worker{'s' * (count > 1)}"] = [
                 sys.executable, "-m", "pipeline.prepare", "+corpus=jsonl", f"corpus.path={text}",
                 f"vocab={tokenizer}", f"out={work}/out", "force=true", f"runner.workers={count}",

@@ -12,12 +12,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError
+from pipeline.lean import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment, worker_handlers
 
 Engine = tuple[Any, PipelineOptions]
 

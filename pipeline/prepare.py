@@ -20,7 +20,6 @@ from pipeline.intake import Account
 from pipeline.plan import Plan
 from pipeline.progress import watch
 from pipeline.shards import ShardInfo
-from pipeline.text.wordpiece import WordPiece
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
@@ -44,7 +43,8 @@ def plan(config: PrepareConfig, out: Path) -> Plan:
     check_filters(config)
     reader = corpora.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
-    wordpiece = WordPiece.load(config.vocab)
+    graph.loaded.cache_clear()
+    wordpiece = graph.loaded(config.vocab)
     info = ShardInfo(
         split="train",
         pairs=config.pairs,

@@ -3,6 +3,7 @@
 What goes wrong in a task is not lost: its exception travels to the process that planned the graph.
 """
 
+import importlib
 import logging
 import sys
 
@@ -10,6 +11,7 @@ import sys
 def main() -> None:
     """Serve the runner until it has no more work."""
     logging.disable(logging.WARNING)
+    importlib.import_module("pipeline.lean")  # before Beam imports itself
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)

@@ -11,7 +11,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import chain, pairwise
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # those of str.splitlines
 
@@ -38,9 +38,10 @@ def _outside(chars: Iterable[int]) -> str:
     return f"[^ -~\n{kept}]"
 
 
+# Elsewhere there is no such character; a look at all planes would take a quarter of a second.
 _TABLE = {
     code: new
-    for code in range(sys.maxunicode + 1)
+    for code in chain(range(0x20000), range(0xE0000, 0xE1000))
     if (new := _replacement(chr(code))) is not None and chr(code) != new
 }
 _ODD = re.compile(_outside(_TABLE))
