@@ -22,16 +22,16 @@ test: $(READY)  ## all tests
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
 	$(BIN)/python -m pytest -m k8s tests/k8s
 
+test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
+	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
+	$(BIN)/python -m pytest -m image tests/k8s
+
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build
 	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov --cov-report=
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --format=markdown > build/coverage.md
 	@tail -n 1 build/coverage.md
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
-
-test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
-	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
-	$(BIN)/python -m pytest -m image tests/k8s
 
 lint: $(READY)  ## style, types, import directions
 	$(BIN)/ruff check .

@@ -122,10 +122,7 @@ class KubernetesExecutor:
                 self._say_done(job, members)
                 return True
             if time.monotonic() - ended.setdefault(name, time.monotonic()) > VISIBLE:
-                raise UserError(
-                    f"stage {name} has to run ({members[0].reason}), but its Job is used up: "
-                    f"kubectl delete job {name}, and apply again"
-                )
+                raise UserError(f"stage {name}: {used_up(job, members)}")
         elif not all(need in done for node in members for need in node.needs):
             return False
         elif job.spec.suspend and not self._paused(job):
@@ -250,6 +247,16 @@ def current(node: Node) -> bool:
     """Whether the stage's folder holds what this graph wants."""
     manifest = stage.Manifest.read(node.out)
     return manifest is not None and manifest.fingerprint == node.fingerprint
+
+
+def used_up(job: Any, members: list[Node]) -> str:
+    """Why a Job that is complete leaves a stage to be made, and what to do."""
+    again = f"kubectl delete job {job.metadata.name}, and apply again"
+    node = next(node for node in members if not current(node))
+    made = stage.Manifest.read(node.out)
+    if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
+        return f"it has to run ({node.reason}), but its Job is used up: {again}"
+    return f"made by other code or settings than the driver's: use images of one build, {again}"
 
 
 def obstacle(pod: Any) -> str:
