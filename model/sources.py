@@ -37,6 +37,12 @@ def read(place: Path | str, average: int = 1) -> Source:
                 f"average={average}: {place} is one model; only checkpoints of a run are averaged"
             )
         return Source(*huggingface.load(place))
+    graphs = sorted(Path(place).glob("*.ckpt.index"))
+    if graphs:
+        raise InputError(
+            f"{graphs[0]}: a TensorFlow checkpoint, which only TensorFlow reads; take the model "
+            f"in Hugging Face's format (Google's are on the hub, below google-bert and google)"
+        )
     path, state = checkpoint.locate(Path(place))
     weights, steps = checkpoint.average(path, average)
     return Source(ModelConfig(**state.model), weights, [], steps, state.tokenizer)

@@ -121,7 +121,7 @@ def summary_of(bench: Bench, records: list[Record]) -> Record:
         found |= {"baseline": point.pop("score")}
         found |= {f"baseline_{name}": value for name, value in point.items()}
     if bench.also:
-        found["also"] = {name: also_of(name, records, found) for name in bench.also}
+        found["also"] = {name: also_of(bench, name, records, found) for name in bench.also}
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
     runs = [{name: record[name] for name in kept} for record in records]
     return found | {"majority": constant[metric], "majority_scores": constant, "runs": runs}
@@ -147,10 +147,15 @@ def point_of(task: TaskConfig, records: list[Record]) -> Record:
     }
 
 
-def also_of(name: str, records: list[Record], found: Record) -> Record:
+def also_of(bench: Bench, name: str, records: list[Record], found: Record) -> Record:
     """The scores on another task's dev set, at the points of the grid that `found` chose."""
     metric = glue.task_of(name).metrics[0]
-    scores: Record = {"title": glue.task_of(name).submission or name, "metric": metric}
+    kind, part = bench.also[name]
+    scores: Record = {
+        "title": glue.task_of(name).submission or name,
+        "metric": metric,
+        "majority": kind.constant(bench.train, part)[metric],
+    }
     for start, key, point in (
         (PRETRAINED, "score", found["point"]),
         (RANDOM, "baseline", found.get("baseline_point")),

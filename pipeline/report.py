@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.tracking import read_metrics
-from pipeline import entry, plots, published, stage
+from pipeline import entry, plots, published, scores, stage
 from pipeline.config import ReportConfig
 from pipeline.errors import InputError
 
@@ -113,47 +113,6 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
     return {"title": f"Training ({name})", "rows": [], "plots": drawn}
 
 
-def score_rows(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[dict[str, Any]]:
-    """A row of the score table for each task."""
-    found = []
-    for _, manifest in stages.values():
-        if manifest.stage == "evaluate":
-            figures = manifest.figures
-            deviation = figures.get("deviation") or 0.0
-            baseline = figures.get("baseline")
-            found.append(
-                {
-                    "title": figures.get("title", figures["task"]),
-                    "sample": figures["sample"],
-                    "metric": figures["metric"],
-                    "score": f"{figures['score']:.3f}"
-                    + (f" ± {deviation:.3f}" if deviation else ""),
-                    "baseline": "" if baseline is None else f"{baseline:.3f}",
-                    "majority": f"{figures['majority']:.3f}",
-                    "rows": f"{figures['rows']['train']:,}",
-                    "values": (figures["score"], baseline or 0.0, figures["majority"]),
-                }
-            )
-    return found
-
-
-def our_scores(stages: dict[str, tuple[Path, stage.Manifest]]) -> dict[str, dict[str, float]]:
-    """The scores of GLUE's tasks, pre-trained and from random initialisation, by task."""
-    found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
-    for _, manifest in stages.values():
-        if manifest.stage != "evaluate":
-            continue
-        figures = manifest.figures
-        # A task of its own wins over one that another's model was scored on too.
-        sets = {figures["task"]: figures}
-        sets |= {name: part for name, part in figures.get("also", {}).items() if name not in sets}
-        for name, part in sets.items():
-            for kind, key in (("pre-trained", "score"), ("random initialisation", "baseline")):
-                if part.get(key) is not None:
-                    found[kind].setdefault(name, part[key])
-    return found
-
-
 def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str]]:
     """The few figures that say how a run went."""
     found = []
@@ -172,8 +131,8 @@ def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str
 def make(config: ReportConfig, out: Path) -> stage.Result:
     """Write report.html into `out`."""
     stages = manifests(config)
-    scores = score_rows(stages)
-    beside = published.table(our_scores(stages))
+    rows = scores.score_rows(stages)
+    beside = published.table(scores.our_scores(stages))
     sections = []
     for name, (folder, manifest) in stages.items():
         if manifest.stage == "prepare":
@@ -190,8 +149,9 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
         minutes=f"{seconds / 60:.1f} minutes",
         cards=cards(stages),
         dag=draw_dag(stages),
-        scores=scores,
-        score_plot=score_plot(scores),
+        scores=rows,
+        score_plot=scores.score_plot(rows),
+        checkpoint_plots=scores.by_checkpoint(stages),
         columns=published.COLUMNS,
         beside=beside,
         cell=published.cell,
@@ -202,18 +162,7 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     if beside:
         stage.write_text(out / "scores.md", published.markdown(beside))
         stage.write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
-    return stage.Result(
-        summary=f"{len(stages)} stages, {len(scores)} tasks", figures={"page": PAGE}
-    )
-
-
-def score_plot(scores: list[dict[str, Any]]) -> str:
-    """The scores as bars."""
-    if not scores:
-        return ""
-    titles = ("pre-trained", "random initialisation", "most frequent class")
-    series = [(title, [s["values"][n] for s in scores]) for n, title in enumerate(titles)]
-    return plots.bars([s["title"] for s in scores], series, "score")
+    return stage.Result(summary=f"{len(stages)} stages, {len(rows)} tasks", figures={"page": PAGE})
 
 
 def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:

@@ -42,3 +42,9 @@ def test_a_start_of_another_size_is_refused(folder: Path, key: str) -> None:
     value = getattr(CONFIG, key)
     with pytest.raises(InputError, match=f"{key} is {value} there, {2 * value} here"):
         sources.start_weights(folder, replace(CONFIG, **{key: 2 * value}))
+
+
+def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "bert_model.ckpt.index").write_bytes(b"")
+    with pytest.raises(InputError, match=r"a TensorFlow checkpoint, .* Hugging Face's format"):
+        sources.read(tmp_path)

@@ -110,7 +110,10 @@ def glue(folder: Path, task: str, score: float, **more: object) -> None:
 
 
 def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> None:
-    also = {"mnli_mm": {"score": 0.6, "baseline": 0.4}, "ax": {"score": 0.1, "baseline": None}}
+    also = {
+        "mnli_mm": {"metric": "accuracy", "score": 0.6, "baseline": 0.4},
+        "ax": {"metric": "matthews", "score": 0.1, "baseline": None},
+    }
     glue(work, "mnli", 0.7, also=also)
     for task in ("qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte"):
         glue(work, task, 0.8)
@@ -134,3 +137,24 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
 def test_without_glue_nothing_is_compared(work: Path) -> None:
     assert "Beside published models" not in page(work)
     assert not (work / "report" / "scores.json").exists()
+
+
+def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> None:
+    for step, score in ((100, 0.6), (200, 0.7)):
+        manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
+        glue(work, f"rte-{step}", score)
+        place = work / f"evaluate-rte-{step}" / "manifest.json"
+        content = json.loads(place.read_text())
+        content["config"] = {"pretrained": str(work / f"convert-{step}")}
+        content["figures"] |= {"task": "rte", "title": "RTE"}
+        place.write_text(json.dumps(content))
+    text = page(work)
+    assert "RTE over checkpoints" in text
+    assert "MNLI over checkpoints" not in text
+
+
+def test_sets_that_a_model_was_scored_on_too_have_rows(work: Path) -> None:
+    also = {"mnli_mm": {"title": "MNLI-mm", "metric": "accuracy", "score": 0.61, "baseline": 0.4}}
+    glue(work, "mnli", 0.7, also=also)
+    text = page(work)
+    assert re.search(r"MNLI-mm.*?0\.610", text, flags=re.DOTALL)
