@@ -4,6 +4,7 @@ Each rank touches its file in a folder of its node whenever it gets on; `python 
 FOLDER SECONDS` is a liveness probe: it fails when one of them is older.
 """
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -39,7 +40,13 @@ def stale(folder: Path, seconds: float) -> list[str]:
 
 def main() -> None:
     """The probe: 0 while every rank gets on, 1 otherwise."""
-    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    parser = argparse.ArgumentParser(
+        "python -m model.heartbeat", description="Says whether all ranks of this node get on."
+    )
+    parser.add_argument("folder", type=Path, help="heartbeat= of the training")
+    parser.add_argument("seconds", type=float, help="without a sign, after which a rank is lost")
+    options = parser.parse_args()
+    folder, seconds = options.folder, options.seconds
     silent = stale(folder, seconds)
     if silent:
         sys.exit(f"no sign of {', '.join(silent)} for {seconds:g} s")

@@ -149,6 +149,9 @@ def _signal_group(leader: int, number: int) -> None:
 
 def main() -> NoReturn:
     """The command."""
+    if sys.argv[1:2] in (["--help"], ["-h"]):
+        print(__doc__, end="")
+        sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
         sys.exit("error: no command; add one: python -m model.launch deepspeed model/train.py …")
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:

@@ -5,7 +5,6 @@ An edge is not declared: a stage that reads a folder waits for the stage that ma
 
 import dataclasses
 import os
-import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from pipeline import config as schemas
 from pipeline import entry, stage
 from pipeline.config import RunConfig, StageConfig
 from pipeline.errors import ConfigError
+from pipeline.overrides import quoted as quoted
 
 SCHEMAS: dict[str, type[StageConfig]] = {
     "download": schemas.DownloadConfig,
@@ -34,7 +34,6 @@ SCHEMAS: dict[str, type[StageConfig]] = {
 # Kinds that use one core; the others use all that there are.
 NARROW = {"download", "convert", "evaluate", "tasks", "report"}
 SAMPLE_TASK = "sample_"
-RESERVED = ("null", "true", "false", "inf", "nan")  # words that Hydra does not read as text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,21 +75,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def quoted(value: Any) -> str:
-    """A value as Hydra's override grammar reads it back."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool | int | float):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "[" + ",".join(quoted(item) for item in value) + "]"
-    text = str(value)
-    if re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) and text.lower() not in RESERVED:
-        return text
-    # In Hydra's grammar a backslash is itself, unless a quotation mark follows.
-    return "'" + re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", text)) + "'"
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,18 @@ def explain(error: Exception) -> str:
     return f"{text} (at {key})" if key and str(key) not in text else text
 
 
+def print_help(name: str, schema: type, config: DictConfig) -> None:
+    """The keys of a command, with the values that its command line gives them."""
+    from pipeline import reference
+
+    values = OmegaConf.to_container(config)
+    assert isinstance(values, dict)
+    settings = {str(key): value for key, value in values.items()}
+    width = min(100, shutil.get_terminal_size().columns)
+    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print(reference.manual(name, schema, settings, width, bold))
+
+
 def run(
     name: str, schema: type[Config], task: Callable[[Config], Any], argv: list[str] | None = None
 ) -> NoReturn:
@@ -96,16 +109,21 @@ def run(
     os.environ["HYDRA_FULL_ERROR"] = "1"
     register(name, schema)
 
-    composed: list[DictConfig] = []  # empty after --help and the like
+    composed: list[DictConfig] = []  # empty after --cfg and the like
     # Hydra would add handlers to the root logger, one of them a log file where the user stands.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    sys.argv[1:] = [*(sys.argv[1:] if argv is None else argv), *quiet]
+    words = sys.argv[1:] if argv is None else argv
+    asked = {"--help", "-h"} & set(words)
+    sys.argv[1:] = [*(word for word in words if word not in asked), *quiet]
     try:
         with composing():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
             main(composed.append)()
         for config in composed:
-            task(validate(config, schema))
+            if asked:
+                print_help(name, schema, config)
+            else:
+                task(validate(config, schema))
     except MISTAKES as error:
         print(f"error: {secrecy.hide(explain(error))}", file=sys.stderr, flush=True)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pipeline.errors import InputError
 
 INK = "#123456"  # stands for the page's own text colour
+SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
 
 mpl.rcParams |= {
-    "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 9,
+    "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 10,
     "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
     "legend.frameon": False,
@@ -33,26 +36,42 @@ def svg(figure: Figure) -> str:
 
 def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     """Curves over a common axis."""
-    figure = Figure(figsize=(5.2, 2.8), layout="constrained")
+    figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for number, (label, x, y) in enumerate(curves):
         axes.plot(x, y, label=label, color=COLOURS[number % len(COLOURS)], linewidth=1.4)
     axes.set(xlabel=x_label, ylabel=y_label)
-    axes.grid(alpha=0.15)
+    _tidy(axes)
     if len(curves) > 1:
         axes.legend()
     return svg(figure)
+
+
+def _tidy(axes: Axes) -> None:
+    """Few ticks, a thin grid, and numbers that are read at a glance: 30,000; 0.001."""
+    axes.grid(alpha=0.15)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def number(value: float) -> str:
+    """A tick's number: thousands apart, no zeros at the end, powers of ten where it is tiny."""
+    if value and abs(value) < 1e-3:
+        return f"{value:.1e}".replace("e-0", "e-").replace(".0e", "e")
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def histogram_figure(
     places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str
 ) -> Figure:
     """Counts at whole numbers, in at most 64 bars."""
-    figure = Figure(figsize=(5.2, 2.8), layout="constrained")
+    figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     bins = min(64, max(places) - min(places) + 1)
-    axes.hist(places, bins=bins, weights=counts, color=COLOURS[0])
-    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.hist(places, bins=bins, weights=counts, color=COLOURS[0], log=True)
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0.7, None))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     return figure
 
 
@@ -76,7 +95,7 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
     """Grouped horizontal bars, one group a name."""
-    figure = Figure(figsize=(5.2, 0.9 + 0.55 * len(names)), layout="constrained")
+    figure = Figure(figsize=(SIZE[0], 0.9 + 0.55 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     height = 0.8 / len(series)
     for number, (title, values) in enumerate(series):
@@ -84,6 +103,7 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], la
         axes.barh(places, values, height, label=title, color=COLOURS[number])
     axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], names)
     axes.invert_yaxis()
-    axes.set_xlabel(label)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))
+    axes.set(xlabel=label, xlim=(0, None))
+    axes.grid(alpha=0.15, axis="x")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1)
     return svg(figure)

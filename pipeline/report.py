@@ -1,14 +1,13 @@
 """`python -m pipeline.report`: one self-contained page about a run: what was made, and how good."""
 
 import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.tracking import read_metrics
-from pipeline import entry, plots, published, scores, stage
+from pipeline import drawing, entry, plots, published, scores, stage
 from pipeline.config import ReportConfig
 from pipeline.errors import InputError
 
@@ -35,38 +34,6 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
     return found
 
 
-def draw_dag(stages: dict[str, tuple[Path, stage.Manifest]]) -> str:
-    """The graph as SVG: a column for each distance from the start, an arrow for each input."""
-    makers = {manifest.fingerprint: name for name, (_, manifest) in stages.items()}
-    needs = {
-        name: [makers[f] for f in manifest.inputs.values() if f in makers]
-        for name, (_, manifest) in stages.items()
-    }
-    depth: dict[str, int] = {}
-    for name in sorted(stages, key=lambda n: stages[n][1].finished):
-        depth[name] = 1 + max((depth.get(other, 0) for other in needs[name]), default=-1)
-    rows: dict[int, int] = {}
-    places = {}
-    for name in sorted(stages, key=lambda n: depth[n]):
-        row = rows.setdefault(depth[name], 0)
-        rows[depth[name]] += 1
-        places[name] = (20 + 240 * depth[name], 20 + 66 * row)
-    width = 240 * (max(depth.values()) + 1) + 10
-    height = 66 * max(rows.values()) + 10
-    parts = [f'<svg class="dag" viewBox="0 0 {width} {height}" width="{width}" role="img">']
-    for name, others in needs.items():
-        x, y = places[name]
-        for other in others:
-            a, b = places[other][0] + 200, places[other][1] + 22
-            parts.append(f'<path d="M{a} {b}C{a + 25} {b} {x - 25} {y + 22} {x} {y + 22}"/>')
-    for name, (x, y) in places.items():
-        seconds = stages[name][1].seconds
-        parts.append(f'<rect x="{x}" y="{y}" width="200" height="44" rx="8"/>')
-        parts.append(f'<text x="{x + 10}" y="{y + 19}">{escape(name)}</text>')
-        parts.append(f'<text x="{x + 10}" y="{y + 36}" opacity=".7">{seconds:,.1f} s</text>')
-    return "".join([*parts, "</svg>"])
-
-
 def corpus_section(name: str, figures: dict[str, Any]) -> dict[str, Any]:
     """The account of documents and the lengths of instances."""
     documents, totals = figures["documents"], figures["totals"]
@@ -77,9 +44,11 @@ def corpus_section(name: str, figures: dict[str, Any]) -> dict[str, Any]:
     rows += [(names.get(kind, kind), f"{count:,}") for kind, count in totals.items()]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
-        list(lengths), list(lengths.values()), "length of an instance (tokens)", "instances"
+        list(lengths), list(lengths.values()), "tokens of an instance", "instances (log scale)"
     )
-    return {"title": f"Corpus ({name})", "rows": rows, "plots": [("Lengths of instances", plot)]}
+    mean = sum(length * n for length, n in lengths.items()) / max(1, sum(lengths.values()))
+    caption = f"Lengths of instances: {mean:.1f} tokens on average"
+    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(caption, plot)]}
 
 
 def train_section(name: str, folder: Path) -> dict[str, Any]:
@@ -145,10 +114,10 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     seconds = sum(manifest.seconds for _, manifest in stages.values())
     page = environment.get_template("report.html.j2").render(
         title=f"BERT pre-training: {Path(config.workdir).name}",
-        finished=max(manifest.finished for _, manifest in stages.values()),
-        minutes=f"{seconds / 60:.1f} minutes",
+        finished=drawing.moment(max(manifest.finished for _, manifest in stages.values())),
+        spent=drawing.duration(seconds),
         cards=cards(stages),
-        dag=draw_dag(stages),
+        dag=drawing.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
         score_plot=scores.score_plot(rows),
         checkpoint_plots=scores.by_checkpoint(stages),
@@ -156,7 +125,10 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
         beside=beside,
         cell=published.cell,
         sections=sections,
-        stages=[table_row(name, manifest) for name, (_, manifest) in stages.items()],
+        stages=[
+            table_row(name, manifest)
+            for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
+        ],
     )
     stage.write_text(out / PAGE, page)
     if beside:
@@ -171,7 +143,7 @@ def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:
     return {
         "name": name,
         "summary": manifest.summary,
-        "seconds": f"{manifest.seconds:,.1f}",
+        "spent": drawing.duration(manifest.seconds),
         "files": len(manifest.files),
         "megabytes": f"{size / 1e6:,.1f}",
         "fingerprint": manifest.fingerprint[:12],

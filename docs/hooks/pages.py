@@ -5,7 +5,7 @@ the files of a config group, `<!-- include: CHANGELOG.md -->` a file of the repo
 `<!-- licences -->` those of what this project depends on.
 """
 
-import importlib
+import importlib.util
 import re
 import sys
 from collections.abc import Callable
