@@ -261,7 +261,9 @@ def with_threshold(every: np.ndarray, margins: np.ndarray, none: np.ndarray) -> 
     `every` `(N, 2)` are exact match and F1 of the answers if given, `none` says what has none.
     """
     order = np.argsort(margins, kind="stable")
-    gain = every[order] - none[order, None]  # of answering instead of not
+    # Of answering instead of not; where there is no answer, saying anything is wrong, even a mere
+    # article, as the official script has it.
+    gain = np.where(none[:, None], -1.0, every)[order]
     curve = np.concatenate([np.zeros((1, 2)), np.cumsum(gain, 0)]) + none.sum()
     # A threshold divides what has another margin only.
     cuts = np.concatenate([[True], np.diff(margins[order]) > 0, [True]])

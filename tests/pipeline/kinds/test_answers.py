@@ -105,6 +105,30 @@ def test_scores_are_those_of_the_official_script(
     assert answers.span_scores(text, truth) == pytest.approx(scores)
 
 
+# Truths, answer, how much likelier none is; and what evaluate-v2.0.py says of all of them together,
+# with --na-prob-thresh 0 (f1_at_0) and as best_f1.
+QUESTIONS: list[tuple[list[str], str, float]] = [
+    (["Denver Broncos", "The Denver Broncos!"], "denver broncos.", -3.0),
+    (["in the late 1990s", "1990s"], "late in 1990s", -0.5),
+    ([], "Paris", -1.0),
+    (["3,014"], "3014 men", 0.5),
+    ([], "the", 2.0),
+    (["a", "x-ray tube"], "an X ray tube", 4.0),
+    (["the"], "one", -2.0),
+]
+
+
+def test_the_score_of_a_set_is_that_of_the_official_script(
+    tmp_path: Path, wordpiece: WordPiece
+) -> None:
+    made = kind(tmp_path, wordpiece, squad(("?", "1248")), 64, 32)
+    empty = made.read("train.json").samples
+    part = Part(empty, [truth for truth, _, _ in QUESTIONS])
+    found = made.score(part, [[text, margin] for _, text, margin in QUESTIONS])
+    assert 100 * found["f1_at_0"] == pytest.approx(42.8571428571)
+    assert 100 * found["f1"] == pytest.approx(52.380952381)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(-5, 5)), min_size=1))
 def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -> None:
     none = np.array([row[0] for row in rows])

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,3 +200,25 @@ def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None
     assert len(read_sides(kind, task, 7)[0]) == 7
     with pytest.raises(InputError, match=r"dev_share=1e-09: mine\.jsonl leaves dev empty"):
         read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), None)
+
+
+def test_a_task_may_be_a_file_of_ones_own_as_the_readme_says(
+    tmp_path: Path, model_folder: Path, root: Path
+) -> None:
+    said = (root / "README.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
+    (tmp_path / "conf" / "task").mkdir(parents=True)
+    content = said.partition("\n")[2].partition("```")[0]
+    (tmp_path / "conf" / "task" / "mine.yaml").write_text(content)
+    rows = [json.dumps({"text": "b" * number, "stars": 1 + number % 5}) for number in range(99)]
+    (tmp_path / "reviews.jsonl").write_text("\n".join(rows))
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pipeline.evaluate", "--config-dir", str(tmp_path / "conf"),
+            "+task=mine", f"data={tmp_path}", f"pretrained={model_folder}", "epochs=1",
+            "sequence_length=40", f"workdir={tmp_path}", "baseline=false", "threads=1",
+        ],
+        capture_output=True, text=True, cwd=root,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "evaluate: mine accuracy" in done.stdout
+    assert (tmp_path / "evaluate-mine" / "results.json").exists()
