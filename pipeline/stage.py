@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import errno
 import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import secrecy
+from pipeline import files, secrecy
 from pipeline.config import StageConfig
 from pipeline.errors import InputError, UserError
 
@@ -159,16 +158,13 @@ def fingerprint_path(path: Path | str) -> str:
     manifest = Manifest.read(path)
     if manifest is not None:
         return manifest.fingerprint
-    top = Path(path)
-    if top.is_dir():
-        files = [p for p in sorted(top.rglob("*")) if p.is_file()]
-    else:
-        files = sorted(map(Path, glob.glob(str(path), recursive=True)))
+    top = files.at(str(path))
+    folder = top.is_dir()
     digest = hashlib.sha256()
-    for file in files:
+    for file in files.below(top) if folder else files.matching(str(path)):
         with contextlib.suppress(FileNotFoundError):
             stat = file.stat()
-            name = file.relative_to(top) if top in file.parents else file.name
+            name = str(file).removeprefix(f"{top}/") if folder else file.name
             digest.update(f"{name}\x1f{stat.st_size}\x1f{stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

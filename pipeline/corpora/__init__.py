@@ -9,12 +9,12 @@ import importlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from glob import glob
-from pathlib import Path
 from typing import Protocol
 
+from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
+from pipeline.files import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Reader(Protocol):
         """
 
 
-def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """The corpus's files, sorted: `corpus.path` (file, folder or glob), else folder `source`.
+def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[File]:
+    """The corpus's files, sorted: `corpus.path` (file, folder, glob, address), else `source`.
 
     A folder stands for all files below it whose names end in one of `suffixes`.
 
@@ -103,16 +103,13 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
         InputError: there is no such file.
     """
     place = corpus.path or source
-    top = Path(place)
+    top = files.at(place)
     if top.is_dir():
-        found = [p for p in top.rglob("*") if p.is_file() and p.name.endswith(suffixes)]
-        hidden = (".", "~")
-        found = [p for p in found if not p.relative_to(top).as_posix().startswith(hidden)]
-        found = [p for p in found if "/." not in p.relative_to(top).as_posix()]
+        found = [file for file in files.below(top) if file.name.endswith(suffixes)]
     else:
-        found = [Path(p) for p in glob(place, recursive=True) if Path(p).is_file()]
+        found = files.matching(place)
     if found:
-        return sorted(found)
+        return found
     if corpus.path is not None:
         raise InputError(f"corpus.path={place}: no file there that ends in {' or '.join(suffixes)}")
     if corpus.files:

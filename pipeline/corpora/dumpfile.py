@@ -10,13 +10,14 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import zstandard
 
+from pipeline import files
 from pipeline.corpora import Split
 from pipeline.errors import InputError
+from pipeline.files import File
 
 CHUNK = 1 << 18  # bytes read at once
 _UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
@@ -108,14 +109,14 @@ _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
 _DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
-def packing(path: Path | str) -> str:
+def packing(path: File | str) -> str:
     """How the file is packed, by its first bytes: plain, gzip, bzip2, zstd or xz.
 
     Raises:
         InputError: it cannot be read, is empty, or is packed in another way.
     """
     try:
-        with open(path, "rb") as file:
+        with files.at(path).open("rb") as file:
             head = file.read(8)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
@@ -130,13 +131,13 @@ def packing(path: Path | str) -> str:
     return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
 
 
-def cut(path: Path | str, split_bytes: int, *, seekable_text: bool = True) -> list[Split]:
+def cut(path: File | str, split_bytes: int, *, seekable_text: bool = True) -> list[Split]:
     """The file in parts of about `split_bytes` of its own bytes each.
 
     A gzip, zstd or xz file, a bzip2 file of one stream, and text that can only be read from its
     beginning on (`seekable_text=False`) are one part.
     """
-    size = Path(path).stat().st_size
+    size = files.at(path).stat().st_size
     parts = max(1, round(size / split_bytes))
     if parts > 1:
         kind = packing(path)
@@ -147,22 +148,22 @@ def cut(path: Path | str, split_bytes: int, *, seekable_text: bool = True) -> li
     return [Split(str(path), start, end, mark) for start, end in itertools.pairwise(bounds)]
 
 
-def stamp(path: Path | str) -> str:
+def stamp(path: File | str) -> str:
     """What tells whether the file is still the same.
 
     Raises:
         InputError: it is not there.
     """
     try:
-        stat = Path(path).stat()
+        stat = files.at(path).stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-def next_stream(path: Path | str, start: int, end: int) -> int | None:
+def next_stream(path: File | str, start: int, end: int) -> int | None:
     """The first byte in [start, end) where a bzip2 stream starts."""
-    with open(path, "rb") as file:
+    with files.at(path).open("rb") as file:
         file.seek(start)
         data = b""
         while start < end and (more := file.read(CHUNK)):
@@ -195,7 +196,7 @@ def read(split: Split) -> Iterator[tuple[bytes, bool]]:
         if first is None:
             return
         start = first
-    with open(split.path, "rb") as file:
+    with files.at(split.path).open("rb") as file:
         file.seek(start)
         if kind == "plain":
             yield from _plain(file, start, split.end)

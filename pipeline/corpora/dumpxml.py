@@ -7,10 +7,10 @@ import itertools
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 from xml.etree.ElementTree import Element
 
+from pipeline import files
 from pipeline.corpora import Split, dumpfile
 from pipeline.errors import InputError
 
@@ -159,7 +159,7 @@ def _document(split: Split) -> Iterator[bytes]:
     `<` is always escaped in the text of a page, so the tags of pages are found without parsing.
     """
     chunks = dumpfile.read(split)
-    if split.start == 0 and split.end >= Path(split.path).stat().st_size:
+    if split.start == 0 and split.end >= files.at(split.path).stat().st_size:
         yield from (data for data, _ in chunks)
         return
     root = _ROOT if split.start else b""  # the first part has the dump's own

@@ -7,11 +7,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
+from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Split, Tally, dumpfile, files_of, ranges
 from pipeline.errors import InputError
+from pipeline.files import File
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 from pipeline.text.epub import BROKEN_ZIP
@@ -38,12 +40,12 @@ class Members:
         self.loose = tuple(name + end for name in suffixes for end in ("", *dumpfile.PACKED))
 
     @cached_property
-    def files(self) -> list[Path]:
+    def files(self) -> list[File]:
         """Everything there, sorted."""
         return files_of(self.corpus, self.source, self.loose + ARCHIVES)
 
     @cached_property
-    def texts(self) -> list[tuple[Path, int]]:
+    def texts(self) -> list[tuple[File, int]]:
         """The files that are documents, and their sizes."""
         loose = [path for path in self.files if not path.name.endswith(ARCHIVES)]
         return [(path, path.stat().st_size) for path in loose]
@@ -66,7 +68,7 @@ class Members:
         Raises:
             InputError: something was changed or is broken.
         """
-        path = Path(split.path)
+        path = files.at(split.path)
         if split.path.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
         elif split.path.endswith(ARCHIVES) and not path.is_dir():
@@ -87,7 +89,7 @@ class Members:
                 "takes each file for one document; cut it, or choose another reader"
             )
 
-    def _file(self, path: Path, tally: Tally) -> bytes | None:
+    def _file(self, path: File, tally: Tally) -> bytes | None:
         """The bytes of a document, unpacked; None if it is broken and may be left out."""
         try:
             if not path.name.endswith(dumpfile.PACKED):
@@ -109,9 +111,9 @@ class Members:
         return bytes(raw)
 
     def _zip(self, split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
-        path = Path(split.path)
+        path = files.at(split.path)
         members = ((member, member.file_size) for member in zip_members(path))
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             for member in ranges.owned(members, split):
                 name = f"{path}/{member.filename}"
                 if not self.wanted(member.filename):
@@ -131,7 +133,10 @@ class Members:
         if split.stamp and split.stamp != dumpfile.stamp(path):
             raise InputError(f"{path}: the file was changed during the run; start it again")
         try:
-            with tarfile.open(path, "r|*") as archive:
+            with (
+                files.at(path).open("rb") as packed,
+                tarfile.open(fileobj=packed, mode="r|*") as archive,
+            ):
                 for member in archive:
                     last = member.name
                     if not member.isfile():
@@ -147,14 +152,14 @@ class Members:
             raise InputError(f"{path}: broken tar archive after {last} ({error})") from error
 
 
-def zip_members(path: Path) -> list[zipfile.ZipInfo]:
+def zip_members(path: File) -> list[zipfile.ZipInfo]:
     """The files in a zip archive, in its order.
 
     Raises:
         InputError: it is not a zip archive.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
         raise InputError(f"{path}: not a zip archive that can be read ({error})") from error

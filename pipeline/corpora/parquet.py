@@ -1,11 +1,13 @@
 """Parquet files, as published on the Hugging Face hub."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Document, Split, Tally, fields, files_of, ranges
 from pipeline.errors import InputError
@@ -63,7 +65,9 @@ class Reader:
     def _open(self, path: str) -> Any:
         try:
             # Pages are unpacked one after another: a row group of 1 GB takes no such memory.
-            file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+            place = files.at(path)
+            source = path if isinstance(place, Path) else place.open()
+            file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: not a whole Parquet file ({error})") from error
         self._check(path, file)

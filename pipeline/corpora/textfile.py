@@ -7,11 +7,12 @@ skips what stands before its first line end, never looks back, and each line is 
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Split, Tally, dumpfile, files_of
 from pipeline.errors import ConfigError, InputError
+from pipeline.files import File
 from pipeline.text import encodings
 
 LONGEST = 256 * 2**20  # bytes of a line; a longer one would not fit in a worker
@@ -57,7 +58,7 @@ class TextFiles:
         self.corpus, self.source, self.names = corpus, source, names
         self._forms: dict[str, Form] = {}
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[File]:
         """The files, sorted.
 
         Raises:
@@ -160,7 +161,7 @@ def place(split: Split, number: int) -> str:
     if dumpfile.packing(split.path) != "plain":
         return f"{split.path} line {number} counted from byte {split.start}"
     before = 0
-    with open(split.path, "rb") as file:
+    with files.at(split.path).open("rb") as file:
         while left := split.start - file.tell():
             before += file.read(min(left, dumpfile.CHUNK)).count(b"\n")
     return f"{split.path} line {before + number}"

@@ -3,11 +3,11 @@
 import html
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Document, Split, Tally, jsonl, textfile
 from pipeline.errors import InputError
+from pipeline.files import File
 from pipeline.text.wikitext import Extractor
 
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
@@ -100,6 +100,6 @@ class Reader:
 class _Files(textfile.TextFiles):
     """Files named `wiki_00` with anything around; where there are none, all files."""
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[File]:
         found = super().files()
         return [path for path in found if _NAME.search(path.name)] or found
