@@ -106,6 +106,7 @@ def load_bucket(
         with pa.ipc.open_file(pa.memory_map(str(plan.split_file(index)))) as reader:
             parts.append(reader.get_batch(bucket))
     table = pa.Table.from_batches(parts).combine_chunks()
+    parts.clear()  # a bucket is large: one copy of it goes before the next one comes
     raw, copies = words_of(table["hash"]), table["copies"].to_numpy()
     # Of equal documents the one stays that has the most copies: weights differ between corpora.
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0]))
@@ -118,7 +119,9 @@ def load_bucket(
         taken = np.isin(keys_of(raw[order]), keys_of(found))
         fates["filtered"] = int(taken.sum())
         order = order[~taken]
-    ids = table["ids"].combine_chunks().take(pa.array(order))
+    ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
+    del table
+    pa.default_memory_pool().release_unused()
     inner = ids.flatten()
     documents = Documents(
         tokens=inner.flatten().to_numpy(zero_copy_only=True),
@@ -126,7 +129,7 @@ def load_bucket(
         starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
         keys=raw[order, 0] ^ raw[order, 1],
     )
-    return documents, copies[order], fates
+    return documents, copies, fates
 
 
 def keys_of(raw: np.ndarray) -> np.ndarray:

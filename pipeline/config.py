@@ -183,7 +183,7 @@ class PrepareConfig(StageConfig):
     minimum_sentences: int = 1  # documents with fewer are counted as short; of sop at least 2
     minimum_characters: int = 50  # likewise
     split_bytes: int = 64 * 2**20  # of an input file that one phase-1 task reads
-    shard_bytes: int = 128 * 2**20  # of input text that one shard holds, about
+    shard_bytes: int = 64 * 2**20  # of input text that one shard holds, about
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -194,7 +194,7 @@ def gather(tokens: npt.NDArray[Any], pairs: Pairs) -> tuple[npt.NDArray[Any], In
     offsets = np.zeros(len(pairs) + 1, np.int64)
     np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])
     values = np.empty(offsets[-1], tokens.dtype)
-    rows = 2**16  # at a time: the index arrays take 16 bytes a token
+    rows = 2**13  # at a time: the index arrays take 16 bytes a token
     for start in range(0, len(pairs), rows):
         part = pairs[start : start + rows]
         lengths = np.stack([part.a_len, part.b_len], axis=1).ravel()
