@@ -1,6 +1,8 @@
 """The same bytes on every engine, whatever dies; what is only configured is configured right."""
 
+import contextlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from omegaconf import OmegaConf
 
 from pipeline import engines, entry, stage
 from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.dag import free_port
 from pipeline.errors import ConfigError
 from pipeline.text.wordpiece import SPECIAL, build
 
@@ -93,12 +96,37 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.wait()
 
 
+@pytest.fixture
+def pool() -> Iterator[str]:
+    """A pool of Beam's workers, as one stands beside a Flink task manager; its address."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
+         "--service_port", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
+            break
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    yield f"localhost:{port}"
+    process.terminate()
+    process.wait()
+
+
+@pytest.mark.parametrize("where", ["LOOPBACK", "EXTERNAL"])
 def test_a_job_service_gives_the_same_bytes(
-    root: Path, folder: Path, reference: stage.Manifest, job_service: str
+    root: Path, folder: Path, reference: stage.Manifest, job_service: str, pool: str, where: str
 ) -> None:
-    out = folder / "portable"
-    words = command(folder, out, "runner=portable", f"runner.options.job_endpoint={job_service}")
-    assert made(root, words, out).files == reference.files
+    out = folder / where
+    options = {"job_endpoint": job_service, "environment_type": where}
+    if where == "EXTERNAL":
+        options["environment_config"] = pool
+    more = [f"runner.options.{key}={value}" for key, value in options.items()]
+    assert made(root, command(folder, out, "runner=portable", *more), out).files == reference.files
 
 
 def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
@@ -107,20 +135,18 @@ def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     return [child for child in below if "spawn_main" in " ".join(child.cmdline())]
 
 
-@pytest.mark.parametrize("killed", [False, True])
 def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
-    root: Path, folder: Path, reference: stage.Manifest, killed: bool
+    root: Path, folder: Path, reference: stage.Manifest
 ) -> None:
-    out = folder / f"dask-{killed}"
+    out = folder / "dask"
     process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
-    if killed:
-        scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-        while not list(scratch.glob("split-*.json")):
-            assert process.poll() is None, "it was over before a worker could be killed"
-            time.sleep(0.02)
-        found = workers(process)
-        assert len(found) == 2
-        found[0].send_signal(signal.SIGKILL)
+    scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
+    while not list(scratch.glob("split-*.json")):
+        assert process.poll() is None, "it was over before a worker could be killed"
+        time.sleep(0.02)
+    found = workers(process)
+    assert len(found) == 2
+    found[0].send_signal(signal.SIGKILL)
     assert process.wait() == 0
     manifest = stage.need(out, "prepare", "out")
     assert manifest.files == reference.files
