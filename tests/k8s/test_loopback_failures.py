@@ -164,11 +164,13 @@ def test_a_mistake_in_the_overrides_fails_the_driver_at_once(
 ) -> None:
     training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
     cluster.apply(training.manifest)
-    cluster.wait(lambda: cluster.is_over("driver"), 60)
+    cluster.kubectl("wait", "--for=condition=failed", "job/driver", "--timeout=60s")
     assert len(cluster.pods("driver")) == 1
     assert reason(cluster, "driver") == "PodFailurePolicy"
-    assert "error: " in cluster.log("driver")
-    assert "Traceback" not in cluster.log("driver")
+    said = cluster.kubectl("logs", "job/driver")
+    assert said.startswith("error: ")
+    assert "devlyn" in said
+    assert "Traceback" not in said
 
 
 def test_bad_configuration_of_training_is_not_tried_twice(

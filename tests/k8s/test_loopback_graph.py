@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,14 @@ from deploy.dashboards import SECTIONS
 from model.tracking import read_metrics
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
+
+
+def test_kubectl_reads_the_file_as_it_is(
+    cluster: Cluster, manifest: dict[str, Any], root: Path
+) -> None:
+    said = cluster.kubectl("apply", "--dry-run=client", "-f", str(root / "k8s" / "pretrain.yaml"))
+    assert said.count("(dry run)") == len(said.splitlines()) == len(manifest["items"])
+    assert "job.batch/train-512 created" in said
 
 
 def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str, Any]) -> None:
