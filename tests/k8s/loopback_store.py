@@ -126,6 +126,9 @@ class Store:
                 raise Refused(409, "AlreadyExists", f'{resource} "{key[2]}" already exists')
             metadata |= {"namespace": namespace, "uid": str(uuid.uuid4()), "generation": 1}
             metadata["creationTimestamp"] = now()
+            if resource == "jobs":  # the server makes it, and refuses one that is given
+                mine = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+                item["spec"]["selector"] = {"matchLabels": mine}
             metadata["managedFields"] = owners({}, item, manager)
             return self._put("ADDED", key, item)
 

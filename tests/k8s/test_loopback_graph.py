@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,20 @@ from loopback import Cluster
 from deploy.dashboards import SECTIONS
 from model.tracking import read_metrics
 
-pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(900)]
+
+
+def test_kubectl_reads_the_file_as_it_is(
+    cluster: Cluster, manifest: dict[str, Any], root: Path
+) -> None:
+    said = cluster.kubectl("apply", "--dry-run=client", "-f", str(root / "k8s" / "pretrain.yaml"))
+    assert said.count("(dry run)") == len(said.splitlines()) == len(manifest["items"])
+    assert "job.batch/train-512 created" in said
 
 
 def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str, Any]) -> None:
     cluster.apply(manifest)
-    cluster.wait(lambda: cluster.is_over("driver"), 300)
+    cluster.wait(lambda: cluster.is_over("driver"), 600)
     story = cluster.log("driver")
     assert cluster.is_over("driver") == "Complete", story
     work = cluster.claim / "sample"
@@ -42,7 +51,7 @@ def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str
     assert (report.stat().st_mtime_ns, cluster.job("report")["status"]) == before
     cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
     cluster.apply(manifest)
-    cluster.wait(lambda: cluster.is_over("driver"), 60)
+    cluster.wait(lambda: cluster.is_over("driver"), 120)
     assert cluster.is_over("driver") == "Complete"
     assert "resumed" not in cluster.log("driver").partition("all done")[2]
     assert "startTime" not in cluster.job("report")["status"]
