@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--one", choices=["ours", "trainer"], help=argparse.SUPPRESS)
@@ -100,7 +101,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
         task=task_of(options), data=options.data, pretrained=options.pretrained, workdir="", out="",
         epochs=options.epochs, batch_sizes=[options.batch], learning_rates=[options.rate],
         seeds=[seed], sequence_length=options.length, maximum_rows=options.rows, baseline=False,
-        threads=options.threads,
+        threads=options.threads, precision=options.precision,
     )  # fmt: skip
     bench = grid.prepare(config)
     began = time.perf_counter()
@@ -161,7 +162,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
             weight_decay=0.01, warmup_steps=0.1, lr_scheduler_type="linear", max_grad_norm=1.0,
             train_sampling_strategy="group_by_length", eval_strategy="epoch", save_strategy="no",
             report_to="none", disable_tqdm=True, logging_strategy="no", adam_epsilon=1e-6,
-            use_cpu=not torch.cuda.is_available(),
+            use_cpu=not torch.cuda.is_available(), bf16=options.precision == "bf16",
         )  # fmt: skip
         loop = Trainer(
             model, arguments, data_collator=DataCollatorWithPadding(tokenizer),

@@ -3,6 +3,7 @@
 Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ class Recipe:
     seed: int
     warmup_share: float
     weight_decay: float
+    precision: str = "fp32"  # or bf16: that of the passes; weights and moments stay fp32
 
 
 def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...]:
@@ -88,13 +90,15 @@ def train(
     """Fine-tune `model` in place; yields the mean loss of each epoch when the epoch is over."""
     model.to(device)
     kind = model.config.kind
+    # What the optimizer changes, and what computes: the same, but for half precision.
+    worker = model if recipe.precision == "fp32" else copy.deepcopy(model).bfloat16()
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
     schedule = ScheduleConfig(name="linear", warmup_share=recipe.warmup_share)
     steps, step = recipe.epochs * batches(samples, recipe.batch_size), 0
     for epoch in range(recipe.epochs):
-        model.train()
+        worker.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         order = keyed.key(recipe.seed, "finetune order", epoch)
         for rows in epoch_batches(samples, recipe.batch_size, order):
@@ -102,15 +106,32 @@ def train(
                 group["lr"] = recipe.learning_rate * rate_share(schedule, step, steps)
             arguments = inputs(samples, rows, device)
             labels = labels_of(samples, rows, kind).to(device)
-            loss = loss_of(kind, model(*arguments), labels, arguments[3])
-            optimizer.zero_grad()
+            loss = loss_of(kind, worker(*arguments).float(), labels, arguments[3])
+            worker.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimizer.step()
+            update(model, worker, optimizer)
             loss_sum += loss.detach() * len(rows)
             step += 1
             on_batch()
         yield float(loss_sum) / len(samples)
+
+
+def update(model: Tuned, worker: Tuned, optimizer: torch.optim.Optimizer) -> None:
+    """One step of `model` by the gradients of `worker`, which then has the new weights too."""
+    pairs = [
+        (mine, its)
+        for mine, its in zip(model.parameters(), worker.parameters(), strict=True)
+        if its.grad is not None
+    ]
+    for mine, its in pairs:
+        if worker is not model and its.grad is not None:
+            mine.grad = its.grad.float()
+    nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    optimizer.step()
+    if worker is not model:
+        with torch.no_grad():
+            for mine, its in pairs:
+                its.copy_(mine)
 
 
 @torch.no_grad()

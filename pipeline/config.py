@@ -318,6 +318,7 @@ class EvaluateConfig(StageConfig):
     layers: list[int] = field(default_factory=lambda: [-1])  # of a frozen encoder; 0: embeddings
     mix: str = "concat"  # of these layers: concat, mean, weighted
     pooling: str = "cls"  # of a frozen encoder's tokens: cls, mean, max
+    precision: str = "fp32"  # or bf16: of the passes, weights and moments stay fp32
     warmup_share: float = 0.1
     weight_decay: float = 0.01
     baseline: bool = True  # the same runs from random initialisation
@@ -355,6 +356,7 @@ class EvaluateConfig(StageConfig):
             ("truncation", ("head", "tail", "head_tail", "chunks")),
             ("chunk_pooling", ("mean", "max", "attention")),
             ("encoder", ("tuned", "frozen")),
+            ("precision", ("fp32", "bf16")),
             ("mix", ("concat", "mean", "weighted")),
             ("pooling", ("cls", "mean", "max")),
         ):

@@ -170,9 +170,9 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     needs = {
         name: tuple(
             dict.fromkeys(
-                makers[path]
-                for path in map(os.path.normpath, stage.inputs(settings).values())
-                if path in makers
+                maker
+                for path in stage.inputs(settings).values()
+                if (maker := stage.of_stage(path, makers)) is not None
             )
         )
         for name, (_, _, settings) in found.items()

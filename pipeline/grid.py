@@ -258,6 +258,7 @@ def fine_tune(
     recipe = finetune.Recipe(
         batch_size=run.batch_size, learning_rate=run.learning_rate, epochs=config.epochs,
         seed=run.seed, warmup_share=config.warmup_share, weight_decay=config.weight_decay,
+        precision=config.precision,
     )  # fmt: skip
     weights = bench.weights if run.start == PRETRAINED else None
     model = finetune.build(bench.size, weights, head_of(bench), run.seed)

@@ -153,9 +153,28 @@ def inputs(config: StageConfig) -> dict[str, str]:
     return found
 
 
+def above(path: Path | str) -> Manifest | None:
+    """The manifest of the folder that `path` lies in, if it accounts for it."""
+    path = Path(os.path.normpath(path))
+    manifest = Manifest.read(path.parent)
+    if manifest is None:
+        return None
+    mine = any(name == path.name or name.startswith(f"{path.name}/") for name in manifest.files)
+    return manifest if mine else None
+
+
+def of_stage(path: str, folders: Mapping[str, Any]) -> Any:
+    """What `folders` says of the stage that makes `path`: its folder, or something in it; or None.
+
+    The keys are normalised paths.
+    """
+    path = os.path.normpath(path)
+    return folders.get(path) or folders.get(os.path.dirname(path))
+
+
 def fingerprint_path(path: Path | str) -> str:
-    """The fingerprint of an input: its manifest's, else one of names, sizes and times."""
-    manifest = Manifest.read(path)
+    """The fingerprint of an input: its stage's, else one of names, sizes and times."""
+    manifest = Manifest.read(path) or above(path)
     if manifest is not None:
         return manifest.fingerprint
     top = files.at(str(path))
@@ -177,7 +196,7 @@ def fingerprint(
     `known` gives the fingerprints of input folders that are not made yet, by path.
     """
     sources = {
-        key: (known or {}).get(os.path.normpath(path)) or fingerprint_path(path)
+        key: of_stage(path, known or {}) or fingerprint_path(path)
         for key, path in inputs(config).items()
     }
     settings = {

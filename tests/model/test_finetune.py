@@ -204,3 +204,16 @@ def test_classes_and_scores_are_learnt(wordpiece, classes):
         assert np.corrcoef(predicted, samples.labels)[0, 1] > 0.8
     else:
         assert (predicted == samples.labels).mean() > 0.85
+
+
+def test_half_precision_goes_the_same_way_and_leaves_whole_weights(wordpiece):
+    samples = some(wordpiece, 256)
+    recipe = finetune.Recipe(**{**vars(RECIPE), "epochs": 4})
+    whole = trained(samples, recipe, 2)[0]
+    half, again, _ = trained(samples, finetune.Recipe(**{**vars(recipe), "precision": "bf16"}), 2)
+    assert half[0] != whole[0]
+    assert half[0] == pytest.approx(whole[0], rel=0.01)
+    assert max(half[-1], whole[-1]) < half[0] / 2  # learnt, by another path of rounding
+    name = "encoder.layers.0.up.weight"
+    assert again[name].dtype == torch.float32
+    assert not torch.equal(again[name], again[name].bfloat16().float())  # small steps add up

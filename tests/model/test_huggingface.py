@@ -180,6 +180,19 @@ def test_a_sharded_folder_loads(theirs, tmp_path):
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+def test_pickled_parts_load_too(theirs, tmp_path):
+    folder, model = theirs
+    tensors = forms(model)["gamma and beta"]
+    places = {name: f"part-{number % 2}.bin" for number, name in enumerate(tensors)}
+    for part in ("part-0.bin", "part-1.bin"):
+        torch.save({n: t for n, t in tensors.items() if places[n] == part}, tmp_path / part)
+    index = {"metadata": {}, "weight_map": places}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    whole, parts = huggingface.load(folder)[1], huggingface.load(tmp_path)[1]
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
 def test_a_sharded_folder_that_lacks_a_part_says_which(tmp_path, theirs):
     theirs[1].save_pretrained(tmp_path / "parts", max_shard_size="4KB")
     lost = sorted((tmp_path / "parts").glob("model-*"))[1]

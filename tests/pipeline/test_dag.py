@@ -1,11 +1,15 @@
 """Settings become command lines that Hydra reads back, and folders become edges."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import dag
+from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
 from pipeline.errors import ConfigError
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -36,3 +40,20 @@ def test_stages_come_after_what_they_need() -> None:
 def test_a_cycle_is_named() -> None:
     with pytest.raises(ConfigError, match="wait for one another: a, b"):
         dag.ordered({"a": ("b",), "b": ("a",)})
+
+
+def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
+    """RTE from the model that MNLI left, as in the paper."""
+    stages: dict[str, Any] = {
+        "evaluate": {"task": ["mnli"], "keep": True},
+        "evaluate-on": {"task": ["rte"], "pretrained": f"{tmp_path}/evaluate-mnli/model"},
+    }
+    config = RunConfig(
+        workdir=str(tmp_path), corpus=CorpusConfig(name="books", reader="books", path="."),
+        recipe=RecipeConfig(name="two", stages=stages), glue="glue", executor=ExecutorConfig(),
+    )  # fmt: skip
+    nodes = {node.name: node for node in dag.plan(config, [])}
+    assert nodes["evaluate-on-rte"].needs == ("evaluate-mnli",)
+    stages["evaluate"]["epochs"] = 7
+    again = {node.name: node for node in dag.plan(config, [])}
+    assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint

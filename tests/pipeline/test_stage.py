@@ -117,3 +117,18 @@ def test_a_manifest_reads_back_as_written(tmp_path: Path) -> None:
     assert stage.Manifest.read(tmp_path / "made") == manifest
     fields = json.loads((tmp_path / "made" / "manifest.json").read_text())
     assert fields == dataclasses.asdict(manifest)
+
+
+def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
+    made = tmp_path / "made"
+    (made / "model").mkdir(parents=True)
+    (made / "model" / "weights").write_text("1")
+    stage.Manifest(
+        stage="evaluate", fingerprint="e" * 64, version=1, config={}, inputs={},
+        files={"model/weights": {}, "table.tsv": {}}, figures={}, summary="", seconds=1.0,
+        finished="now",
+    ).write(made)  # fmt: skip
+    assert stage.fingerprint_path(made / "model") == "e" * 64
+    assert stage.fingerprint_path(made / "table.tsv") == "e" * 64
+    (made / "other").mkdir()
+    assert stage.fingerprint_path(made / "other") != "e" * 64
