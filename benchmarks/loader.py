@@ -49,20 +49,29 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
         vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64
     )
 
-    def loader(whole_word: bool) -> Loader:
-        objective = ObjectiveConfig(name="benchmark", whole_word=whole_word)
-        return Loader(DataConfig(dir=str(folder), vocab=""), objective, tokenizer, 0, "train")
+    def loader(more: int = 0, **masks: Any) -> Loader:
+        objective = ObjectiveConfig(name="benchmark", **masks)
+        data = DataConfig(
+            dir=str(folder),
+            vocab="",
+            more=[str(folder)] * more,
+            weights=[3.0] * more + [1.0] * more,
+        )
+        return Loader(data, objective, tokenizer, 0, "train")
 
     began = time.perf_counter()
-    ours, whole = loader(False), loader(True)
-    print(f"opening, {2 * ours.samples:,} rows ordered: {time.perf_counter() - began:.3f} s\n")
+    ours, whole = loader(), loader(whole_word=True)
+    spans, mixed = loader(whole_word=True, span=10), loader(more=1)
+    print(f"opening, {5 * ours.samples:,} rows ordered: {time.perf_counter() - began:.3f} s\n")
     samples = [sample for _, sample in zip(range(16 * BATCH), unmasked(ours), strict=False)]
     hugging_face = BertTokenizerFast(vocab_file=str(folder / "vocab.txt"))
     collator = DataCollatorForLanguageModeling(hugging_face, mlm_probability=0.15)
     runs: list[tuple[str, Callable[[], Any], int]] = [
         ("this loader", lambda: read(ours, 400, 1), 400 * BATCH),
         ("this loader, micro-batches of 32", lambda: read(ours, 400, 8), 400 * BATCH),
+        ("this loader, two folders by weight", lambda: read(mixed, 400, 1), 400 * BATCH),
         ("this loader, whole words", lambda: read(whole, 100, 1), 100 * BATCH),
+        ("this loader, spans of whole words", lambda: read(spans, 100, 1), 100 * BATCH),
         ("Hugging Face collator", lambda: by_batches(samples, collator), len(samples)),
         ("Python a sample", lambda: by_batches(samples, by_sample), len(samples)),
     ]

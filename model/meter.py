@@ -83,10 +83,10 @@ class Meter:
 
     def read(self, next_sentence: bool) -> dict[str, float]:
         """The figures over all ranks since they were last read; every rank must call it."""
-        seconds = time.perf_counter() - self._began
         dist.all_reduce(self._sums)
-        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
+        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
         self._sums.zero_()
+        seconds = time.perf_counter() - self._began
         masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
         figures = {
             "loss": sums["masked_lm_loss"] / masked,

@@ -17,18 +17,20 @@ from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
 from model.data import GlobalBatch, Loader
-from model.engine import build_engine, gather, scatter, start_world
+from model.engine import accumulation_steps, build_engine, gather, scatter, start_world
 from model.guard import Guard
 from model.health import Health
 from model.meter import Meter, losses
 from model.prefetch import prefetch
-from model.schedule import batch_size, rate_share
+from model.schedule import batch_size, rate_share, warmup_steps
 from model.shard_files import ShardFiles
 from model.sources import start_weights
 from model.tracking import Tracker
 from pipeline import keyed, stage
 from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.text.wordpiece import WordPiece
+
+AHEAD = 4096  # samples a rank that are made ahead, about
 
 
 def make(config: TrainConfig, out: Path) -> stage.Result:
@@ -123,7 +125,8 @@ class Trainer:
         self.engine.train()
         meter = self._meter()
         self.guard.training()
-        with prefetch(self._global_batches()) as batches:
+        ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
+        with prefetch(self._global_batches(), ahead) as batches:
             while self.step < self.config.steps:
                 meter.clock.skip()
                 batch = next(batches)
@@ -241,7 +244,9 @@ class Trainer:
             f"train: {model.name}, {count:,} parameters, {self.world.size} x "
             f"{self.world.device.type}, {config.precision}, ZeRO stage "
             f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
-            f"{config.batch_size} samples, {self.peak:.3g} TFLOP/s a device at best{done}"
+            f"{config.batch_size} samples ({accumulation_steps(config, self.world)} micro-batches "
+            f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
+            f"{self.peak:.3g} TFLOP/s a device at best{done}"
         )
 
     @torch.no_grad()

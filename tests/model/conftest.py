@@ -25,13 +25,15 @@ SMALL = (
 )  # fmt: skip
 
 
-def write_split(folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0) -> None:
+def write_split(
+    folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0, pairs: str = "nsp"
+) -> None:
     """A shard of words, some far more frequent than others."""
     draws = np.random.default_rng(seed)
     lengths = draws.integers(8, 29, rows)
     words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
     info = ShardInfo(
-        split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
+        split=split, pairs=pairs, tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
         sequence_length=32, seed=0,
     )  # fmt: skip
     write_shard(
@@ -40,11 +42,11 @@ def write_split(folder: Path, wordpiece: WordPiece, split: str, rows: int, seed:
     )  # fmt: skip
 
 
-def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0) -> None:
+def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str = "nsp") -> None:
     """What `prepare` leaves: shards and a manifest with their checksums."""
     folder.mkdir(parents=True)
-    write_split(folder, wordpiece, "train", 300, seed)
-    write_split(folder, wordpiece, "validation", 40, seed)
+    write_split(folder, wordpiece, "train", 300, seed, pairs)
+    write_split(folder, wordpiece, "validation", 40, seed, pairs)
     stage.Manifest(
         stage="prepare", fingerprint=f"{seed:064x}", version=1, config={}, inputs={},
         files=stage.account(folder, {}), figures={"sequence_length": 32}, summary="", seconds=0.0,

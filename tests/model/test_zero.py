@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.conftest import SMALL, losses, train_many
+from tests.model.conftest import SMALL, losses, rows, train_many
 
 GOLDEN = Path(__file__).parent / "golden" / "curves.json"
 RATES = {"adamw": "1e-2", "lamb": "2e-2"}
 STAGES = (0, 1, 2, 3)
 RUNS = {(0, 1), *((stage, 2) for stage in STAGES)}  # (stage, processes)
+
+held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out figures, likewise
 
 
 def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> list[str]:
@@ -29,6 +31,7 @@ def curves(
     names = {(o, s, p): folder / f"{o}-{s}-{p}" for o in RATES for s in STAGES for p in (1, 2)}
     names = {key: out for key, out in names.items() if key[1:] in RUNS}
     train_many(root, [(p, settings(work, out, o, s)) for (o, s, p), out in names.items()])
+    held_out.update({name: rows(out, "validation")[-1] for name, out in names.items()})
     return {name: losses(out) for name, out in names.items()}
 
 
@@ -38,6 +41,7 @@ def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, 
     one = curves[optimizer, 0, 1]
     assert len(one) == 40
     assert curves[optimizer, stage, 2] == pytest.approx(one, abs=1e-4)
+    assert held_out[optimizer, stage, 2] == pytest.approx(held_out[optimizer, 0, 1], abs=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", RATES)
