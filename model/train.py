@@ -43,10 +43,12 @@ def main() -> NoReturn:
         entry.run("train", TrainConfig, train, argv=launcher_arguments(sys.argv[1:]))
     except SystemExit as left:
         launch.end_rank(int(left.code or 0))
-        if left.code == Exit.RESTART:
-            # Other ranks may be lost: what waits for them at exit would wait for ever.
+        if left.code in (Exit.RESTART, Exit.USER):
+            # Other ranks may be lost: what waits for them at exit would wait for ever. And threads
+            # of the process group that still run would turn the exit code into that of an abort.
             sys.stdout.flush()
-            os._exit(Exit.RESTART)
+            sys.stderr.flush()
+            os._exit(int(left.code))
         raise
     except BaseException:
         launch.end_rank(Exit.BUG)

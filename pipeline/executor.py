@@ -1,6 +1,7 @@
 """Runs the stages of a graph as local processes, side by side where cores allow."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import IO, Protocol
 
 from pipeline import stage
 from pipeline.dag import NARROW, Node
+from pipeline.drawing import duration
 from pipeline.errors import UserError
 
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
@@ -111,10 +113,11 @@ class LocalExecutor:
         """One line that says what runs now, on a terminal."""
         if self.live and self.running:
             parts = [
-                f"{c.node.name} {time.monotonic() - c.began:.0f} s: {last_line(c.log)[:60]}"
+                f"{c.node.name} {duration(time.monotonic() - c.began)}: {last_line(c.log)}"
                 for c in self.running
             ]
-            print(f"\r\033[K{'  |  '.join(parts)[:150]}", end="", flush=True)
+            columns = shutil.get_terminal_size().columns
+            print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
 
     def _finished(self, child: Running, width: int) -> None:
         node, manifest = child.node, stage.Manifest.read(child.node.out)
@@ -159,6 +162,14 @@ def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def one_line(parts: list[str], columns: int) -> str:
+    """The parts side by side, cut so that a terminal of so many columns does not break the line."""
+    separator = " | "
+    room = max(8, (columns - 1 - len(separator) * (len(parts) - 1)) // len(parts))
+    cut = [part if len(part) <= room else part[: room - 1] + "…" for part in parts]
+    return separator.join(cut)[: columns - 1]
 
 
 def last_line(log: Path) -> str:

@@ -123,6 +123,9 @@ def become(stage: str, config: RunConfig) -> None:
 def main() -> None:
     """The command."""
     stage, *overrides = sys.argv[1:] or [""]
+    if stage in ("--help", "-h"):
+        print(__doc__, end="")
+        return
     entry.run("run", RunConfig, lambda config: become(stage, config), argv=run.arguments(overrides))
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline import dag, entry, secrecy
+from pipeline import dag, drawing, entry, secrecy
 from pipeline.cluster import KubernetesExecutor
 from pipeline.config import RunConfig
 from pipeline.errors import Exit
@@ -46,7 +46,10 @@ def execute(config: RunConfig) -> None:
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(Exit.BUG)
-    print(f"all done in {time.monotonic() - began:.0f} s")
+    cached = sum(node.reason is None for node in nodes)
+    told = f", {cached} of them up to date" if cached else ""
+    spent = drawing.duration(time.monotonic() - began)
+    print(f"all done in {spent}: {len(nodes)} stages{told}")
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out / 'report.html'}")

@@ -36,7 +36,7 @@ VERSIONS = {
     "convert": 2,
     "evaluate": 2,
     "submit": 1,
-    "report": 2,
+    "report": 3,
 }
 
 Config = TypeVar("Config", bound=StageConfig)

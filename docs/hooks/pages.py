@@ -47,8 +47,15 @@ def on_config(config: Any) -> Any:
 
 
 def _there(entry: Any, docs: Path) -> Any:
+    """An entry of the list of pages, a page or a title with pages, without those that are not."""
     if isinstance(entry, str):
         return entry
     return {
-        title: [page for page in pages if (docs / page).exists()] for title, pages in entry.items()
+        title: page if isinstance(page, str) else [e for e in page if _exists(e, docs)]
+        for title, page in entry.items()
     }
+
+
+def _exists(entry: Any, docs: Path) -> bool:
+    pages = [entry] if isinstance(entry, str) else entry.values()
+    return all((docs / page).exists() for page in pages)

@@ -7,6 +7,8 @@ pages "How to add …" are run as they stand, in test_worked_examples.py.
 import importlib.util
 import re
 import shlex
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,11 @@ from pipeline import dag, entry, run
 from pipeline.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "hooks"))
+COMMANDS = importlib.import_module("reference").COMMANDS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# What a command needs that a test has not; such a one says so in its comment.
-NEEDS = ("needs a cluster", "needs a network", "needs root", "needs a GPU")
+# Programs of others, by what they need that a test has not: only files they name are looked for.
+OTHERS = {"kubectl": "a cluster", "docker": "a daemon", "wandb": "a network"}
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
 
@@ -44,15 +48,14 @@ def check_make(words: list[str]) -> None:
 
 def check_keys(command: str, words: list[str]) -> None:
     """Compose the configuration that a command line asks for."""
-    schemas = {**dag.SCHEMAS, "run": RunConfig}
-    for name, schema in schemas.items():
+    for name, schema in COMMANDS.items():
         entry.register(name, schema)
     if command == "run":
         words = run.arguments([word for word in words if not word.startswith("@")])
     overrides = [word.replace("=NAME", "=sample") for word in words if word != "--help"]
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
-        config = entry.validate(compose(command, overrides), schemas[command])
+        config = entry.validate(compose(command, overrides), COMMANDS[command])
     if isinstance(config, RunConfig):
         assert len(dag.plan(config, overrides)) > 5
 
@@ -65,7 +68,8 @@ def check(words: list[str]) -> None:
     elif words[:2] == ["python", "-m"]:
         assert words[2].endswith(".NAME") or importlib.util.find_spec(words[2]), words[2]
         command = words[2].removeprefix("pipeline.")
-        if (entry.CONF / f"{command}.yaml").exists():
+        named_only = len(words) == 3 and command not in ("report", "convert")
+        if (entry.CONF / f"{command}.yaml").exists() and not named_only:
             check_keys(command, words[3:])
     elif words[0] == "deepspeed":
         script = next(place for place, word in enumerate(words) if word.endswith(".py"))
@@ -73,15 +77,20 @@ def check(words: list[str]) -> None:
         check_keys("train", words[script + 1 :])
     elif words[0] == "make":
         check_make(words[1:])
+    elif words[0] == "python" and words[1].endswith(".py"):
+        assert (ROOT / words[1]).exists(), words[1]
+    elif words[0] in OTHERS:
+        files = [after for word, after in pairwise(words) if word == "-f" and "/" in after]
+        assert [name for name in files if "job/" not in name and not (ROOT / name).exists()] == []
     else:
-        raise AssertionError(f"neither checked nor marked as one that {', '.join(NEEDS)}")
+        raise AssertionError(f"a program that is neither ours nor of {', '.join(OTHERS)}")
 
 
 @pytest.mark.parametrize(("page", "line"), found())
 def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
-    if any(need in line for need in NEEDS) and not line.startswith("python -m pipeline"):
-        return
     words = shlex.split(line, comments=True)
+    while "|" in words:
+        words = words[words.index("|") + 1 :]
     if words:
         check(words)
 

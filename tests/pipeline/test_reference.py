@@ -87,7 +87,9 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
     assert "\033" not in done.stdout
 
 
-@pytest.mark.parametrize("module", ["model.launch", "model.heartbeat", "pipeline.inspect"])
+@pytest.mark.parametrize(
+    "module", ["model.launch", "model.heartbeat", "pipeline.inspect", "pipeline.pod"]
+)
 def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"],

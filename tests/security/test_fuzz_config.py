@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline import entry
 from pipeline.config import RunConfig
-from pipeline.dag import SCHEMAS, quoted
+from pipeline.dag import SCHEMAS
 
 pytestmark = pytest.mark.fuzz
 
@@ -71,17 +71,6 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
         hammer(check, st.data(), examples=60)
-
-
-@pytest.mark.parametrize("command", ["prepare"])
-def test_any_text_travels_through_the_command_line(command: str) -> None:
-    def check(text: str) -> None:
-        assert compose(command, [f"source={quoted(text)}"]).source == text
-
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
-        letters = st.characters(codec="utf-8", exclude_characters="\x00\n\r$")
-        hammer(check, st.text(letters, min_size=1), examples=60)
 
 
 PIECES = [
