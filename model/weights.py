@@ -47,7 +47,7 @@ def parts_of(index: Path) -> list[Path]:
     """
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{index}: not an index of weights ({error})") from error
     for name in names:
         if Path(name).name != name:

@@ -1,6 +1,7 @@
 """Runs the stages of a graph as local processes, side by side where cores allow."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pipeline.dag import NARROW, Node
 from pipeline.drawing import duration
 from pipeline.errors import UserError
 
+LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -113,7 +115,7 @@ class LocalExecutor:
         """One line that says what runs now, on a terminal."""
         if self.live and self.running:
             parts = [
-                f"{c.node.name} {duration(time.monotonic() - c.began)}: {last_line(c.log)}"
+                f"{c.node.name} {duration(time.monotonic() - c.began)}  {last_line(c.log)}".strip()
                 for c in self.running
             ]
             columns = shutil.get_terminal_size().columns
@@ -173,8 +175,9 @@ def one_line(parts: list[str], columns: int) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a growing log that says anything."""
+    """The last line of a growing log that says anything, launchers apart."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 2000))
         lines = file.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    said = (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))
+    return next(filter(None, said), "")

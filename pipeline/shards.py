@@ -136,7 +136,9 @@ def open_shard(path: Path | str) -> Shard:
         return shard
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+    except (
+        pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError,
+    ) as error:  # fmt: skip
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not a readable shard ({reason}); prepare it again") from error
 

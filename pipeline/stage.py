@@ -82,7 +82,7 @@ class Manifest:
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
 
     def write(self, folder: Path) -> None:

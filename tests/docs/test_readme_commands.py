@@ -52,10 +52,13 @@ def check_keys(command: str, words: list[str]) -> None:
         entry.register(name, schema)
     if command == "run":
         words = run.arguments([word for word in words if not word.startswith("@")])
-    overrides = [word.replace("=NAME", "=sample") for word in words if word != "--help"]
+    overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
-        config = entry.validate(compose(command, overrides), COMMANDS[command])
+        composed = compose(command, overrides)
+        if "…" in words:  # only these keys are shown
+            return
+        config = entry.validate(composed, COMMANDS[command])
     if isinstance(config, RunConfig):
         assert len(dag.plan(config, overrides)) > 5
 

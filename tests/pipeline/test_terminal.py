@@ -1,10 +1,12 @@
 """What a person sees while a run works: one line that never breaks, times as people say them."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.drawing import duration, moment
-from pipeline.executor import one_line
+from pipeline.executor import last_line, one_line
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=9), st.integers(20, 300))
@@ -17,6 +19,15 @@ def test_each_stage_has_its_share_of_the_line() -> None:
         "train 5 s: step 1 | tasks 4 s: reading"
     )
     assert one_line(["a" * 50, "b" * 50], 40) == "a" * 17 + "… | " + "b" * 17 + "…"
+
+
+def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("")
+    assert last_line(log) == ""
+    noise = "[2026-11-21 09:19:27,546] [WARNING] [real_accelerator.py:213:get] Setting …\n"
+    log.write_text(f"step 5/60: loss 3.1\n{noise}\n  \n")
+    assert last_line(log) == "step 5/60: loss 3.1"
 
 
 def test_times_are_as_people_say_them() -> None:

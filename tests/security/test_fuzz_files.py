@@ -1,0 +1,113 @@
+"""Rows, tables, vocabularies and manifests of strangers: read, or one error that names the file."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile import damaged, hammer
+
+from pipeline import glue, stage
+from pipeline.config import CorpusConfig, TaskConfig
+from pipeline.corpora import Tally, open_corpus
+from pipeline.errors import InputError
+from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+
+pytestmark = pytest.mark.fuzz
+
+ROWS = [{"text": "Words of a text.", "meta": {"id": n}} for n in range(5)]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+JSON = [b"null", b"{}", b"[]", b'"', b"\\ud800", b"\\u0000", b"1e999", b"\n", b"[" * 5000, b"\xff"]
+TSV = b"sentence\tlabel\n" + b"Some words.\tno\nOther words.\tyes\n" * 3
+
+
+def documents(reader: str, path: Path) -> None:
+    """Every document of a corpus is text; errors name the file."""
+    for on_error in ("fail", "skip"):
+        corpus = CorpusConfig(name=reader, reader=reader, path=str(path), on_error=on_error)
+        try:
+            made = open_corpus(corpus, "")
+            for split in made.splits(1 << 20):
+                for document in made.read(split, Tally(on_error)):
+                    document.text.encode("utf-8", "surrogatepass")
+        except InputError as error:
+            assert str(path) in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "lines", "text", "wikiextractor"])
+def test_a_damaged_text_file_is_read_or_named(tmp_path: Path, reader: str) -> None:
+    names = {"jsonl": "a.jsonl", "lines": "a.txt", "text": "a.txt", "wikiextractor": "wiki_00"}
+    path = tmp_path / names[reader]
+    pages = b'<doc id="1" url="u" title="T">\nT\n\nWords.\n</doc>\n' * 3
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        documents(reader, path)
+
+    hammer(check, damaged([LINES, pages, LINES.decode().encode("utf-16")], JSON), examples=60)
+
+
+def test_a_damaged_parquet_file_is_read_or_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    whole = path.read_bytes()
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        documents("parquet", path)
+
+    hammer(check, damaged([whole], [b"PAR1", b"\x00" * 8, b"\xff" * 4]), examples=60)
+
+
+def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
+    task = TaskConfig(
+        name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"]
+    )
+    (tmp_path / "T").mkdir()
+
+    def check(data: bytes) -> None:
+        (tmp_path / "T" / "dev.tsv").write_bytes(data)
+        try:
+            glue.read_examples(tmp_path, task, "dev.tsv")
+        except InputError as error:
+            assert str(tmp_path) in str(error)  # noqa: PT017
+
+    hammer(check, damaged([TSV], [b"\t", b"\n", b"\r", b"label", b"\xef\xbb\xbf", b"\x00", b'"']))
+
+
+def test_a_damaged_vocabulary_is_read_or_named(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    whole = build([*SPECIAL, "words", "##s", "."], lowercase=True).encode()
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        try:
+            WordPiece.load(path).encode(["Words, words."])
+        except InputError as error:
+            assert str(path) in str(error)  # noqa: PT017
+
+    hammer(check, damaged([whole], JSON))
+
+
+def test_a_manifest_of_brackets_is_named(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="not a manifest"):
+        stage.Manifest.read(tmp_path)
+
+
+def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
+    stage.Manifest(
+        stage="vocab", fingerprint="f", version=1, config={}, inputs={}, files={}, figures={},
+        summary="", seconds=0.0, finished="",
+    ).write(tmp_path)  # fmt: skip
+    whole = (tmp_path / "manifest.json").read_bytes()
+
+    def check(data: bytes) -> None:
+        (tmp_path / "manifest.json").write_bytes(data)
+        try:
+            assert isinstance(stage.Manifest.read(tmp_path), stage.Manifest)
+        except InputError as error:
+            assert str(tmp_path) in str(error)  # noqa: PT017
+
+    hammer(check, damaged([whole], JSON))
