@@ -1,11 +1,21 @@
 """Fixtures that every test may use."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def denormals() -> Iterator[None]:
+    """What trains makes this thread flush denormal numbers, and hypothesis refuses to draw then."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")
