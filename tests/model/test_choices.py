@@ -1,6 +1,7 @@
 """Every small YAML trains; those that say how, not what, change nothing that is learnt."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,10 @@ def test_low_precision_stays_near(runs: Path) -> None:
 
 def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
     done = subprocess.run(
-        ["deepspeed", "--num_accelerators", "1", "model/train.py", "objective.predict=next"],
+        [
+            str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", "1",
+            "model/train.py", "objective.predict=next",
+        ],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
