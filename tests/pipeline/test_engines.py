@@ -1,6 +1,7 @@
 """The same bytes on every engine, whatever dies; what is only configured is configured right."""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -100,9 +101,11 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def pool() -> Iterator[str]:
     """A pool of Beam's workers, as one stands beside a Flink task manager; its address."""
     port = free_port()
+    # It starts workers as `python`, whichever that is.
     process = subprocess.Popen(
         [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
          "--service_port", str(port)],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     until = time.monotonic() + 120
