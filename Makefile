@@ -16,8 +16,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## the whole job on the sample corpus, from text to report
 	$(BIN)/python -m pipeline.run +corpus=sample
 
-test: $(READY)  ## all tests
-	$(BIN)/python -m pytest
+test: $(READY)  ## all tests, two files at a time
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
 	$(BIN)/python -m pytest -m k8s tests/k8s
