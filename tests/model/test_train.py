@@ -88,15 +88,6 @@ def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
     assert manifest.figures["steps"] == 12
 
 
-@pytest.mark.parametrize("zero", [1, 3])
-def test_stages_and_processes_give_the_same_curve(
-    root: Path, work: Path, undisturbed: Path, tmp_path: Path, zero: int
-) -> None:
-    done = train(root, work, tmp_path / "train", f"deepspeed=zero{zero}", processes=2)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert losses(tmp_path / "train") == pytest.approx(losses(undisturbed), abs=1e-4)
-
-
 def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     root: Path, work: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -113,14 +104,13 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
-    root: Path, work: Path, tmp_path: Path, number: signal.Signals
+    root: Path, work: Path, tmp_path: Path
 ) -> None:
     out, steps = tmp_path / "train", "steps=150"
     process = start(root, work, out, steps, "save_every=1000", processes=2)
     wait_for(lambda: len(losses(out)) >= 5)
-    os.kill(ranks(process)[1], number)
+    os.kill(ranks(process)[1], signal.SIGUSR1)  # of the others: test_guard.py
     assert process.wait(60) == 75
     (saved,) = out.glob("checkpoints/*/step-*")
     assert int(saved.name.removeprefix("step-")) == len(losses(out)) < 150
