@@ -132,7 +132,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
 
 def _about(override: str, group: str) -> bool:
     """Whether an override chooses a group's file or sets a key of it."""
-    name = override.lstrip("+~").partition("=")[0]
+    name = override.lstrip("+~").partition("=")[0].partition("@")[0]
     return name == group or name.startswith(f"{group}.")
 
 

@@ -57,3 +57,14 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
     stages["evaluate"]["epochs"] = 7
     again = {node.name: node for node in dag.plan(config, [])}
     assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
+
+
+def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
+    part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
+    chosen = ["+corpus=mix", *part, "model=tiny", "tasks=[]"]
+    config = RunConfig(
+        workdir=str(tmp_path), corpus=CorpusConfig(name="mix", reader="mix"),
+        recipe=RecipeConfig(name="own", stages={"vocab": {}, "prepare": {}}),
+    )  # fmt: skip
+    for node in dag.plan(config, chosen):
+        assert node.config.corpus.parts["own"]["reader"] == "text"  # type: ignore[attr-defined]
