@@ -24,7 +24,7 @@ CACHED = 2**19  # pieces that are remembered, about 64 MB,
 CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
 
 # What a character is to the cutting of text. The order matters to `starts`.
-_INSIDE, _ALONE, _SPACE = 0, 1, 2
+_INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
 
 
 def _may_stand_alone(char: str) -> bool:
@@ -32,32 +32,50 @@ def _may_stand_alone(char: str) -> bool:
     return char.isascii() or unicodedata.category(char)[0] in "PZ" or "\u4e00" <= char < "\ua000"
 
 
-def kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8]:
-    """What each character up to U+FFFF is to the cutting of text, asked of the library: (65536,).
+class Kinds:
+    """What each character up to U+FFFF is to the cutting of text, asked of the library once.
 
     A character that stands alone between letters does so everywhere, if it is a starter in
     Unicode's canonical order and its own decomposition: nothing moves over it.
     """
-    chars = [char for char in map(chr, range(2**16)) if _may_stand_alone(char)]
-    asked = tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
-    words = [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(asked)]
-    ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
-    table = np.full(2**16, _INSIDE, np.uint8)
-    for char, (before, end) in zip(chars, pairwise(ends), strict=True):
-        if end - before == 3:
-            table[ord(char)] = _SPACE
-        elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
-            table[ord(char)] = _INSIDE if unicodedata.combining(char) else _ALONE
-    return table
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._table = np.full(2**16, _UNKNOWN, np.uint8)
+        # Of bytes: those that are no ASCII belong to longer characters.
+        self.ascii = np.full(256, _INSIDE, np.uint8)
+        self.ascii[:128] = self.of(np.arange(128))
+
+    def of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """The kind of each character `(N,)`."""
+        found: npt.NDArray[np.uint8] = self._table[codes]
+        unknown = codes[found == _UNKNOWN]
+        if len(unknown):
+            self._learn([chr(code) for code in np.unique(unknown)])
+            found = self._table[codes]
+        return found
+
+    def _learn(self, chars: list[str]) -> None:
+        self._table[list(map(ord, chars))] = _INSIDE
+        asked = [char for char in chars if _may_stand_alone(char)]
+        if not asked:
+            return
+        text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in asked))
+        words = [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+        ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
+        for char, (before, end) in zip(asked, pairwise(ends), strict=True):
+            if end - before == 3:
+                self._table[ord(char)] = _SPACE
+            elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
+                self._table[ord(char)] = _INSIDE if unicodedata.combining(char) else _ALONE
 
 
-def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: npt.NDArray[np.uint8]) -> Lengths:
+def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: Kinds) -> Lengths:
     """Where the pieces of UTF-8 `data` start `(N,)`: each a word, or one character alone.
 
     Spaces belong to the piece before them. Every sentence, they start at `bounds`, starts a piece.
     """
-    ascii_kinds = np.where(np.arange(256) < 128, kinds[:256], _INSIDE).astype(np.uint8)
-    kind = ascii_kinds[data]
+    kind = kinds.ascii[data]
     found = kind == _ALONE
     found[1:] |= kind[1:] < kind[:-1]
     # Of longer characters those of three bytes are looked at: quotes, dashes, Chinese.
@@ -65,7 +83,7 @@ def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: npt.NDArray[np.u
     code = (data[wide] & 0xF).astype(np.uint16) << 12
     code |= (data[wide + 1] & 0x3F).astype(np.uint16) << 6
     code |= data[wide + 2] & 0x3F
-    wide = wide[kinds[code] != _INSIDE]
+    wide = wide[kinds.of(code) != _INSIDE]
     found[wide] = True
     after = wide[wide + 3 < len(data)] + 3
     found[after[kind[after] != _SPACE]] = True
@@ -124,6 +142,7 @@ class Cache:
         """Tokenize new pieces; their places. A word with spaces after it shares the word's."""
         words = [piece.rstrip(b" ") for piece in pieces]
         new = [word for word in dict.fromkeys(words) if word not in self._places]
+        new.sort(key=bytes.isascii)  # asked together, those in ASCII take half the time
         ids, counts = self._ask([word.decode() for word in new])
         first = len(self._counts)
         self._places.update(zip(new, range(first, first + len(new)), strict=True))

@@ -164,6 +164,18 @@ def why_whole(spec: dict[str, Any]) -> str | None:
     return f"it has added words ({words[0]!r} first)" if words else None
 
 
+def plain(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
+    """The same for pieces in printable ASCII, at twice the speed.
+
+    They have no accents, controls or Chinese characters to look for, and no punctuation to cut at.
+    """
+    found = Tokenizer(tokenizer.model)
+    if lowercase:
+        found.normalizer = normalizers.Lowercase()
+    found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return found
+
+
 class WordPiece:
     """Sentences to ids, as `tokenizers` has them, at several times its speed."""
 
@@ -185,11 +197,13 @@ class WordPiece:
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # As the library writes it: old files of published models do not name the model's type.
-        self._whole = why_whole(json.loads(self.library.to_str()))
+        spec = json.loads(self.library.to_str())
+        self._whole = why_whole(spec)
         if self._whole:
             warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
         else:
-            self._kinds = pieces.kinds(self.library)
+            self._kinds = pieces.Kinds(self.library)
+            self._plain = plain(self.library, spec["normalizer"]["lowercase"])
             self._cache = pieces.Cache(self._ask_words)
             marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
             # (a mark, its id) where one is an entry of the vocabulary
@@ -252,7 +266,8 @@ class WordPiece:
         for start in range(0, len(words), _BATCH):
             part = words[start : start + _BATCH]
             text = f" {mark} ".join([*part, ""])
-            (encoded,) = self.library.encode_batch_fast([text], add_special_tokens=False)
+            library = self._plain if text.isascii() and text.isprintable() else self.library
+            (encoded,) = library.encode_batch_fast([text], add_special_tokens=False)
             ids = np.array(encoded.ids, self.dtype)
             at = np.flatnonzero(ids == mark_id)
             if len(at) == len(part):
