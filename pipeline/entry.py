@@ -95,7 +95,10 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     settings = {str(key): value for key, value in values.items()}
     width = min(100, shutil.get_terminal_size().columns)
     bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(reference.manual(name, schema, settings, width, bold))
+    try:
+        print(reference.manual(name, schema, settings, width, bold), flush=True)
+    except BrokenPipeError:  # a reader like `head`, who has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(
@@ -110,6 +113,10 @@ def run(
     register(name, schema)
 
     composed: list[DictConfig] = []  # empty after --cfg and the like
+
+    def keep(config: DictConfig) -> None:  # a function: of a method Hydra would search the stack
+        composed.append(config)
+
     # Hydra would add handlers to the root logger, one of them a log file where the user stands.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     words = sys.argv[1:] if argv is None else argv
@@ -118,7 +125,7 @@ def run(
     try:
         with composing():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-            main(composed.append)()
+            main(keep)()
         for config in composed:
             if asked:
                 print_help(name, schema, config)

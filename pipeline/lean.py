@@ -1,5 +1,6 @@
 """The door to Apache Beam: imported without what nothing here needs, in half the time."""
 
+import gc
 import logging
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ logging.getLogger("apache_beam.io.mongodbio").setLevel(logging.ERROR)
 _modules: dict[str, Any] = sys.modules
 _hidden = [name for name in _UNUSED if name not in _modules]
 _modules.update(dict.fromkeys(_hidden))  # None: importing it fails, and Beam goes on without
+gc.disable()  # nothing that a module makes is garbage soon
 try:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -22,5 +24,7 @@ try:
 finally:
     for _name in _hidden:
         del _modules[_name]
+    gc.freeze()
+    gc.enable()
 
 __all__ = ["FnApiRunner", "PipelineOptions", "SubprocessSDKEnvironment", "beam", "worker_handlers"]

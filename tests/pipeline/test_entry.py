@@ -53,3 +53,10 @@ def test_help_is_given_without_work(root: Path, name: str) -> None:
     done = run(root, f"pipeline.{name}", "--help")
     assert done.returncode == 0
     assert "workdir" in done.stdout
+
+
+def test_a_reader_of_help_may_leave_early(root: Path) -> None:
+    command = f"{sys.executable} -m pipeline.vocab --help | head -1"
+    done = subprocess.run(command, shell=True, cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("python -m pipeline.vocab")
+    assert not done.stderr
