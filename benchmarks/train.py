@@ -93,10 +93,14 @@ def measure(options: argparse.Namespace, peers: list[str], folder: str) -> dict[
                 workers[peer] = subprocess.Popen(
                     worker_command(peer, folder), text=True, env=environment(options), **pipes
                 )
-                ask(workers[peer])  # built, compiled and warm before the next one starts
+                if ask(workers[peer]) is None:  # else built, compiled and warm
+                    print(f"{PEERS[peer]}: failed, its error is above; left out")
+                    del workers[peer]
             for _ in range(options.passes):
                 for peer, worker in workers.items():
                     row = ask(worker)
+                    if row is None:
+                        raise SystemExit(f"{PEERS[peer]}: failed, its error is above")
                     if peer not in best or row["seconds"] < best[peer]["seconds"]:
                         best[peer] = row
         finally:
@@ -133,7 +137,7 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
 
 
 def ask(worker: "subprocess.Popen[str]") -> Any:
-    """One pass of a worker: the JSON it answers with."""
+    """One pass of a worker: the JSON it answers with; None where it ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     worker.stdin.write("pass\n")
@@ -141,7 +145,7 @@ def ask(worker: "subprocess.Popen[str]") -> Any:
     for line in worker.stdout:
         if line.startswith("{"):
             return json.loads(line)
-    raise SystemExit(f"a worker ended with exit code {worker.wait()}: its error is above")
+    return None
 
 
 def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:

@@ -101,6 +101,9 @@ def refuse_wrong(config: TrainConfig, settings: dict[str, Any], world: World) ->
     if config.compute.compile and stage == 3:
         # The parameters come and go by hooks that a compiled layer does not call.
         raise ConfigError("compute=compile needs ZeRO stage 0, 1 or 2: add deepspeed=zero2")
+    if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
+        # PyTorch 2.13 fails there, on matrix products with a dynamic number of rows.
+        raise ConfigError(f"compute=compile fails on a CPU in precision={precision}: take plain")
     if "optimizer" in settings or "scheduler" in settings:
         # Its weight decay would fall on biases and layer norms too.
         raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")

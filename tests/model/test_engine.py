@@ -30,6 +30,10 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ({"stage": 0, "precision": "bf16"}, "needs ZeRO stage 1"),
         ({"stage": 1, "precision": "fp16"}, "needs a GPU"),
         ({"stage": 3, "compute": ComputeConfig(compile=True)}, "needs ZeRO stage 0, 1 or 2"),
+        (
+            {"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)},
+            "fails on a CPU in precision=bf16: take plain",
+        ),
         ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "set optimizer=, schedule="),
         ({"stage": 2, "zero": {"round_robin_gradients": True}}, "leave it out"),
         (
