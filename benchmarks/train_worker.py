@@ -94,11 +94,11 @@ def build(
     if options.worker.startswith("without-"):
         return ablated(options.worker.removeprefix("without-"), config, device, dtype), batches
     if options.worker.startswith("ours"):
-        model = BertForPreTraining(config).to(device, dtype)
+        ours = BertForPreTraining(config).to(device, dtype)
         if "compiled" in options.worker:  # as compute=compile does
-            for layer in model.encoder.layers:
+            for layer in ours.encoder.layers:
                 layer.compile_rest()  # type: ignore[operator]
-        return stepper(model, lambda batch: our_loss(model, batch)), batches
+        return stepper(ours, lambda batch: our_loss(ours, batch)), batches
     items = [pad(batch, options.length) for batch in batches]
     if options.worker == "textbook":
         module: nn.Module = Textbook(config).to(device, dtype)
