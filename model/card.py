@@ -47,9 +47,10 @@ def write(
 
     `remarks` are rows about the weights themselves; `license` among them goes to the head.
     """
-    by_stage = {manifest.stage: manifest for manifest in manifests}
-    train, prepare = by_stage.get("train"), by_stage.get("prepare")
-    corpus = prepare.config.get("corpus", {}) if prepare else {}
+    manifests = list(manifests)
+    train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
+    data = [manifest for manifest in manifests if manifest.stage == "prepare"]
+    corpus = data[0].config.get("corpus", {}) if data else {}
     remarks = dict(remarks)
     origin = (train.config.get("start") if train else None) or remarks.pop("converted from", None)
     pairs = train.config.get("objective", {}).get("next_sentence", True) if train else True
@@ -72,8 +73,9 @@ def write(
         pairs=" and next-sentence prediction" if pairs else "",
         rows=table(rows | remarks),
     )
-    if prepare:
-        text += section("Data", data_rows(prepare, corpus))
+    for part, prepare in enumerate(data, 1):
+        title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
+        text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))
     if train:
         text += section("Training", recipe_rows(train))
         text += section("Held-out figures", figure_rows(train))

@@ -160,9 +160,10 @@ def histories(config: ConvertConfig) -> Iterator[stage.Manifest]:
         manifest = stage.Manifest.read(folder)
         if manifest is not None and manifest.stage == "train":
             yield manifest
-            data = stage.Manifest.read(manifest.config["data"]["dir"])
-            if data is not None and data.stage == "prepare":
-                yield data
+            data = manifest.config["data"]
+            for shards in map(stage.Manifest.read, [data["dir"], *data.get("more", [])]):
+                if shards is not None and shards.stage == "prepare":
+                    yield shards
             return
 
 

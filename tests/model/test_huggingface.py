@@ -1,6 +1,7 @@
 import json
 import stat
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -386,6 +387,11 @@ def test_the_card_says_what_the_run_was(tmp_path, state, vocab_folder):
     for words in ("license: ", "fill in", "language: en", "| documents | 1,234 |",
                   "| learning rate | 0.0001 |", "| steps | 5,000 |", "| hours | 2.00 |",
                   "| masked lm accuracy | 0.4321 |"):  # fmt: skip
+        assert words in card
+    more = replace(prepare, config={"corpus": {"name": "wiki"}})
+    huggingface.save(tmp_path / "both", CONFIG, state, vocab_folder, [train, prepare, more])
+    card = (tmp_path / "both" / "README.md").read_text()
+    for words in ("## Data, 1 of 2", "| corpus | books |", "## Data, 2 of 2", "| corpus | wiki |"):
         assert words in card
 
 
