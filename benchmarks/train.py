@@ -81,32 +81,45 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str, Any]:
-    """Figures by peer: the workers take turns."""
+    """Figures by peer; `ratio` is how many times as fast as it the first one, ours, is."""
     make_data(options, folder)
+    if not options.ablate:
+        return race(options, peers, folder)
+    rows: dict[str, Any] = {}
+    for variant in peers[1:]:  # variants hold much: one at a time, each beside the whole of ours
+        pair = race(options, [peers[0], variant], folder)
+        rows = {peers[0]: pair[peers[0]], **rows, variant: pair[variant]}
+    return rows
+
+
+def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str, Any]:
+    """The best pass of each peer; they take turns."""
     best: dict[str, Any] = {}
-    # Variants of one model share much and hold much: one at a time. Peers take turns.
-    for together in [[peer] for peer in peers] if options.ablate else [peers]:
-        workers: dict[str, subprocess.Popen[str]] = {}
-        try:
-            for peer in together:
-                pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-                workers[peer] = subprocess.Popen(
-                    worker_command(peer, folder), text=True, env=environment(options), **pipes
-                )
-                if ask(workers[peer]) is None:  # else built, compiled and warm
-                    print(f"{PEERS[peer]}: failed, its error is above; left out")
-                    del workers[peer]
-            for _ in range(options.passes):
-                for peer, worker in workers.items():
-                    row = ask(worker)
-                    if row is None:
-                        raise SystemExit(f"{PEERS[peer]}: failed, its error is above")
-                    if peer not in best or row["seconds"] < best[peer]["seconds"]:
-                        best[peer] = row
-        finally:
-            for worker in workers.values():
-                worker.kill()
-                worker.wait()
+    workers: dict[str, subprocess.Popen[str]] = {}
+    try:
+        for peer in peers:
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            worker = subprocess.Popen(
+                worker_command(peer, folder), text=True, env=environment(options), **pipes
+            )
+            if ask(worker) is None:  # else built, compiled and warm
+                print(f"{PEERS[peer]}: failed, its error is above; left out")
+                continue
+            workers[peer] = worker
+        for _ in range(options.passes):
+            for peer, worker in workers.items():
+                row = ask(worker)
+                if row is None:
+                    raise SystemExit(f"{PEERS[peer]}: failed, its error is above")
+                if peer not in best or row["seconds"] < best[peer]["seconds"]:
+                    best[peer] = row
+    finally:
+        for worker in workers.values():
+            worker.kill()
+            worker.wait()
+    first = best[next(iter(best))]
+    for row in best.values():
+        row["ratio"] = first["tokens"] / first["seconds"] / (row["tokens"] / row["seconds"])
     return best
 
 
@@ -140,8 +153,11 @@ def ask(worker: "subprocess.Popen[str]") -> Any:
     """One pass of a worker: the JSON it answers with; None where it ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
-    worker.stdin.write("pass\n")
-    worker.stdin.flush()
+    try:
+        worker.stdin.write("pass\n")
+        worker.stdin.flush()
+    except BrokenPipeError:  # killed since: the machine's memory is too small for all of them
+        return None
     for line in worker.stdout:
         if line.startswith("{"):
             return json.loads(line)
@@ -164,9 +180,8 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for peer, row in rows.items():
         rate, flops = row["tokens"] / row["seconds"], row["flops"] / row["seconds"]
-        ratio = ours["tokens"] / ours["seconds"] / rate
         print(
-            f"| {PEERS[peer]} | {rate:,.0f} | {ratio:.2f} x | {flops / 1e9:,.0f} "
+            f"| {PEERS[peer]} | {rate:,.0f} | {row['ratio']:.2f} x | {flops / 1e9:,.0f} "
             f"| {flops / product:.0%} | {row['memory'] / 2**30:.2f} GiB | {row['recompiled']} |"
         )
         if options.out:
