@@ -6,6 +6,7 @@ uses Create, Reshuffle, ParDo and GroupByKey alone, so that every Beam engine ru
 beside and renames, and its bytes depend on its input alone: a retry is harmless.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -41,8 +42,14 @@ class Task(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[Any]:
         """Do the step; see `graph.run` for what becomes of errors."""
-        try:
+        with self.told():
             yield from self.work(element)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Leave a user's error where the driver finds it."""
+        try:
+            yield
         except UserError as error:
             stage.write_text(self.plan.scratch / "error.txt", str(error))
             raise
@@ -53,8 +60,9 @@ class Tokenize(Task):
 
     def setup(self) -> None:
         """Once a worker."""
-        self.intake = Intake(self.plan.config)
-        self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
+        with self.told():
+            self.intake = Intake(self.plan.config)
+            self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
         """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
@@ -215,9 +223,7 @@ def run(plan: Plan) -> None:
             beam.Pipeline(runner=engine, options=flags) as pipeline,
         ):
             build(pipeline, plan)
-    except UserError:
-        raise
-    except Exception as error:
+    except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
         found = plan.scratch / "error.txt"
         if found.exists():
             raise InputError(found.read_text()) from error

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 
+from pipeline import entry, graph
+from pipeline import prepare as stage_prepare
+from pipeline.config import PrepareConfig
+from pipeline.errors import InputError
 from pipeline.text.wordpiece import SPECIAL, build
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
@@ -137,3 +142,20 @@ def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_pa
     )  # fmt: skip
     assert done.returncode == 2
     assert f"out={tmp_path}/a.xml/out: cannot write there" in done.stderr
+
+
+@pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])
+def test_a_file_that_goes_between_plan_and_read_is_named(
+    vocab: Path, tmp_path: Path, reader: str, text: str
+) -> None:
+    path = tmp_path / ("a.xml" if reader == "wiki" else "a.txt")
+    path.write_text(text)
+    words = [f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", f"out={tmp_path}/out"]
+    entry.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        config = entry.validate(compose("prepare", words), PrepareConfig)
+    plan = stage_prepare.plan(config, tmp_path / "out")
+    plan.scratch.mkdir(parents=True)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path.name}: [^\\[]*$"):
+        graph.run(plan)
