@@ -62,6 +62,8 @@ class Loader:
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
+        # How tokens are laid out in a batch: with words marked if any folder has them.
+        self._info = max((shard.info for shard in self._shards), key=lambda info: info.word_bit)
         self.sequence_length = max(shard.info.sequence_length for shard in self._shards)
         shuffle = split == "train"
         key = keyed.key(seed, "masks") if shuffle else keyed.key(0, "validation masks")
@@ -125,7 +127,7 @@ class Loader:
         counts = np.zeros(self._vocab_size, np.int64)
         for shard in self._shards:
             for low in range(0, len(shard.values), SCAN):
-                counts += np.bincount(shard.values[low : low + SCAN], minlength=len(counts))
+                counts += np.bincount(shard.ids(low, low + SCAN), minlength=len(counts))
         counts[self._masker.is_special(np.arange(len(counts)))] = 0
         return float(counts.max() / max(counts.sum(), 1))
 
@@ -143,11 +145,14 @@ class Loader:
         source = np.repeat(np.stack([shift - 1, shift - 2], axis=1).ravel(), runs.ravel())
         place = np.arange(starts[-1])
         source += place
-        ids = tokens.take(source, mode="clip")
+        ids, goes_on = tokens.take(source, mode="clip"), None
+        if word_bit := self._info.word_bit:
+            goes_on = ids >= word_bit
+            ids &= word_bit - 1
         ids[starts[:-1]] = self._cls
         ids[starts[:-1] + runs[:, 0] - 1] = self._sep
         ids[starts[1:] - 1] = self._sep
-        masks = self._masker.draw(ids, starts, samples, rows.masked.astype(np.int64))
+        masks = self._masker.draw(ids, starts, samples, rows.masked.astype(np.int64), goes_on)
 
         lengths = np.diff(starts)
         place -= np.repeat(starts[:-1], lengths)
@@ -163,7 +168,7 @@ class Loader:
         )
 
     def _gather(self, rows: Rows, lengths: Ints) -> tuple[npt.NDArray[Any], Ints]:
-        """The tokens of `rows`, shard by shard, and where each row's begin."""
+        """The tokens of `rows` as they are stored, shard by shard, and where each row's begin."""
         by_shard = np.argsort(rows.shard, kind="stable")
         ordered = lengths[by_shard]
         ends = np.cumsum(ordered)
@@ -171,12 +176,17 @@ class Loader:
         first[by_shard] = ends - ordered
         source = np.repeat(rows.start[by_shard] - (ends - ordered), ordered)
         source += np.arange(len(source))
-        tokens = np.zeros(max(len(source), 1), self._shards[0].values.dtype)
+        tokens = np.zeros(max(len(source), 1), self._info.dtype)
         shards, count = np.unique(rows.shard, return_counts=True)
         low = 0
         for shard, last in zip(shards, np.cumsum(count), strict=True):
             high = ends[last - 1]
-            np.take(self._shards[shard].values, source[low:high], out=tokens[low:high], mode="clip")
+            stored, info = self._shards[shard].values, self._shards[shard].info
+            if info.word_bit == self._info.word_bit:
+                np.take(stored, source[low:high], out=tokens[low:high], mode="clip")
+            else:  # beside a folder where words are marked, the vocabulary marks them
+                ids = stored.take(source[low:high], mode="clip")
+                tokens[low:high] = self._info.marked(ids, self._masker.continues[ids])
             low = high
         return tokens, first
 

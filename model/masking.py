@@ -65,7 +65,7 @@ class Masker:
         # (V',) what a random token may be
         self._ordinary = np.setdiff1d(np.arange(size), self._special)
         # (V,) whether an entry goes on with the word before it
-        self._continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
+        self.continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
         # Priorities carry their place in the low bits: sorting them sorts places, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
@@ -83,7 +83,12 @@ class Masker:
         return np.minimum(np.maximum(wanted, 1), maskable)
 
     def draw(
-        self, ids: npt.NDArray[Any], starts: Ints, samples: npt.ArrayLike, counts: Ints
+        self,
+        ids: npt.NDArray[Any],
+        starts: Ints,
+        samples: npt.ArrayLike,
+        counts: Ints,
+        goes_on: Bools | None = None,
     ) -> Masks:
         """Hide tokens of a batch, in place.
 
@@ -92,6 +97,8 @@ class Masker:
             starts: (B+1,) where each sequence starts, and T.
             samples: (B,) global sample indices.
             counts: (B,) predictions of each sequence, from `counts`.
+            goes_on: (T,) whether each token is of one word with the one before it; whatever it says
+                of special tokens. None: those that begin with "##" are.
         """
         if not counts.any():
             return Masks(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -103,15 +110,16 @@ class Masker:
         order = self._priorities(keys, starts, special)
         row = np.repeat(np.arange(len(counts)), counts)
         if self._objective.whole_word or self._objective.span > 1:
-            goes_on = self._runs(ids, starts, special, keys)
-            positions = self._whole(order, goes_on, starts, counts)
+            words = self.continues[ids] if goes_on is None else goes_on
+            runs = self._runs(words, starts, special, keys)
+            positions = self._whole(order, runs, starts, counts)
         else:
             positions = self._tokens(order, starts, counts)
         positions.sort()
         labels = ids[positions].astype(np.int64)
         places = deciding = positions - starts[row]
         if self._objective.span > 1:
-            heads = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(ids))))
+            heads = np.maximum.accumulate(np.where(runs, 0, np.arange(len(ids))))
             deciding = heads[positions] - starts[row]
         ids[positions] = self._replacements(keys[row], places, deciding, labels)
         return Masks(positions, labels)
@@ -146,19 +154,16 @@ class Masker:
         positions = places + starts[:-1, None]
         return np.asarray(positions[np.arange(most) < counts[:, None]])
 
-    def _runs(
-        self, ids: npt.NDArray[Any], starts: Ints, special: Bools, keys: keyed.Words
-    ) -> Bools:
-        """Whether each token is hidden only with the one before it: `(T,)`."""
-        # A word starts at each token that is no "##" piece, or has no word before it to go on with.
-        goes_on = self._continues[ids] if self._objective.whole_word else np.zeros(len(ids), bool)
+    def _runs(self, words: Bools, starts: Ints, special: Bools, keys: keyed.Words) -> Bools:
+        """Whether each token is hidden only with the one before it: `(T,)`; `words` says so."""
+        # A word starts at each token that has no word before it to go on with, too.
         linked = ~special
         linked[1:] &= ~special[:-1]
         linked[:1] = False
-        goes_on &= linked
+        goes_on = words & linked if self._objective.whole_word else np.zeros(len(words), bool)
         if self._objective.span > 1:
             row = np.repeat(np.arange(len(keys)), np.diff(starts))
-            draw = keyed.uniform(keys[row], _CUT + np.arange(len(ids)) - starts[row])
+            draw = keyed.uniform(keys[row], _CUT + np.arange(len(words)) - starts[row])
             cut = ~linked | (draw < self._objective.span_stop)
             goes_on = join_words(goes_on, cut, self._objective.span)
         return np.asarray(goes_on)

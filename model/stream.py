@@ -120,7 +120,7 @@ def _special_tokens(shard: Shard, masker: Masker) -> Ints:
     """
     found = []
     for low in range(0, len(shard.values), SCAN):
-        values = shard.values[low : low + SCAN]
+        values = shard.ids(low, low + SCAN)
         if values.max() >= shard.info.vocab_size:
             raise InputError(f"{shard.path}: an id beyond the vocabulary; prepare it again")
         found.append(low + np.flatnonzero(masker.is_special(values)))

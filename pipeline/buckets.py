@@ -13,7 +13,9 @@ from pipeline.instances import Documents
 from pipeline.intake import Accepted
 from pipeline.near import Signer
 from pipeline.plan import Plan
+from pipeline.text.pieces import Ids, Lengths
 from pipeline.text.wordpiece import WordPiece
+from pipeline.text.words import segmenter
 
 
 class SplitDocuments:
@@ -26,12 +28,13 @@ class SplitDocuments:
         near = plan.config.filters.near_duplicates is not None
         self.signer = Signer(plan.config.filters) if near else None
         self.signatures: list[np.ndarray] = []
+        self.cut = segmenter(plan.config.words) if plan.config.words else None
 
     def add(self, wordpiece: WordPiece, chunk: list[Accepted]) -> None:
         """Tokenize a chunk of documents; those without a token count as empty."""
         if not chunk:
             return
-        ids, lengths = wordpiece.encode([part for each in chunk for part in each.sentences])
+        ids, lengths = self.tokens_of(wordpiece, [s for each in chunk for s in each.sentences])
         counts = np.array([len(each.sentences) for each in chunk])
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
         lengths = lengths[lengths > 0]
@@ -52,6 +55,13 @@ class SplitDocuments:
         self.rows.append(table)
         if self.signer is not None:
             self.signatures.append(self.signer.sign([each.text for each in documents]))
+
+    def tokens_of(self, wordpiece: WordPiece, sentences: list[str]) -> tuple[Ids, Lengths]:
+        """Ids of all sentences as shards have them, and the tokens of each."""
+        if self.cut is None:
+            return wordpiece.encode(sentences)
+        ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut)
+        return self.plan.info.marked(ids, goes_on), lengths
 
     def write(self, index: int) -> list[int]:
         """Write record batch k with the documents of bucket k, for all k; returns those in use."""

@@ -180,6 +180,7 @@ class PrepareConfig(StageConfig):
     short_sequence_probability: float = 0.1  # of nsp and sop
     duplicates: int = 1  # times each document is cut into pairs anew
     validation_share: float = 0.01  # of documents, by the hash of their text
+    words: str | None = None  # of text without spaces, marked for masks of whole words: jieba
     minimum_sentences: int = 1  # documents with fewer are counted as short; of sop at least 2
     minimum_characters: int = 50  # likewise
     split_bytes: int = 64 * 2**20  # of an input file that one phase-1 task reads
@@ -189,6 +190,7 @@ class PrepareConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_choice("pairs", self.pairs, ("nsp", "sop", "none"))
+        check_choice("words", self.words or "jieba", ("jieba",))
         check(8 <= self.sequence_length <= 65535, "sequence_length: from 8 to 65535")
         for key in ("short_sequence_probability", "validation_share"):
             value = getattr(self, key)

@@ -31,7 +31,8 @@ def about(manifest: stage.Manifest) -> Iterator[str]:
     config, figures = manifest.config, manifest.figures
     yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
     yield (
-        f"corpus {config['corpus']['name']}, pairs {config['pairs']}, at most "
+        f"corpus {config['corpus']['name']}, pairs {config['pairs']}, "
+        f"{f'words by {words}, ' if (words := config.get('words')) else ''}at most "
         f"{figures['sequence_length']} tokens, seed {config['seed']}, vocabulary of "
         f"{figures['vocab_size']:,} ({figures['tokenizer'][:12]})"
     )
@@ -80,7 +81,7 @@ def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
 
 
 def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[Any]:
-    """An instance as a model gets it: `[CLS] A [SEP]`, and `B [SEP]` where there is one."""
+    """An instance, `[CLS] A [SEP]`, and `B [SEP]` where there is one, as the shard stores ids."""
     ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
     sep = [wordpiece.sep]
@@ -89,13 +90,17 @@ def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[
 
 def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:
     """An instance as text; a place to predict stands as {what is seen|what is right}."""
-    ids = special_tokens(shard, row, wordpiece)
+    stored = special_tokens(shard, row, wordpiece)
+    goes_on = stored & shard.info.word_bit
+    ids = stored - goes_on
     special = int(masker.is_special(ids).sum())
     counts = masker.counts(np.array([len(ids)]), np.array([len(ids) - special]))
     masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
     words = [wordpiece.vocab[token] for token in ids]
+    for place in np.flatnonzero(goes_on).tolist():
+        words[place] = f"##{words[place].removeprefix('##')}"
     for place, label in zip(masks.positions.tolist(), masks.labels.tolist(), strict=True):
-        words[place] = f"{{{words[place]}|{wordpiece.vocab[label]}}}"
+        words[place] = f"{{{wordpiece.vocab[ids[place]]}|{wordpiece.vocab[label]}}}"
     return re.sub(r"(?<!\]) ##", "", " ".join(words))  # B may begin within a word
 
 

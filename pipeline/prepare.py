@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import corpora, entry, filters, graph, near, stage
-from pipeline.config import PrepareConfig
+from pipeline.config import PrepareConfig, check
 from pipeline.errors import InputError
 from pipeline.intake import Account
 from pipeline.plan import Plan
 from pipeline.progress import watch
 from pipeline.shards import ShardInfo
+from pipeline.text.wordpiece import WordPiece
+from pipeline.text.words import segmenter
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
@@ -45,6 +47,7 @@ def plan(config: PrepareConfig, out: Path) -> Plan:
     splits = reader.splits(config.split_bytes)
     graph.loaded.cache_clear()
     wordpiece = graph.loaded(config.vocab)
+    check_words(config, wordpiece)
     info = ShardInfo(
         split="train",
         pairs=config.pairs,
@@ -52,6 +55,7 @@ def plan(config: PrepareConfig, out: Path) -> Plan:
         vocab_size=wordpiece.size,
         sequence_length=config.sequence_length,
         seed=config.seed,
+        words=config.words,
     )
     return Plan(
         config=config,
@@ -72,6 +76,21 @@ def check_filters(config: PrepareConfig) -> None:
     filters.build(config.filters)
     if config.filters.near_duplicates is not None:
         near.Signer(config.filters)
+
+
+def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
+    """Raise before any work starts if words cannot be marked.
+
+    Raises:
+        ConfigError: a library is not there, or the vocabulary leaves nothing to mark.
+    """
+    if config.words is not None:
+        segmenter(config.words)
+        check(
+            wordpiece.cuts_chinese,
+            f"words={config.words}: in vocab={config.vocab} a Chinese character is no token of its "
+            "own; make a vocabulary with split_chinese=true, or leave words away",
+        )
 
 
 def collect(plan: Plan) -> dict[str, Any]:

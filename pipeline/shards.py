@@ -3,13 +3,16 @@
 A shard is an uncompressed Arrow IPC file with exactly one record batch, so that a reader maps it
 into memory and sees each column as one contiguous buffer:
 
-    input_ids       list<uint16>, or list<uint32> above 65,536 entries: segment A, then segment B,
-                    without [CLS] and [SEP]
+    input_ids       list<uint16>, or list<uint32> where 16 bits are too few: segment A, then
+                    segment B, without [CLS] and [SEP]
     a_len           uint16: tokens of segment A
     is_random_next  bool: B is not what follows A (of `sop`: A is what follows B)
 
 Masks are not in it: they are drawn when a batch is made. The schema's metadata holds `ShardInfo`
 as JSON under the key `shard`.
+
+Where the words of the text are marked, the format is shard/2: the top bit of an id says that its
+token goes on with the word of the token before it, and the other bits are the id.
 """
 
 import dataclasses
@@ -24,7 +27,7 @@ import pyarrow as pa
 
 from pipeline.errors import InputError
 
-FORMAT = "shard/1"
+FORMATS = ("shard/1", "shard/2")  # ids alone; ids with a bit that marks words
 KEY = b"shard"
 SPLITS = ("train", "validation")
 
@@ -39,12 +42,52 @@ class ShardInfo:
     vocab_size: int
     sequence_length: int  # longest, with [CLS] and two [SEP]
     seed: int
-    format: str = FORMAT
+    words: str | None = None  # what found the words that are marked; None: they are not
 
     @property
-    def token_type(self) -> pa.DataType:
-        """The Arrow type of a token id."""
-        return pa.uint16() if self.vocab_size <= 2**16 else pa.uint32()
+    def format(self) -> str:
+        """Its name, by which a reader knows whether it can read it."""
+        return FORMATS[self.words is not None]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a token id as it is stored, with the bit that marks words."""
+        values = self.vocab_size << (self.words is not None)
+        return np.dtype(np.uint16 if values <= 2**16 else np.uint32)
+
+    @property
+    def word_bit(self) -> int:
+        """The bit of a stored id that marks words; 0: none."""
+        return 0 if self.words is None else 1 << (8 * self.dtype.itemsize - 1)
+
+    def marked(self, ids: npt.NDArray[Any], goes_on: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        """Ids as they are stored: `goes_on` is whether each goes on with a word; both `(T,)`."""
+        stored = ids.astype(self.dtype)
+        stored[goes_on] |= self.dtype.type(self.word_bit)
+        return stored
+
+    def as_json(self) -> str:
+        """What the shard's metadata says; a key that the format does not know is left out."""
+        fields = {"format": self.format, **dataclasses.asdict(self)}
+        if self.words is None:
+            del fields["words"]
+        return json.dumps(fields, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "ShardInfo":
+        """From what a shard's metadata says.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is not that of a shard that this code reads.
+        """
+        fields = dict(json.loads(text))
+        name = fields.pop("format")
+        if name not in FORMATS:
+            raise ValueError(f"format {name}, this code reads {' and '.join(FORMATS)}")
+        info = cls(**fields)
+        if info.format != name or not isinstance(info.words, str | None):
+            raise ValueError(f"words {info.words!r} in {name}")
+        return info
 
 
 class Shard:
@@ -56,10 +99,15 @@ class Shard:
         ids = batch.column("input_ids")
         # (rows+1,) int32 into `values`
         self.offsets: npt.NDArray[np.int32] = _view(ids.buffers()[1], np.int32)[: self.rows + 1]
-        # (tokens,) uint16 or uint32, the ids of all rows end to end
+        # (tokens,) uint16 or uint32, the ids of all rows end to end, with the bit that marks words
         self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
         # (rows,) uint16
         self.a_len: npt.NDArray[np.uint16] = batch.column("a_len").to_numpy(zero_copy_only=True)
+
+    def ids(self, low: int, high: int) -> npt.NDArray[Any]:
+        """The ids of tokens `low` to `high - 1`, without the bit that marks words."""
+        stored = self.values[low:high]
+        return stored & (self.info.word_bit - 1) if self.info.word_bit else stored
 
     @cached_property
     def is_random_next(self) -> npt.NDArray[np.bool_]:
@@ -78,11 +126,11 @@ def schema(info: ShardInfo) -> pa.Schema:
     """The Arrow schema of a shard."""
     return pa.schema(
         [
-            pa.field("input_ids", pa.list_(info.token_type), nullable=False),
+            pa.field("input_ids", pa.list_(pa.from_numpy_dtype(info.dtype)), nullable=False),
             pa.field("a_len", pa.uint16(), nullable=False),
             pa.field("is_random_next", pa.bool_(), nullable=False),
         ],
-        metadata={KEY: json.dumps(dataclasses.asdict(info), sort_keys=True)},
+        metadata={KEY: info.as_json()},
     )
 
 
@@ -96,12 +144,12 @@ def write_shard(
 ) -> None:
     """Write a shard beside and rename it.
 
-    `values` `(tokens,)`, `offsets` `(rows+1,)` into it, `a_len` and `is_random_next` `(rows,)`.
-    The bytes are a function of the arguments.
+    `values` `(tokens,)` ids as `ShardInfo.marked` has them, `offsets` `(rows+1,)` into it, `a_len`
+    and `is_random_next` `(rows,)`. The bytes are a function of the arguments.
     """
     assert offsets[-1] == len(values) < 2**31, "a shard holds less than 2**31 tokens"
     ids = pa.ListArray.from_arrays(
-        pa.array(offsets.astype(np.int32)), pa.array(values, type=info.token_type)
+        pa.array(offsets.astype(np.int32)), pa.array(values, type=pa.from_numpy_dtype(info.dtype))
     )
     columns = [ids, pa.array(a_len.astype(np.uint16)), pa.array(is_random_next)]
     batch = pa.record_batch(columns, schema=schema(info))
@@ -123,12 +171,9 @@ def open_shard(path: Path | str) -> Shard:
         metadata = (reader.schema.metadata or {}).get(KEY)
         if metadata is None:
             raise InputError(f"{path}: an Arrow file, but not a shard")
-        fields = json.loads(metadata)
-        if fields["format"] != FORMAT:
-            raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
-        info = ShardInfo(**fields)
+        info = ShardInfo.from_json(metadata)
         if reader.num_record_batches != 1 or not reader.schema.equals(schema(info)):
-            raise InputError(f"{path}: not the columns of {FORMAT}")
+            raise InputError(f"{path}: not the columns of {info.format}")
         batch = reader.get_batch(0)
         batch.validate()
         shard = Shard(path, info, batch)

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 Ids = npt.NDArray[Any]  # uint16 or uint32
 Lengths = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 CHUNK = 4 * 2**20  # bytes that are looked at together: larger gains nothing
 CACHED = 2**19  # pieces that are remembered, about 64 MB,
@@ -55,6 +56,10 @@ class Kinds:
             found = self._table[codes]
         return found
 
+    def stands_alone(self, char: str) -> bool:
+        """Whether a character is a piece of its own wherever it stands."""
+        return bool(self.of(np.array([ord(char)])) == _ALONE)
+
     def _learn(self, chars: list[str]) -> None:
         self._table[list(map(ord, chars))] = _INSIDE
         asked = [char for char in chars if _may_stand_alone(char)]
@@ -80,15 +85,28 @@ def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: Kinds) -> Length
     found[1:] |= kind[1:] < kind[:-1]
     # Of longer characters those of three bytes are looked at: quotes, dashes, Chinese.
     wide = np.flatnonzero((data >= 0xE0) & (data < 0xF0))
-    code = (data[wide] & 0xF).astype(np.uint16) << 12
-    code |= (data[wide + 1] & 0x3F).astype(np.uint16) << 6
-    code |= data[wide + 2] & 0x3F
-    wide = wide[kinds.of(code) != _INSIDE]
+    wide = wide[kinds.of(_codes(data, wide)) != _INSIDE]
     found[wide] = True
     after = wide[wide + 3 < len(data)] + 3
     found[after[kind[after] != _SPACE]] = True
     found[bounds[bounds < len(data)]] = True
     return np.flatnonzero(found)
+
+
+def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
+    """Whether the character at each place of UTF-8 `data` is Chinese, a common one: `(N,)`."""
+    lead = data[places]
+    found: Bools = (lead >= 0xE4) & (lead <= 0xE9)
+    found[found] = _codes(data, places[found]) >= 0x4E00
+    return found
+
+
+def _codes(data: npt.NDArray[np.uint8], places: Lengths) -> npt.NDArray[Any]:
+    """The characters of three bytes at `places` `(N,)`."""
+    code = (data[places] & 0xF).astype(np.uint16) << 12
+    code |= (data[places + 1] & 0x3F).astype(np.uint16) << 6
+    code |= data[places + 2] & 0x3F
+    return code
 
 
 def chunks(bounds: Lengths) -> Iterator[slice]:
@@ -112,7 +130,7 @@ class Cache:
         self._counts: Lengths = np.zeros(0, np.int64)
         self._starts: Lengths = np.zeros(0, np.int64)  # in the pool
         self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all places, end to end
-        self._again: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # met after they were learnt
+        self._again: Bools = np.zeros(0, np.bool_)  # met after they were learnt
 
     def __len__(self) -> int:
         return len(self._places)

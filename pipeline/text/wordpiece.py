@@ -16,6 +16,8 @@ import os
 import re
 import warnings
 from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,8 @@ from tokenizers.processors import TemplateProcessing
 
 from pipeline.errors import InputError
 from pipeline.text import pieces
-from pipeline.text.pieces import Ids, Lengths
+from pipeline.text.pieces import Bools, Ids, Lengths
+from pipeline.text.words import Cut, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -228,20 +231,44 @@ class WordPiece:
         No special tokens are added. Ids are uint16 up to 65,536 entries, else uint32. Halves of
         surrogate pairs, which have no place in text, are passed over.
         """
-        try:
-            text = pa.array(sentences, pa.large_string())
-        except UnicodeEncodeError:
-            sentences = [_SURROGATES.sub("", sentence) for sentence in sentences]
-            text = pa.array(sentences, pa.large_string())
+        sentences, data, bounds = laid_out(sentences)
         if self._whole:
-            parts = [self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])]
-        else:
-            _, bounds, data = text.buffers()
-            ends = np.frombuffer(bounds or bytes(8), np.int64)[: len(text) + 1]
-            octets = np.frombuffer(data or b"", np.uint8)
-            parts = [self._chunk(octets, ends[part]) for part in pieces.chunks(ends)]
-        ids = np.concatenate([np.zeros(0, self.dtype), *(part[0] for part in parts)])
-        return ids, np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
+            return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
+        parts = [self._chunk(data, bounds[part]) for part in pieces.chunks(bounds)]
+        ids = np.concatenate([np.zeros(0, self.dtype), *(part.ids for part in parts)])
+        return ids, np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
+
+    @property
+    def cuts_chinese(self) -> bool:
+        """Whether each Chinese character is a token of its own, as `encode_words` needs it."""
+        return not self._whole and self._kinds.stands_alone("中")
+
+    def encode_words(self, sentences: list[str], cut: Cut) -> tuple[Ids, Lengths, Bools]:
+        """As `encode`, and whether each token goes on with the word of the one before `(T,)`.
+
+        Those do that begin with "##", and Chinese characters within a word of `cut`. The first
+        token of a sentence never does.
+        """
+        assert self.cuts_chinese
+        sentences, data, bounds = laid_out(sentences)
+        starts = word_starts(sentences, data, cut)
+        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
+        for part in map(bounds.__getitem__, pieces.chunks(bounds)):
+            chunk = self._chunk(data, part)
+            goes_on = self.continues[chunk.ids]
+            places = chunk.starts + part[0]
+            inner = pieces.are_chinese(data, places) & ~starts[places]
+            goes_on[chunk.firsts[inner]] = True
+            first = np.cumsum(chunk.lengths) - chunk.lengths
+            goes_on[first[chunk.lengths > 0]] = False
+            parts.append((chunk.ids, chunk.lengths, goes_on))
+        ids, lengths, marks = map(np.concatenate, zip(*parts, strict=True))
+        return ids, lengths, marks
+
+    @cached_property
+    def continues(self) -> Bools:
+        """Whether each entry of the vocabulary goes on with the word before it `(V,)`."""
+        return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
 
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """What the library says: ids end to end, and how many of each text."""
@@ -277,8 +304,8 @@ class WordPiece:
         found = [part[0] for part in parts]
         return np.concatenate(found), np.concatenate([part[1] for part in parts])
 
-    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> tuple[Ids, Lengths]:
-        """The ids and lengths of the sentences that `bounds` cut out of UTF-8 `data`."""
+    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
+        """The tokens of the sentences that `bounds` cut out of UTF-8 `data`."""
         data = data[bounds[0] : bounds[-1]]
         bounds = bounds - bounds[0]
         starts = pieces.starts(data, bounds, self._kinds)
@@ -289,4 +316,29 @@ class WordPiece:
         places = self._cache.look_up(column.dictionary.to_pylist())  # (D,)
         ids, counts = self._cache.gather(places[column.indices.to_numpy()])  # (T,), (N,)
         before = np.concatenate([[0], np.cumsum(counts)])
-        return ids, np.diff(before[np.searchsorted(cuts, bounds)])
+        return _Chunk(ids, np.diff(before[np.searchsorted(cuts, bounds)]), starts, before[:-1])
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some sentences, tokenized."""
+
+    ids: Ids  # (T,)
+    lengths: Lengths  # (S,) tokens of each sentence
+    starts: Lengths  # (N,) where the pieces start, in bytes,
+    firsts: Lengths  # (N,) and the first token of each
+
+
+def laid_out(sentences: list[str]) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    """The sentences, their UTF-8 end to end, and where each starts in it `(S+1,)`.
+
+    Without the halves of surrogate pairs.
+    """
+    try:
+        text = pa.array(sentences, pa.large_string())
+    except UnicodeEncodeError:
+        sentences = [_SURROGATES.sub("", sentence) for sentence in sentences]
+        text = pa.array(sentences, pa.large_string())
+    _, bounds, data = text.buffers()
+    ends = np.frombuffer(bounds or bytes(8), np.int64)[: len(text) + 1]
+    return sentences, np.frombuffer(data or b"", np.uint8)[: ends[-1]], ends

@@ -1,11 +1,13 @@
 """The pages "How to add …" work as they stand: their files are written, their commands run."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fences import blocks
@@ -14,7 +16,7 @@ from benchmarks.small import make_work
 from model import huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from pipeline.shards import open_folder
+from pipeline.shards import open_folder, write_shard
 
 
 def follow(root: Path, page: str, tree: Path) -> str:
@@ -58,7 +60,8 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
     (tmp_path / reader.title).write_text(reader.text)
     scope: dict[str, object] = {}
     exec(compile(reader.text, reader.title, "exec"), scope)
-    found = list(scope["samples"](corpus / "work/subtitles/prepare", "train", 1, 2))  # type: ignore[operator]
+    samples = scope["samples"]
+    found = list(samples(corpus / "work/subtitles/prepare", "train", 1, 2))  # type: ignore[operator]
     expected = []
     for shard in open_folder(corpus / "work/subtitles/prepare", "train"):
         for row in range(shard.rows):
@@ -67,7 +70,12 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
             sample = [1, *ids[:cut], 2, *ids[cut:], 2]
             segments = [0] * (cut + 2) + [1] * (len(ids) - cut + 1)
             expected.append((sample, segments, bool(shard.is_random_next[row])))
+        info = dataclasses.replace(shard.info, words="jieba")
+        stored = info.marked(shard.values, np.arange(len(shard.values)) % 2 == 1)
+        path = tmp_path / shard.path.name
+        write_shard(path, info, stored, shard.offsets, shard.a_len, shard.is_random_next)
     assert found == expected
+    assert list(samples(tmp_path, "train", 1, 2)) == expected  # type: ignore[operator]
     imports = {line.split()[1] for line in reader.text.splitlines() if "import" in line}
     assert imports == {"json", "pathlib", "pyarrow"}
 

@@ -29,7 +29,11 @@ ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 
 
-def write(folder, rows=ROWS, split="train", seed=0, longest=32, **info):
+def pieces_go_on(values, draw):
+    return values >= 65
+
+
+def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_go_on, **info):
     """Random shards; returns (A, B, is_random_next) of every row."""
     draw = np.random.default_rng(seed)
     fields = {"pairs": "nsp", "tokenizer": "f" * 64, "vocab_size": len(VOCAB), "seed": 0} | info
@@ -45,7 +49,8 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, **info):
         random_next = (draw.random(count) < 0.5) & (b_len > 0)
         name = f"{split}-{number:05d}-of-{len(rows):05d}.arrow"
         shard = ShardInfo(split=split, sequence_length=longest, **fields)
-        write_shard(folder / name, shard, values, offsets, a_len, random_next)
+        stored = shard.marked(values, goes_on(values, draw))
+        write_shard(folder / name, shard, stored, offsets, a_len, random_next)
         for row in range(count):
             part = values[offsets[row] : offsets[row + 1]]
             samples.append(
@@ -241,6 +246,37 @@ def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
     tokens = [token for a, b, _ in samples for token in a + b if token >= 5]
     expected = np.bincount(tokens).max() / len(tokens)
     assert loader(tmp_path, "validation").most_frequent_share() == pytest.approx(expected)
+
+
+def anything_goes_on(values, draw):
+    return np.random.default_rng(int(values.sum())).random(len(values)) < 0.5
+
+
+@pytest.mark.parametrize("objective", [{}, {"predict": "next", "next_sentence": False}])
+def test_where_words_are_not_asked_for_their_marks_are_air(tmp_path, objective):
+    for name, words in (("plain", None), ("marked", "jieba")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, goes_on=anything_goes_on, words=words)
+    plain, marked = (loader(tmp_path / name, **objective) for name in ("plain", "marked"))
+    assert same(join(plain.batch(3, 60).batches), join(marked.batch(3, 60).batches))
+    assert plain.most_frequent_share() == marked.most_frequent_share()
+
+
+@pytest.mark.parametrize("size", [len(VOCAB), 40_000])
+def test_folders_with_and_without_marks_mix(tmp_path, size):
+    """The vocabulary marks what is not marked; with 40,000 entries, marks make ids wider."""
+    names = ("plain", "same", "marked")
+    for name in names:
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, words="jieba" if name == "marked" else None, vocab_size=size)
+    tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"vocab": VOCAB + ["w"] * (size - len(VOCAB))})
+    objective = ObjectiveConfig(name="test", whole_word=True)
+    found = []
+    for other in ("same", "marked"):
+        folders = {"dir": str(tmp_path / "plain"), "more": [str(tmp_path / other)]}
+        data = DataConfig(vocab="", window_rows=25, **folders)
+        found.append(Loader(data, objective, tokenizer, 0, "train").batch(0, 150).batches)
+    assert same(join(found[0]), join(found[1]))
 
 
 def test_no_shards(tmp_path):

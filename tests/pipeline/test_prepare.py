@@ -1,8 +1,8 @@
 """A corpus becomes shards: every document accounted for, the same bytes however it is run."""
 
-import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -45,52 +45,87 @@ def vocab(root: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return out
 
 
-def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> stage.Manifest:
-    run(
-        root, "pipeline.prepare", "+corpus=books", f"corpus.path={corpus}", f"vocab={vocab}",
+def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "pipeline.prepare", "+corpus=books", f"corpus.path={corpus}", f"vocab={vocab}",
         f"out={out}", "validation_share=0.2", "split_bytes=8000", "shard_bytes=30000", *more,
-    )  # fmt: skip
+    ]  # fmt: skip
+
+
+def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> stage.Manifest:
+    run(root, *command(corpus, vocab, out, *more))
     manifest = stage.Manifest.read(out)
     assert manifest is not None
     return manifest
 
 
-def test_every_document_is_accounted_for(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
-) -> None:
-    figures = prepare(root, corpus, vocab, tmp_path / "a").figures
+@pytest.fixture(scope="module")
+def one(root: Path, corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one worker makes of it."""
+    out = tmp_path_factory.mktemp("one") / "prepare"
+    prepare(root, corpus, vocab, out)
+    return out
+
+
+def test_every_document_is_accounted_for(one: Path) -> None:
+    figures = stage.need(one, "prepare", "one").figures
     documents = figures["documents"]
     assert documents["read"] == 43
     assert documents["duplicate"] == 1
     assert documents["written"] == 40
     assert documents.get("empty", 0) + documents.get("short", 0) == 2
-    train = shards.open_folder(tmp_path / "a", "train")
+    train = shards.open_folder(one, "train")
     assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
     assert max((shard.offsets[1:] - shard.offsets[:-1]).max() for shard in train) <= 125
 
 
 def test_the_bytes_do_not_depend_on_workers_or_file_order(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    one = prepare(root, corpus, vocab, tmp_path / "one")
+    expected = stage.need(one, "prepare", "one")
     two = prepare(root, corpus, vocab, tmp_path / "two", "runner.workers=2")
+    four = prepare(root, corpus, vocab, tmp_path / "four", "runner.workers=4")
     renamed = tmp_path / "renamed"
     renamed.mkdir()
     for number, path in enumerate(sorted(corpus.iterdir(), reverse=True)):
         (renamed / f"{number:03}.txt").write_bytes(path.read_bytes())
     other = prepare(root, renamed, vocab, tmp_path / "other")
-    assert one.files == two.files == other.files
-    assert len(one.files) > 3
-    assert json.dumps(one.figures["lengths"]) == json.dumps(two.figures["lengths"])
+    assert expected.files == two.files == four.files == other.files
+    assert len(expected.files) > 3
+    assert expected.figures["lengths"] == two.figures["lengths"] == four.figures["lengths"]
+    assert expected.figures["documents"] == four.figures["documents"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
+    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path, workers: int
+) -> None:
+    expected = stage.need(one, "prepare", "one")
+    more = [f"runner.workers={workers}", "split_bytes=1000"]  # many splits: time enough to kill it
+    words = command(corpus, vocab, tmp_path / "killed", *more)
+    process = subprocess.Popen([sys.executable, "-m", *words], cwd=root)
+    scratch = tmp_path / ".killed.tmp" / ".scratch"
+    while not list(scratch.glob("split-*.json")):
+        assert process.poll() is None, "it was over before it could be killed"
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert list(scratch.glob("split-*.json"))
+    assert not (tmp_path / "killed").exists()
+    again = prepare(root, corpus, vocab, tmp_path / "killed", *more)
+    assert again.files == expected.files
+    assert again.figures["documents"] == expected.figures["documents"]
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, stage.MANIFEST}
+    assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
 def test_another_seed_gives_other_pairs(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    one = prepare(root, corpus, vocab, tmp_path / "one")
+    expected = stage.need(one, "prepare", "one")
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
-    assert one.files.keys() == other.files.keys()
-    assert one.files != other.files
+    assert expected.files.keys() == other.files.keys()
+    assert expected.files != other.files
 
 
 @pytest.mark.parametrize("pairs", ["sop", "none"])

@@ -1,5 +1,7 @@
 """Shards come back as they were written; anything else is refused with its place."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,62 @@ def test_bytes_are_a_function_of_the_rows(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / name, [[1, 2, 3], [4]])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(2**15, np.uint16), (2**15 + 1, np.uint32), (2**16 + 1, np.uint32)]
+)
+def test_marks_of_words_are_the_top_bit_of_an_id(
+    tmp_path: Path, size: int, dtype: type[np.unsignedinteger]
+) -> None:
+    marked = dataclasses.replace(info(size), words="jieba")
+    ids, goes_on = np.array([0, size - 1, 7, size - 1]), np.array([False, True, True, False])
+    path = tmp_path / "train-0.arrow"
+    offsets, a_len, labels = np.array([0, 3, 4]), np.array([1, 1]), np.zeros(2, np.bool_)
+    write_shard(path, marked, marked.marked(ids, goes_on), offsets, a_len, labels)
+    shard = open_shard(path)
+    assert shard.info == marked
+    assert shard.values.dtype == dtype
+    assert shard.ids(0, 4).tolist() == ids.tolist()
+    assert shard.ids(1, 2).tolist() == [size - 1]
+    top = 8 * np.dtype(dtype).itemsize - 1
+    assert (shard.values >> top).tolist() == goes_on.tolist()
+    metadata = json.loads(pa.ipc.open_file(path).schema.metadata[b"shard"])
+    assert (metadata["format"], metadata["words"]) == ("shard/2", "jieba")
+
+
+def test_without_marks_a_shard_says_what_it_always_said(tmp_path: Path) -> None:
+    write(tmp_path / "train-0.arrow", [[1, 2, 3], [4]])
+    metadata = pa.ipc.open_file(tmp_path / "train-0.arrow").schema.metadata[b"shard"]
+    assert metadata == (
+        b'{"format": "shard/1", "pairs": "nsp", "seed": 0, "sequence_length": 16, '
+        b'"split": "train", "tokenizer": "abc", "vocab_size": 100}'
+    )
+    shard = open_shard(tmp_path / "train-0.arrow")
+    assert shard.ids(0, 4).tolist() == shard.values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"format": "shard/9"}, "format shard/9, this code reads shard/1 and shard/2"),
+        ({"words": "jieba"}, "words 'jieba' in shard/1"),
+        ({"format": "shard/2"}, "words None in shard/2"),
+        ({"format": "shard/2", "words": 5}, "words 5 in shard/2"),
+    ],
+)
+def test_a_format_that_is_not_known_is_refused(
+    tmp_path: Path, wrong: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "train-0.arrow"
+    write(path, [[1, 2, 3]])
+    batch = pa.ipc.open_file(path).read_all()
+    fields = json.loads(batch.schema.metadata[b"shard"]) | wrong
+    table = batch.replace_schema_metadata({"shard": json.dumps(fields)})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(InputError, match=rf"train-0\.arrow: .*{message}"):
+        open_shard(path)
 
 
 def test_any_arrow_reader_opens_a_shard(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """No shard is more than rows of ids, or one error that names the file."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,10 @@ INFO = ShardInfo(
 )
 
 
-def whole(folder: Path) -> bytes:
+def whole(folder: Path, info: ShardInfo = INFO) -> bytes:
     lengths = np.arange(1, 14)
     write_shard(
-        folder / "whole", INFO, np.arange(lengths.sum(), dtype=np.uint16) % 100,
+        folder / "whole", info, np.arange(lengths.sum(), dtype=np.uint16) % 100,
         np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
     )  # fmt: skip
     return (folder / "whole").read_bytes()
@@ -42,17 +43,18 @@ def read(path: Path) -> None:
     assert shard.offsets[0] >= 0
     assert shard.offsets[-1] <= len(shard.values)
     assert shard.is_random_next.dtype == np.bool_
-    assert int(shard.values.sum(dtype=np.int64)) >= 0
+    assert int(shard.ids(0, len(shard.values)).sum(dtype=np.int64)) >= 0
 
 
 def test_a_damaged_shard_is_whole_or_named(tmp_path: Path) -> None:
-    seed = whole(tmp_path)
+    seeds = [whole(tmp_path), whole(tmp_path, dataclasses.replace(INFO, words="jieba"))]
 
     def check(data: bytes) -> None:
         (tmp_path / "train-0.arrow").write_bytes(data)
         read(tmp_path / "train-0.arrow")
 
-    hammer(check, damaged([seed], [b"ARROW1\x00\x00", b"shard/1", b'"seed": 1e999', b"\xff" * 8]))
+    words = [b"ARROW1\x00\x00", b"shard/1", b"shard/2", b'"seed": 1e999', b"\xff" * 8]
+    hammer(check, damaged(seeds, words))
 
 
 def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path: Path) -> None:
