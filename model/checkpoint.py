@@ -21,7 +21,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from model.config import ModelConfig
 from pipeline import stage
 from pipeline.errors import InputError
 
@@ -184,16 +183,6 @@ def locate(folder: Path) -> tuple[Path, State]:
         if found is not None:
             return found
     raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
-
-
-def read_model(folder: Path | str) -> tuple[ModelConfig, dict[str, torch.Tensor], dict[str, Any]]:
-    """The size, the fp32 weights by name, and the state of a train folder or one checkpoint.
-
-    Raises:
-        InputError: there is no whole checkpoint.
-    """
-    path, state = locate(Path(folder))
-    return ModelConfig(**state.model), load_file(path / WEIGHTS), dataclasses.asdict(state)
 
 
 def average(path: Path, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
