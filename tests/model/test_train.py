@@ -13,12 +13,11 @@ import pytest
 from transformers import BertModel
 
 from model import huggingface, sources
-from model.tracking import read_metrics
 from model.train import launcher_arguments
 from pipeline import stage
 from pipeline.dag import free_port
 from pipeline.text.wordpiece import SPECIAL, build
-from tests.model.conftest import WORDS
+from tests.model.conftest import WORDS, losses
 
 
 def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
@@ -64,10 +63,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until, "it never came"
         time.sleep(0.05)
-
-
-def losses(out: Path) -> list[float]:
-    return [row["loss"] for row in read_metrics(out) if row["kind"] == "train"]
 
 
 @pytest.fixture(scope="module")
