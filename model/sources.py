@@ -44,7 +44,7 @@ def read(place: Path | str, average: int = 1) -> Source:
             f"in Hugging Face's format (Google's are on the hub, below google-bert and google)"
         )
     path, state = checkpoint.locate(Path(place))
-    weights, steps = checkpoint.average(path, average)
+    weights, steps = checkpoint.average(path, state, average)
     return Source(ModelConfig(**state.model), weights, [], steps, state.tokenizer)
 
 

@@ -226,7 +226,7 @@ def test_weights_are_averaged_over_the_last_checkpoints(run):
         torch.testing.assert_close(found[name], (states[8][name] + states[9][name]) / 2)
     upto = converted(run, average=2, train=str(single.parent / "step-00000008"))
     assert upto.figures["averaged"] == [7, 8]
-    with pytest.raises(InputError, match=r"3 checkpoints up to step-00000009, 4 are to be"):
+    with pytest.raises(InputError, match="up to step-00000009: 3, to be averaged: 4"):
         converted(run, average=4)
 
 
