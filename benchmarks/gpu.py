@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.tracking import read_metrics
 from pipeline import plots
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,8 +120,7 @@ def verdicts(out: Path, failed: list[str]) -> Iterator[str]:
             f"| {row['size']} | {row['length']} | {row['peer']} | {rate:,.0f} | {share:.0%} "
             f"| {mark} | {row['recompiled']} |"
         )
-    metrics = read(out / "work" / "train" / "metrics.jsonl")
-    steps = [row for row in metrics if row["kind"] == "train"]
+    steps = [row for row in read_metrics(out / "work" / "train") if row["kind"] == "train"]
     if steps:
         curve = ("base", [row["step"] for row in steps], [row["loss"] for row in steps])
         (out / "curve.svg").write_text(plots.lines([curve], "step", "loss"), encoding="utf-8")

@@ -1,6 +1,5 @@
 """A training job on one or two hosts, for breaking it and looking at what happens."""
 
-import json
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import psutil
 from benchmarks.hosts import Host
 from benchmarks.small import settings
 from model import checkpoint
+from model.tracking import read_metrics
 from pipeline import stage
 from pipeline.dag import free_port
 
@@ -80,10 +80,7 @@ class Job:
 
     def losses(self) -> list[float]:
         """The loss of every step so far."""
-        path = self.out / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
-        return [row["loss"] for row in rows if row["kind"] == "train"]
+        return [row["loss"] for row in read_metrics(self.out) if row["kind"] == "train"]
 
     def wait_for(self, step: int, processes: list[Process]) -> None:
         """Wait until so many steps are done.

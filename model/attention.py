@@ -18,7 +18,7 @@ Shapes: B sequences, L longest of them, T real tokens, N heads, D width of a hea
 
 import functools
 import importlib.util
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,15 @@ from pipeline.errors import ConfigError
 
 HALF = (torch.float16, torch.bfloat16)
 RUN = 16  # sequences of equal length that `each` takes at once in half precision
+
+
+class How(NamedTuple):
+    """What a backend is told beside the tensors, as `attend` describes it."""
+
+    cu_seqlens: Tensor  # (B+1,) int32
+    max_length: int
+    dropout: float
+    causal: bool
 
 
 def attend(
@@ -50,7 +59,7 @@ def attend(
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v
-    return BACKENDS[backend](q, k, v, cu_seqlens, max_length, dropout, causal)
+    return BACKENDS[backend](q, k, v, How(cu_seqlens, max_length, dropout, causal))
 
 
 def resolve(
@@ -94,21 +103,13 @@ def obstacle(
     return None
 
 
-def each(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def each(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """One sequence after the other, nothing padded; neighbours of equal length together.
 
     The scores of a few sequences stay in a core's cache. In fp32 one at a time is quicker.
     """
     heads, width = q.shape[1:]
-    groups = equal_runs(cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1)
+    groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1)
     sizes = [count * length for count, length in groups]
     pieces = (x.split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
     mixed = []
@@ -118,9 +119,9 @@ def each(
             for x in piece
         )  # (nN, l, D) each
         score = torch.bmm(query, key.transpose(1, 2))  # (nN, l, l)
-        if causal:
+        if how.causal:
             score = score.masked_fill(later(length, score.device), -torch.inf)
-        share = drop(score.softmax(-1), dropout)
+        share = drop(score.softmax(-1), how.dropout)
         mixed.append(
             torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
         )
@@ -139,17 +140,10 @@ def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
     return runs
 
 
-def padded(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def padded(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
+    cu_seqlens, max_length, dropout, causal = how
     lengths = cu_seqlens.diff()  # (B,)
     places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
     rows = len(lengths) * max_length
@@ -167,67 +161,45 @@ def padded(
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
-def jagged(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def jagged(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """PyTorch's fused attention over nested tensors: flash attention with dropout on a GPU."""
 
     def nest(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, l, D), l ragged
         nested = torch.nested.nested_tensor_from_jagged(
-            x, cu_seqlens, min_seqlen=1, max_seqlen=max_length
+            x, how.cu_seqlens, min_seqlen=1, max_seqlen=how.max_length
         )
         return nested.transpose(1, 2)
 
     mixed = F.scaled_dot_product_attention(
-        nest(q), nest(k), nest(v), dropout_p=dropout, is_causal=causal
+        nest(q), nest(k), nest(v), dropout_p=how.dropout, is_causal=how.causal
     )
     return mixed.transpose(1, 2).values()
 
 
-def varlen(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def varlen(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
     from torch.nn.attention.varlen import varlen_attn
 
-    window = (-1, 0) if causal else (-1, -1)
-    mixed = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, window_size=window)
+    bounds, longest = how.cu_seqlens, how.max_length
+    window = (-1, 0) if how.causal else (-1, -1)
+    mixed = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=window)
     assert isinstance(mixed, Tensor)
     return mixed
 
 
-def flex(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def flex(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """FlexAttention over one long row, masked to blocks of equal document: GPU, no dropout."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     tokens = len(q)
-    document = torch.arange(len(cu_seqlens) - 1, device=q.device).repeat_interleave(
-        cu_seqlens.diff(), output_size=tokens
+    lengths = how.cu_seqlens.diff()  # (B,)
+    document = torch.arange(len(lengths), device=q.device).repeat_interleave(
+        lengths, output_size=tokens
     )  # (T,)
 
     def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         within = document[query] == document[key]
-        return within & (key <= query) if causal else within
+        return within & (key <= query) if how.causal else within
 
     blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
     row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, T, D) each
@@ -244,20 +216,13 @@ def flex_kernel(compiled: bool) -> Any:
     return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
 
 
-def flash_attn(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    causal: bool = False,
-) -> Tensor:
+def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: How) -> Tensor:
     """The package flash-attn: GPU, half precision, with dropout."""
     from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
 
+    bounds, longest = how.cu_seqlens, how.max_length
     mixed = flash_attn_varlen_func(
-        q, k, v, cu_seqlens, cu_seqlens, max_length, max_length, dropout_p=dropout, causal=causal
+        q, k, v, bounds, bounds, longest, longest, dropout_p=how.dropout, causal=how.causal
     )
     assert isinstance(mixed, Tensor)
     return mixed

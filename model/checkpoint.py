@@ -21,7 +21,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from model.config import ModelConfig
 from pipeline import stage
 from pipeline.errors import InputError
 
@@ -186,33 +185,25 @@ def locate(folder: Path) -> tuple[Path, State]:
     raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
 
 
-def read_model(folder: Path | str) -> tuple[ModelConfig, dict[str, torch.Tensor], dict[str, Any]]:
-    """The size, the fp32 weights by name, and the state of a train folder or one checkpoint.
+def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
+    """The mean fp32 weights of `count` checkpoints, and their steps.
 
-    Raises:
-        InputError: there is no whole checkpoint.
-    """
-    path, state = locate(Path(folder))
-    return ModelConfig(**state.model), load_file(path / WEIGHTS), dataclasses.asdict(state)
-
-
-def average(path: Path, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
-    """The mean fp32 weights of `count` checkpoints of a run, `path` the last; and their steps.
-
-    Memory holds the sum and one tensor more.
+    `path`, with its `state`, is the last of them, whatever its name; the others are those before it
+    beside it. Memory holds the sum and one tensor more.
 
     Raises:
         InputError: there are fewer, or one is damaged.
     """
-    paths = [other for other in steps(path.parent).values() if other.name <= path.name]
-    if len(paths) < count:
+    before = [other for step, other in steps(path.parent).items() if step < state.step]
+    if len(before) + 1 < count:
         raise InputError(
-            f"{path.parent}: {len(paths)} checkpoints up to {path.name}, {count} are to be "
-            f"averaged; train with keep={count} or more"
+            f"{path.parent}: checkpoints up to {path.name}: {len(before) + 1}, to be averaged: "
+            f"{count}; train with keep={count} or more"
         )
-    averaged = [read_state(other).step for other in paths[-count:]]
+    before = before[len(before) + 1 - count :]
+    averaged = [*(read_state(other).step for other in before), state.step]
     total = load_file(path / WEIGHTS)
-    for other in paths[-count:-1]:
+    for other in before:
         file = Tensors(other)
         for name, tensor in total.items():
             tensor += file.weight(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from model import checkpoint, huggingface
+from model.checkpoint import State
 from model.config import ModelConfig
 from pipeline.errors import ConfigError, InputError
 
@@ -19,7 +20,22 @@ class Source:
     state: dict[str, Tensor]  # fp32, our names
     notes: list[str] = field(default_factory=list)  # what was made up or left out
     steps: list[int] = field(default_factory=list)  # of our checkpoints: those averaged
-    tokenizer: str | None = None  # sha256 of the tokenizer.json it was trained with; null: unknown
+    last: tuple[Path, State] | None = None  # of these checkpoints the last
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The sha256 of the tokenizer.json it was trained with; None where that is unknown."""
+        return self.last[1].tokenizer if self.last else None
+
+    def checkpoint(self) -> tuple[Path, State]:
+        """Our checkpoint that the weights are of, for what else is in it.
+
+        Raises:
+            InputError: it is another's model.
+        """
+        if self.last is None:
+            raise InputError("start_optimizer=true: start= is a model alone, not a run of ours")
+        return self.last
 
 
 def read(place: Path | str, average: int = 1) -> Source:
@@ -43,9 +59,9 @@ def read(place: Path | str, average: int = 1) -> Source:
             f"{graphs[0]}: a TensorFlow checkpoint, which only TensorFlow reads; take the model "
             f"in Hugging Face's format (Google's are on the hub, below google-bert and google)"
         )
-    path, state = checkpoint.locate(Path(place))
-    weights, steps = checkpoint.average(path, average)
-    return Source(ModelConfig(**state.model), weights, [], steps, state.tokenizer)
+    last = path, state = checkpoint.locate(Path(place))
+    weights, steps = checkpoint.average(path, state, average)
+    return Source(ModelConfig(**state.model), weights, [], steps, last)
 
 
 def is_foreign(place: Path | str) -> bool:
@@ -53,8 +69,8 @@ def is_foreign(place: Path | str) -> bool:
     return (Path(place) / huggingface.CONFIG).is_file()
 
 
-def start_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
-    """Weights to start training from; rank 0 says what was made up or left out.
+def start(folder: Path | str, config: ModelConfig) -> Source:
+    """A model to start training from; rank 0 says what was made up or left out.
 
     Raises:
         InputError: they are of another size.
@@ -69,4 +85,4 @@ def start_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     if os.environ.get("RANK", "0") == "0":
         for note in source.notes:
             print(f"start: {note}", flush=True)
-    return source.state
+    return source

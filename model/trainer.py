@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model import checkpoint, flops, peak, peers
+from model import checkpoint, flops, peak, peers, sources
 from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import ModelConfig, TrainConfig
@@ -24,7 +24,6 @@ from model.meter import Meter, losses
 from model.prefetch import prefetch
 from model.schedule import batch_size, rate_share, warmup_steps
 from model.shard_files import ShardFiles
-from model.sources import start_weights
 from model.tracking import Tracker
 from pipeline import keyed, stage
 from pipeline.errors import ConfigError, InputError, Restart
@@ -87,6 +86,21 @@ class Trainer:
         """The engine, with the state of the newest checkpoint where there is one."""
         torch.manual_seed(int(keyed.key(self.config.seed, "initialise") >> 1))
         module = BertForPreTraining(self.model_config)
+        before = self._fill(module)
+        module.encoder.recompute = self.config.compute.recompute
+        if self.config.compute.compile:
+            for layer in module.encoder.layers:
+                layer.compile_rest()  # type: ignore[operator]
+        engine = build_engine(module, self.config, self.world)
+        if before is not None:
+            scatter(engine, *before)
+        return engine
+
+    def _fill(self, module: BertForPreTraining) -> tuple[checkpoint.Tensors, int] | None:
+        """Give the module the weights that training goes on from or starts with, if there are any.
+
+        Returns where the optimizer's moments for them are, and the updates that these have seen.
+        """
         if self.config.force and self.world.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
         peers.check_shared(self.folder, self.config.timeout)
@@ -104,20 +118,15 @@ class Trainer:
             self.carried = state.carried
             tensors = checkpoint.Tensors(path)
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
-        elif self.config.start is not None:
-            module.load_state_dict(start_weights(self.config.start, self.model_config))
+            return tensors, state.updates
+        if self.config.start is not None:
+            source = sources.start(self.config.start, self.model_config)
+            module.load_state_dict(source.state)
             if self.config.start_optimizer:
-                path, state = checkpoint.locate(Path(self.config.start))
-                found, self.carried = (path, state), state.updates
-        module.encoder.recompute = self.config.compute.recompute
-        if self.config.compute.compile:
-            for layer in module.encoder.layers:
-                layer.compile_rest()  # type: ignore[operator]
-        engine = build_engine(module, self.config, self.world)
-        if found is not None:
-            path, state = found
-            scatter(engine, checkpoint.Tensors(path), state.updates)
-        return engine
+                path, state = source.checkpoint()
+                self.carried = state.updates
+                return checkpoint.Tensors(path), state.updates
+        return None
 
     def run(self) -> stage.Result:
         """Train to the last step; the result's figures are for the report."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class Exit(enum.IntEnum):
-    """What a command's exit code says; the README's table of them is this one."""
+    """What a command's exit code says; docs/operations.md has a table of them."""
 
     DONE = 0
     BUG = 1  # a trace says where

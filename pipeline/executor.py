@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from pipeline import stage
 from pipeline.dag import NARROW, Node
 from pipeline.drawing import duration
-from pipeline.errors import UserError
+from pipeline.errors import Exit, UserError
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
@@ -129,7 +129,7 @@ class LocalExecutor:
             seconds = time.monotonic() - child.began
             print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
             return
-        if child.process.returncode == 2:
+        if child.process.returncode == Exit.USER:
             errors = [
                 line.removeprefix("error: ")
                 for line in child.log.read_text(errors="replace").splitlines()

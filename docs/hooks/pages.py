@@ -18,13 +18,24 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 licences = importlib.import_module("licences")
 reference = importlib.import_module("reference")
 
+LINK = re.compile(r"\[([^]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")  # its text, file, place in it
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # of the repository, pages here too
+
 COMMAND = re.compile(r"^<!-- (reference|choices|include|licences)(?:: ([\w./-]+))? -->$", re.M)
 
 
 def include(name: str) -> str:
-    """A file of the repository; its links to pages of the documentation lead there."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return re.sub(r"\]\(docs/([\w.-]+\.md)", r"](\1", text)
+    """A file of the repository, for a page beside index.md."""
+    return LINK.sub(_link, (ROOT / name).read_text(encoding="utf-8"))
+
+
+def _link(found: re.Match[str]) -> str:
+    """A link of the repository as one between pages; a file that is no page is only named."""
+    text, target, place = found[1], found[2], found[3] or ""
+    if target.startswith("docs/") or target in PAGES:
+        page = target.removeprefix("docs/") if target.startswith("docs/") else target.lower()
+        return f"[{text}]({page}{place})"
+    return f"`{target}::{text.strip('`')}`" if text.startswith("`test_") else text
 
 
 WRITERS: dict[str, Callable[[str], str]] = {

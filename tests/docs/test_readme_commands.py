@@ -1,7 +1,8 @@
 """Every command of the README and the pages is one that there is, with keys that it has.
 
-Nothing is run here: configurations are composed and validated, as they are before work begins. The
-pages "How to add …" are run as they stand, in test_worked_examples.py.
+Nothing is run here: configurations are composed and validated, as they are before work begins. What
+is run as it stands are the pages "How to add …" and the README's steps from an existing BERT, in
+test_worked_examples.py.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fences import FENCE, commands
+from fences import FENCE, blocks, commands
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
@@ -78,6 +79,8 @@ def check(words: list[str]) -> None:
         script = next(place for place, word in enumerate(words) if word.endswith(".py"))
         assert words[script] == "model/train.py"
         check_keys("train", words[script + 1 :])
+    elif words[0] == "source":
+        assert words[1:] == [".venv/bin/activate"], "what make sets up"
     elif words[0] == "make":
         check_make(words[1:])
     elif words[0] == "python" and words[1].endswith(".py"):
@@ -96,6 +99,14 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
         words = words[words.index("|") + 1 :]
     if words:
         check(words)
+
+
+def test_a_block_that_needs_more_than_this_machine_says_so() -> None:
+    for block in blocks(ROOT / "README.md"):
+        elsewhere = any(f"{other} " in block.text for other in OTHERS)
+        fetches = re.search(r"\+corpus=\w*wiki\b(?!.*(corpus\.path|dry_run))", block.text, re.S)
+        if block.language == "sh" and (elsewhere or fetches):
+            assert re.search(r"# needs a (network|cluster)", block.text), block.text
 
 
 def test_commands_are_found() -> None:

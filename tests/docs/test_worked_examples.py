@@ -1,6 +1,7 @@
 """The pages "How to add …" work as they stand: their files are written, their commands run."""
 
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from fences import blocks
+from transformers import BertConfig, BertForMaskedLM
 
 from benchmarks.small import make_work
 from model import huggingface
@@ -24,21 +26,26 @@ def follow(root: Path, page: str, tree: Path) -> str:
     for folder in ("conf", "model", "pipeline"):
         shutil.copytree(root / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", tree)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     printed = ""
     for block in blocks(root / "docs" / page):
         if block.title:
             (tree / block.title).parent.mkdir(parents=True, exist_ok=True)
             (tree / block.title).write_text(block.text, encoding="utf-8")
         elif block.language == "sh":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.text],
-                cwd=tree, env=os.environ | {"PATH": path, "PYTHONPATH": str(tree)},
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, block.text + done.stdout + done.stderr
-            printed += done.stdout
+            printed += shell(block.text, tree, tree)
     return printed
+
+
+def shell(commands: str, folder: Path, root: Path) -> str:
+    """Run what a block says, with the project that is in `root`; what it printed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder, env=os.environ | {"PATH": path, "PYTHONPATH": str(root)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, commands + done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +85,34 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
     assert list(samples(tmp_path, "train", 1, 2)) == expected  # type: ignore[operator]
     imports = {line.split()[1] for line in reader.text.splitlines() if "import" in line}
     assert imports == {"json", "pathlib", "pyarrow"}
+
+
+def test_an_existing_bert_goes_on_in_the_five_steps_of_the_readme(
+    root: Path, tmp_path: Path
+) -> None:
+    (block,) = [block for block in blocks(root / "README.md") if "existing=BERT" in block.text]
+    (tmp_path / "model").symlink_to(root / "model")
+    theirs = tmp_path / "BERT"
+    letters = [chr(number) for number in range(97, 123)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(vocab_size=len(words), hidden_size=32, num_hidden_layers=1,
+                   num_attention_heads=2, intermediate_size=64)
+    ).save_pretrained(theirs)  # fmt: skip
+    (theirs / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "TEXT").mkdir()
+    for number in range(300):
+        said = [f"Sailor {number} tells story {line} of the sea." for line in range(9)]
+        (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
+    small = (
+        "model=tiny model.layers=1 model.hidden=32 model.heads=2 model.feed_forward=64 threads=1 "
+        "batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
+    )
+    text = block.text.replace("model=base", small).replace("steps=10000", "steps=3")
+    printed = shell(text.replace("learn=2000", "learn=20"), tmp_path, root)
+    assert "step 3, logits equal within" in printed
+    assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
 
 
 def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from model.tracking import read_metrics
 from pipeline import stage
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.text.wordpiece import SPECIAL, WordPiece, build
@@ -80,8 +81,7 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
 
 def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:
     """The rows of a run's metrics.jsonl."""
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in found if row["kind"] == kind]
+    return [row for row in read_metrics(out) if row["kind"] == kind]
 
 
 def losses(out: Path) -> list[float]:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ import torch
 
 from model import checkpoint
 from model.checkpoint import State, name_of, newest, prune, write
+from pipeline.errors import InputError
 
 SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 
@@ -106,3 +108,18 @@ def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         name_of(step) for step in (4, 8, 10, 12)
     ]
+
+
+def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path) -> None:
+    for step in (2, 4, 8):
+        write(tmp_path / "run", state(step), *tensors(step))
+    for folder in (tmp_path, tmp_path / "run"):
+        copy = shutil.copytree(tmp_path / "run" / name_of(4), folder / "best")
+        weights, steps = checkpoint.average(*checkpoint.locate(copy), 1)
+        assert steps == [4]
+        assert torch.equal(weights["layer.0"], torch.full((64, 512), 4.0))
+    weights, steps = checkpoint.average(*checkpoint.locate(tmp_path / "run" / "best"), 2)
+    assert steps == [2, 4]
+    assert torch.equal(weights["layer.0"], torch.full((64, 512), 3.0))
+    with pytest.raises(InputError, match="up to best: 1, to be averaged: 2"):
+        checkpoint.average(*checkpoint.locate(tmp_path / "best"), 2)

@@ -27,12 +27,12 @@ def folder(tmp_path: Path) -> Path:
 def test_rank_0_says_what_was_drawn(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = sources.start_weights(folder, CONFIG)
+    state = sources.start(folder, CONFIG).state
     drawn = {name for name in state if name.startswith(("pooler.", "next_sentence."))}
     lines = capsys.readouterr().out.splitlines()
     assert set(lines) == {f"start: {name}: not in {folder}, drawn anew" for name in drawn}
     monkeypatch.setenv("RANK", "1")
-    again = sources.start_weights(folder, CONFIG)
+    again = sources.start(folder, CONFIG).state
     assert capsys.readouterr().out == ""
     assert all(torch.equal(again[name], state[name]) for name in state)
 
@@ -41,10 +41,15 @@ def test_rank_0_says_what_was_drawn(
 def test_a_start_of_another_size_is_refused(folder: Path, key: str) -> None:
     value = getattr(CONFIG, key)
     with pytest.raises(InputError, match=f"{key} is {value} there, {2 * value} here"):
-        sources.start_weights(folder, replace(CONFIG, **{key: 2 * value}))
+        sources.start(folder, replace(CONFIG, **{key: 2 * value}))
 
 
 def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"")
     with pytest.raises(InputError, match=r"a TensorFlow checkpoint, .* Hugging Face's format"):
         sources.read(tmp_path)
+
+
+def test_a_model_alone_has_no_optimizer_to_go_on_with(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"start_optimizer=true: .* not a run of ours"):
+        sources.start(folder, CONFIG).checkpoint()

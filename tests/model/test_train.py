@@ -12,13 +12,12 @@ import psutil
 import pytest
 from transformers import BertModel
 
-from model import checkpoint, huggingface
-from model.tracking import read_metrics
+from model import huggingface, sources
 from model.train import launcher_arguments
 from pipeline import stage
 from pipeline.dag import free_port
 from pipeline.text.wordpiece import SPECIAL, build
-from tests.model.conftest import WORDS
+from tests.model.conftest import WORDS, losses
 
 
 def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
@@ -64,10 +63,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until, "it never came"
         time.sleep(0.05)
-
-
-def losses(out: Path) -> list[float]:
-    return [row["loss"] for row in read_metrics(out) if row["kind"] == "train"]
 
 
 @pytest.fixture(scope="module")
@@ -121,16 +116,16 @@ def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
 def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     root: Path, work: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    config, state, _ = checkpoint.read_model(undisturbed)
-    huggingface.save(tmp_path / "whole", config, state, work / "vocab")
+    trained = sources.read(undisturbed)
+    huggingface.save(tmp_path / "whole", trained.config, trained.state, work / "vocab")
     bare = BertModel.from_pretrained(tmp_path / "whole", add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")
     done = train(root, work, tmp_path / "train", f"start={tmp_path / 'bare'}", "steps=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"start: pooler.dense.weight: not in {tmp_path / 'bare'}, drawn anew" in done.stdout
-    weights = checkpoint.read_model(tmp_path / "train")[1]
+    weights = sources.read(tmp_path / "train").state
     name = "encoder.layers.1.up.weight"  # one small step from where it was
-    assert (weights[name] - state[name]).abs().max() <= 1.1e-2
+    assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
 
 
 def test_the_same_seed_gives_the_same_bits(
@@ -167,8 +162,8 @@ def test_what_launchers_add_to_the_command_line_goes() -> None:
 
 def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no checkpoint there"):
-        checkpoint.read_model(tmp_path)
-    config, weights, info = checkpoint.read_model(undisturbed)
-    assert config.hidden == 32
-    assert info["step"] == 12
-    assert weights["encoder.embeddings.word.weight"].shape == (125, 32)
+        sources.read(tmp_path)
+    trained = sources.read(undisturbed)
+    assert trained.config.hidden == 32
+    assert trained.steps == [12]
+    assert trained.state["encoder.embeddings.word.weight"].shape == (125, 32)

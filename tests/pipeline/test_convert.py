@@ -21,7 +21,7 @@ from transformers import (
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
-from model import checkpoint, export, huggingface
+from model import checkpoint, export, huggingface, sources
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
 from pipeline import convert, stage
@@ -116,12 +116,12 @@ def test_missing_inputs_are_named(run, tmp_path):
 @pytest.mark.parametrize("name", ["bert.pooler.dense.bias", "cls.predictions.bias"])
 def test_the_check_sees_one_wrong_number(run, name):
     stage.run("convert", run, convert.make)
-    model, state, _ = checkpoint.read_model(run.train)
+    trained = sources.read(run.train)
     path = Path(run.out) / "model.safetensors"
     tensors = load_file(path)
     tensors[name][9] += 1e-3
     save_file(tensors, path, metadata={"format": "pt"})
-    assert convert.compare(Path(run.out), model, state) > convert.TOLERANCE
+    assert convert.compare(Path(run.out), trained.config, trained.state) > convert.TOLERANCE
 
 
 def test_a_wrong_conversion_does_not_finish(run, monkeypatch):
@@ -211,23 +211,22 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
     (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
-    _, weights, info = checkpoint.read_model(single)
-    info = {name: info[name] for name in info if name not in ("step", "format")}
-    states = {7: weights}
+    first = checkpoint.read_state(single)
+    states = {7: load_file(single / checkpoint.WEIGHTS)}
     for step in (8, 9):
-        states[step] = {name: torch.randn_like(tensor) for name, tensor in weights.items()}
-        state = checkpoint.State(step=step, **info)
+        states[step] = {name: torch.randn_like(tensor) for name, tensor in states[7].items()}
+        state = dataclasses.replace(first, step=step)
         checkpoint.write(single.parent, state, states[step], {"exp_avg.x": torch.zeros(1)})
     made = converted(run, average=2)
     assert made.figures["averaged"] == [8, 9]
     assert "mean of 2 checkpoints" in made.summary
     assert "| mean of the weights after steps | 8, 9 |" in (Path(run.out) / "README.md").read_text()
     found = huggingface.load(run.out)[1]
-    for name in weights:
+    for name in states[7]:
         torch.testing.assert_close(found[name], (states[8][name] + states[9][name]) / 2)
     upto = converted(run, average=2, train=str(single.parent / "step-00000008"))
     assert upto.figures["averaged"] == [7, 8]
-    with pytest.raises(InputError, match=r"3 checkpoints up to step-00000009, 4 are to be"):
+    with pytest.raises(InputError, match="up to step-00000009: 3, to be averaged: 4"):
         converted(run, average=4)
 
 

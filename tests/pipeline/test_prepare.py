@@ -1,5 +1,6 @@
 """A corpus becomes shards: every document accounted for, the same bytes however it is run."""
 
+import json
 import subprocess
 import sys
 import time
@@ -8,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import shards, stage
+from pipeline import graph, shards, stage
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.prepare import make
 
 SENTENCES = [
     "The river runs past the old mill.", "Nobody knew where the road would lead.",
@@ -77,6 +80,28 @@ def test_every_document_is_accounted_for(one: Path) -> None:
     train = shards.open_folder(one, "train")
     assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
     assert max((shard.offsets[1:] - shard.offsets[:-1]).max() for shard in train) <= 125
+
+
+def test_a_document_that_an_engine_loses_fails_the_job(
+    corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_graph = graph.run
+
+    def lossy(work: graph.Plan) -> None:
+        run_graph(work)
+        path = work.shard_account(next(iter(work.shard_names())))
+        part = json.loads(path.read_text())
+        part["documents"]["written"] -= 1
+        path.write_text(json.dumps(part))
+
+    monkeypatch.setattr(graph, "run", lossy)
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="books", reader="books", path=str(corpus)),
+        runner=RunnerConfig(), vocab=str(vocab), source=str(tmp_path), out=str(tmp_path / "out"),
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="43 documents were read but not accounted for"):
+        stage.run("prepare", config, make)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_bytes_do_not_depend_on_workers_or_file_order(

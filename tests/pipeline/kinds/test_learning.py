@@ -202,10 +202,10 @@ def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None
         read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), None)
 
 
-def test_a_task_may_be_a_file_of_ones_own_as_the_readme_says(
+def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(
     tmp_path: Path, model_folder: Path, root: Path
 ) -> None:
-    said = (root / "README.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
+    said = (root / "docs/stages/evaluate.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
     (tmp_path / "conf" / "task").mkdir(parents=True)
     content = said.partition("\n")[2].partition("```")[0]
     (tmp_path / "conf" / "task" / "mine.yaml").write_text(content)
