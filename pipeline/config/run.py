@@ -1,0 +1,66 @@
+"""The schemas of a whole run: its recipe, where its stages run, and `report`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from pipeline.config.data import CorpusConfig
+from pipeline.config.fields import StageConfig, check, check_choice
+
+
+@dataclass(kw_only=True)
+class ReportConfig(StageConfig):
+    """`python -m pipeline.report`."""
+
+    stages: list[str] = field(default_factory=list, metadata={"role": "input"})
+
+
+@dataclass(kw_only=True)
+class RecipeConfig:
+    """A graph of stages: for each name, what its configuration says differently."""
+
+    name: str = MISSING
+    stages: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class ExecutorConfig:
+    """Where the stages of a run become processes."""
+
+    name: str = "local"
+    namespace: str | None = None  # of Kubernetes; null: the pod's own, or the context's
+    part_of: str = "bert-pretrain"  # label app.kubernetes.io/part-of of the stages' Jobs
+    poll: float = 5.0  # seconds between looks at the Jobs
+    patience: float = 600.0  # seconds without an answer of the API server before the driver leaves
+    queue: str | None = None  # hand Jobs to this Kueue LocalQueue instead of resuming them
+
+    def __post_init__(self) -> None:
+        """Check the choice and the ranges."""
+        check_choice("executor.name", self.name, ("local", "kubernetes"))
+        check(self.poll > 0, f"executor.poll={self.poll}: above 0 seconds")
+        check(self.patience > 0, f"executor.patience={self.patience}: above 0 seconds")
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """`python -m pipeline.run`."""
+
+    workdir: str = MISSING
+    corpus: CorpusConfig = MISSING
+    recipe: RecipeConfig = MISSING
+    model: dict[str, Any] = field(default_factory=dict)  # a size of conf/model
+    tasks: list[str] = field(default_factory=list)  # of conf/task
+    glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples
+    seed: int = 0
+    dry_run: bool = False  # draw the graph, and say what would run and why
+    force: list[str] = field(default_factory=list)  # stages to make again (also --force STAGE)
+    processes: int | None = None  # of training; null: one a GPU, or one on a CPU
+    cores: int | None = None  # to share out among stages; null: all
+    executor: ExecutorConfig = MISSING
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for key in ("processes", "cores"):
+            value = getattr(self, key)
+            check(value is None or value >= 1, f"{key}={value}: at least 1")
