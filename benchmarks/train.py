@@ -143,9 +143,7 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         **os.environ,
         "OMP_NUM_THREADS": str(options.threads),
         "TOKENIZERS_PARALLELISM": "false",
-        # What model/memory.py sets: freed memory stays with the process.
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+        "THP_MEM_ALLOC_ENABLE": "1",  # what `model` sets, for peers too
     }
 
 

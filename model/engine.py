@@ -16,7 +16,6 @@ from model.checkpoint import MOMENT_KEYS, Tensors
 from model.config import TrainConfig
 from model.health import clip_and_skip
 from model.lamb import Lamb, layouts
-from model.memory import keep_freed_memory
 from model.optim import build_optimizer
 from pipeline.errors import ConfigError
 
@@ -48,7 +47,6 @@ def start_world(
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
         torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local_size))
-        keep_freed_memory()
         torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
         # Without this, start-up compiles an op that nothing here needs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

@@ -87,7 +87,11 @@ class Script:
             f"mount -t overlay -o {options} overlay {root}",
             f"mount -t proc proc {root}/proc",
             f"mount --rbind /dev {root}/dev",
-            *(f"mount --bind {q(str(source))} {root}{target}" for target, source in mounts),
+            *(
+                f"[ -e {root}{target} ] || mkdir -p {root}{target}\n"
+                f"mount --bind {q(str(source))} {root}{target}"
+                for target, source in mounts
+            ),
             f"exec chroot {root} env -i {self.environment()} {self.privileges()} "
             f"sh -c {q('cd ' + self.image.working_directory + ' && exec ' + self.command())}",
         ]
@@ -153,7 +157,7 @@ class Script:
         volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
         hosts = folder / "hosts"
         hosts.touch()
-        found = [("/etc/hosts", hosts), *self.image.binds.items()]
+        found = [("/etc/hosts", hosts)]
         owner = spec.get("securityContext", {}).get("fsGroup", 0)
         for mount in self.container.get("volumeMounts", []):
             source = self.volume(volumes[mount["name"]])
@@ -167,7 +171,7 @@ class Script:
             (secret / "namespace").write_text(self.space)
             (secret / "ca.crt").write_text(self.secrets.authority)
             found.append((TOKENS, secret))
-        return found
+        return [*found, *self.image.binds.items()]  # last: a volume may be mounted above one
 
     def volume(self, volume: dict[str, Any]) -> Path:
         """The folder of a volume."""
@@ -191,11 +195,13 @@ def expand(text: str, known: dict[str, str]) -> str:
 
 
 def this_machine(repository: Path, python: Path) -> Image:
-    """An image that is this machine: its Python, the working tree at /app."""
+    """An image that is this machine: its Python's environment, the working tree at /app."""
     tini = ["tini", "-g", "--"] if shutil.which("tini") else []
     path = f"{python.parent}:/usr/local/bin:/usr/bin:/bin"
     environment = {"PATH": path, "PYTHONPATH": "/app", "OMP_NUM_THREADS": "1"}
-    return Image(Path("/"), environment, tini, {"/app": repository})
+    environment_folder = python.parent.parent  # below /tmp, say, where pods have a volume
+    binds = {"/app": repository, str(environment_folder): environment_folder}
+    return Image(Path("/"), environment, tini, binds)
 
 
 def image_of(root: Path, configuration: str) -> Image:
