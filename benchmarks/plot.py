@@ -26,23 +26,21 @@ def main() -> None:
 
 
 def draw(rows: list[dict[str, Any]]) -> str:
-    """One group of bars a setting: each peer's rate as a share of ours."""
-    rates: dict[Setting, dict[str, float]] = {}
+    """One group of bars a setting: each peer's rate as a share of ours in its run, the last one."""
+    shares: dict[Setting, dict[str, float]] = {}
     for row in rows:
         setting = (row["size"], row["precision"], row["length"])
-        rate = row["tokens"] / row["seconds"]
-        best = rates.setdefault(setting, {}).get(row["peer"], 0.0)
-        rates[setting][row["peer"]] = max(best, rate)
-    settings = [setting for setting, found in rates.items() if "ours" in found]
-    peers = [peer for peer in PEERS if any(peer in rates[setting] for setting in settings)]
+        shares.setdefault(setting, {})[row["peer"]] = 1 / row["ratio"]
+    settings = list(shares)
+    peers = [peer for peer in PEERS if any(peer in found for found in shares.values())]
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(peers)
     for number, peer in enumerate(peers):
-        places = [place for place, s in enumerate(settings) if peer in rates[s]]
-        shares = [rates[settings[place]][peer] / rates[settings[place]]["ours"] for place in places]
+        places = [place for place, s in enumerate(settings) if peer in shares[s]]
+        heights = [shares[settings[place]][peer] for place in places]
         axes.bar(
-            [place + (number - len(peers) / 2 + 0.5) * width for place in places], shares, width,
+            [place + (number - len(peers) / 2 + 0.5) * width for place in places], heights, width,
             label=PEERS[peer], color=plots.COLOURS[number % len(plots.COLOURS)],
             alpha=1.0 if number < len(plots.COLOURS) else 0.5,
         )  # fmt: skip

@@ -93,9 +93,15 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     to the stages that have them.
 
     Raises:
-        ConfigError: a stage of no known kind.
+        ConfigError: a stage of no known kind, or settings of one that the recipe has not.
     """
     found: list[tuple[str, str, list[str]]] = []
+    unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: recipe {config.recipe.name} has no such stage; "
+            f"it has {', '.join(config.recipe.stages)}"
+        )
     for name, settings in config.recipe.stages.items():
         kind = name.partition("-")[0]
         if kind not in SCHEMAS:
@@ -104,7 +110,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             )
         if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
             continue
-        settings = dict(settings or {})
+        settings = dict(settings or {}) | dict(flat(config.stages.get(name) or {}))
         tasks = settings.pop("task", None)
         for task in tasks if isinstance(tasks, list) else [tasks]:
             own = f"{name}-{task}" if task else name
@@ -161,8 +167,11 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     found: dict[str, tuple[str, list[str], StageConfig]] = {}
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
         for name, kind, overrides in stages(config, chosen):
-            composed = compose(kind, overrides)
-            found[name] = (kind, overrides, entry.validate(composed, SCHEMAS[kind]))
+            try:
+                settings = entry.validate(compose(kind, overrides), SCHEMAS[kind])
+            except entry.MISTAKES as error:
+                raise ConfigError(f"stage {name}: {entry.explain(error)}") from error
+            found[name] = (kind, overrides, settings)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")

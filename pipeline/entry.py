@@ -1,10 +1,12 @@
 """The one way into every command: Hydra composes, a schema validates, users see one-line errors."""
 
 import contextlib
+import difflib
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -12,7 +14,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from pipeline import secrecy
 from pipeline.errors import ConfigError, Exit, Restart, UserError
@@ -48,6 +50,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         raise ConfigError(f"no value for {', '.join(missing)}: add {missing[0]}=VALUE")
+    check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
     return built
@@ -78,12 +81,42 @@ def explain(error: Exception) -> str:
         error = error.__cause__
     if isinstance(error, UserError):
         return str(error)
+    if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
+        return unknown_key(str(error.full_key), error.object_type)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
     text = text.partition(" Config search path:")[0].replace("\t", " ")
     key = getattr(error, "full_key", None)
     return f"{text} (at {key})" if key and str(key) not in text else text
+
+
+def check_keys(config: DictConfig, prefix: str = "") -> None:
+    """Raise where a node has a key that its schema has not: `+key=value` adds any.
+
+    Raises:
+        ConfigError: it has; the first one is named.
+    """
+    schema = OmegaConf.get_type(config)
+    for key in map(str, config):
+        if is_dataclass(schema) and key not in names(schema):
+            raise ConfigError(unknown_key(f"{prefix}{key}", schema))
+        node = config._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_none():
+            check_keys(node, f"{prefix}{key}.")
+
+
+def names(schema: Any) -> list[str]:
+    """The keys of a schema; of anything else, none that are known."""
+    return [each.name for each in fields(schema)] if is_dataclass(schema) else []
+
+
+def unknown_key(full: str, schema: Any) -> str:
+    """That `schema` has no such key, and which one it has whose name is much alike."""
+    group, dot, key = full.rpartition(".")
+    near = difflib.get_close_matches(key, names(schema), n=1)
+    meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists them all"
+    return f"{full}: no such key; {meant}"
 
 
 def print_help(name: str, schema: type, config: DictConfig) -> None:

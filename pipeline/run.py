@@ -87,7 +87,10 @@ def lines_of(path: str) -> list[str]:
 
 
 def arguments(argv: list[str]) -> list[str]:
-    """The overrides of a command line; `--force STAGE` is `force=[STAGE]`, `@FILE` its lines."""
+    """The overrides of a command line, for Hydra.
+
+    `--force STAGE` is `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
+    """
     kept: list[str] = []
     forced: list[str] = []
     words = iter(argv)
@@ -100,7 +103,15 @@ def arguments(argv: list[str]) -> list[str]:
             kept += lines_of(word[1:])
         else:
             kept.append(word)
+    kept = [of_stage(word) for word in kept]
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def of_stage(override: str) -> str:
+    """`train.steps=9` or `train-512.steps=9` as a key of `stages`; others as they are."""
+    kinds = "|".join(dag.SCHEMAS)
+    key = override.lstrip("+")
+    return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override
 
 
 def main() -> None:

@@ -49,6 +49,8 @@ class RunConfig:
     workdir: str = MISSING
     corpus: CorpusConfig = MISSING
     recipe: RecipeConfig = MISSING
+    # what a stage shall do differently than the recipe says: STAGE.key=value, as train.steps=9000
+    stages: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)  # a size of conf/model
     tasks: list[str] = field(default_factory=list)  # of conf/task
     glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples

@@ -119,7 +119,7 @@ def test_commands_are_found() -> None:
     "line",
     ["make tset", "python -m pipeline.prepair", "python -m pipeline.prepare +corpus=text wrokers=2",
      "deepspeed model/train.py model=bsae", "rm -rf /", "python -m pipeline.run +corpus=sample a=1",
-     "python -m pipeline.run +corpus=sample ++recipe.stages.train.stesp=9"],
+     "python -m pipeline.run +corpus=sample train.stesp=9"],
 )  # fmt: skip
 def test_a_wrong_command_would_be_noticed(line: str) -> None:
     with pytest.raises((AssertionError, ModuleNotFoundError, *entry.MISTAKES)):

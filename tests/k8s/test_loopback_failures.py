@@ -25,7 +25,7 @@ class Training:
         self.cluster, self.manifest = cluster, manifest
         settings = manifest["items"][0]["data"]
         for name, value in (("steps", STEPS), ("save_every", 1000)):
-            settings["overrides"] += f"++recipe.stages.train.{name}={value}\n"
+            settings["overrides"] += f"train.{name}={value}\n"
 
     @property
     def job(self) -> dict[str, Any]:

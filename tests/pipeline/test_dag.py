@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import dag
+from model.config import TrainConfig
+from pipeline import dag, entry, run
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
 from pipeline.errors import ConfigError
 
@@ -68,3 +71,27 @@ def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
     )  # fmt: skip
     for node in dag.plan(config, chosen):
         assert node.config.corpus.parts["own"]["reader"] == "text"  # type: ignore[attr-defined]
+
+
+def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path) -> None:
+    """Nested ones neither; what comes last on the command line counts."""
+    words = [
+        "train.model.dropout=0.25", "train.clip=2.5", "+train.schedule.warmup_share=0.3",
+        "tasks.dev_rows=1", "tasks.dev_rows=7", "train.steps=9",
+    ]  # fmt: skip
+    config = composed_run(f"workdir={tmp_path}", "tasks=[sample_next]", *words)
+    by_name = {node.name: node.config for node in dag.plan(config, ["+corpus=sample"])}
+    train = by_name["train"]
+    assert isinstance(train, TrainConfig)
+    assert (train.model.dropout, train.clip, train.steps) == (0.25, 2.5, 9)
+    assert (train.schedule.warmup_share, train.model.layers) == (0.3, 2)
+    assert by_name["tasks"].dev_rows == 7  # type: ignore[attr-defined]
+
+
+def composed_run(*words: str) -> RunConfig:
+    """What `pipeline.run +corpus=sample` reads of its command line."""
+    entry.register("run", RunConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        config = compose("run", run.arguments(["+corpus=sample", *words]))
+    return entry.validate(config, RunConfig)

@@ -20,7 +20,14 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.run"], "no corpus chosen: add +corpus=NAME, NAME one of: "),
         (["pipeline.evaluate"], "no task chosen: add +task=NAME, NAME one of: "),
         (["pipeline.prepare", "+corpus=book"], "Could not find 'corpus/book'"),
-        (["pipeline.prepare", "+corpus=books", "seqence_length=9"], "Key 'seqence_length' not in"),
+        (["pipeline.prepare", "+corpus=books", "seqence_length=9"],
+         "seqence_length: no such key; did you mean sequence_length?"),
+        (["pipeline.prepare", "+corpus=books", "+corpus.qwert=9"],
+         "corpus.qwert: no such key; --help lists them all"),
+        (["pipeline.run", "+corpus=sample", "train.stesp=9"],
+         "stage train: stesp: no such key; did you mean steps?"),
+        (["pipeline.run", "+corpus=sample", "train-512.steps=9"],
+         "train-512: recipe laptop has no such stage; it has download, vocab"),
         (["pipeline.prepare", "+corpus=books", "sequence_length=x"], "(at sequence_length)"),
         (["pipeline.prepare", "+corpus=books", "sequence_length=2"], "from 8 to 65535"),
         (["pipeline.prepare", "+corpus=books"], "say where the files of corpus books are"),
@@ -31,7 +38,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
         (["model.train", "optimizer.learning_rate=-1"], "above 0"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(
     root: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:

@@ -64,7 +64,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
     return [
         sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
         f"workdir={work}", "tasks=[sample_next]",
-        *(f"++recipe.stages.{key}={value}" for key, value in settings.items()), *more,
+        *(f"{key}={value}" for key, value in settings.items()), *more,
     ]  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     third = run(root, command(corpus, work))
     assert sorted(lines_with(third, "done before")) == sorted(STAGES)
 
-    changed = run(root, command(corpus, work, "dry_run=true", "++recipe.stages.train.steps=61"))
+    changed = run(root, command(corpus, work, "dry_run=true", "train.steps=61"))
     assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
     assert "settings changed: steps 60 -> 61" in changed
 
