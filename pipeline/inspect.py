@@ -149,8 +149,6 @@ def show(options: argparse.Namespace) -> None:
     """
     folder = Path(options.folder)
     manifest = stage.need(folder, "prepare", "DIR")
-    if manifest.stage != "prepare":
-        raise InputError(f"{folder}: a folder of {manifest.stage}, not of shards")
     figures = manifest.figures
     print(*about(manifest), "", *balance(figures), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)

@@ -111,7 +111,7 @@ def need(folder: Path | str, stage: str, key: str) -> Manifest:
     """The manifest of an input folder that `stage` must have made.
 
     Raises:
-        InputError: it is not there.
+        InputError: there is none, or another stage made what is there.
     """
     manifest = Manifest.read(folder)
     if manifest is None:
@@ -119,6 +119,8 @@ def need(folder: Path | str, stage: str, key: str) -> Manifest:
             f"{key}={folder}: no finished {stage} there; run python -m pipeline.{stage} first, "
             f"or set {key}"
         )
+    if manifest.stage != stage:
+        raise InputError(f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}")
     return manifest
 
 
@@ -254,6 +256,26 @@ def room(out: Path) -> Iterator[None]:
         raise
 
 
+def check_free(stage: str, out: Path, in_place: bool) -> None:
+    """Refuse a place that holds what `stage` did not make: it would be lost.
+
+    A stage that works `in_place` may find what it has begun, without a manifest yet.
+
+    Raises:
+        InputError: a file is there, files of nobody's, or another stage's.
+    """
+    present = Manifest.read(out)
+    if present is not None and present.stage != stage:
+        found = f"there is what {present.stage} made"
+    elif out.exists() and not out.is_dir():
+        found = "there is a file"
+    elif present is None and not in_place and out.is_dir() and any(out.iterdir()):
+        found = f"there are files that {stage} did not make"
+    else:
+        return
+    raise InputError(f"out={out}: {found}, and would be lost; remove it, or choose another out")
+
+
 def replace(old: Path, new: Path) -> None:
     """Give the folder `new` the name `old`; what was there goes."""
     away = old.with_name(f".{old.name}.old")
@@ -294,10 +316,14 @@ def run(
     With `in_place` the folder keeps its name while it is made, for stages that resume by
     themselves; its old manifest goes before anything is written. With `wait`, another process that
     makes the folder now is let finish first; else that is an error.
+
+    Raises:
+        UserError: what `make` raises; or `out` is being made, cannot be written, or is not ours.
     """
     out = Path(os.path.normpath(config.out))
     with room(out), locked(out, wait):
         recover(out)
+        check_free(stage, out, in_place)
         wanted, sources = fingerprint(stage, config)
         if is_current(stage, config):
             present = Manifest.read(out)

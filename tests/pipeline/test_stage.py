@@ -112,6 +112,32 @@ def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
         stage.need(tmp_path / "vocab", "vocab", "vocab")
 
 
+def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
+    stage.run("tasks", config(tmp_path), Maker())
+    with pytest.raises(InputError, match=r"vocab=.*made: made by tasks, not by vocab"):
+        stage.need(tmp_path / "made", "vocab", "vocab")
+
+
+def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "made"
+    home.mkdir()
+    stage.run("tasks", config(tmp_path), Maker())  # an empty folder is nobody's
+    with pytest.raises(InputError, match="there is what tasks made"):
+        stage.run("vocab", config(tmp_path), Maker())
+    (home / "manifest.json").unlink()
+    with pytest.raises(InputError, match="there are files that tasks did not make"):
+        stage.run("tasks", config(tmp_path), Maker())
+    assert (home / "data.txt").read_text() == "0 1"
+
+
+def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "made").write_text("letters")
+    for in_place in (False, True):
+        with pytest.raises(InputError, match="there is a file"):
+            stage.run("tasks", config(tmp_path), Maker(), in_place=in_place)
+    assert (tmp_path / "made").read_text() == "letters"
+
+
 def test_a_manifest_reads_back_as_written(tmp_path: Path) -> None:
     manifest = stage.run("tasks", config(tmp_path), Maker())
     assert stage.Manifest.read(tmp_path / "made") == manifest
