@@ -13,7 +13,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.rendezvous import rendezvous
 
 from pipeline import stage
-from pipeline.errors import InputError, Restart
+from pipeline.errors import InputError, Restart, first_line
 
 VISIBLE = 15.0  # seconds until a file written on one node must be seen on another
 
@@ -96,8 +96,3 @@ def lost(error: BaseException) -> bool:
         isinstance(error, RuntimeError)
         and any(word in text for word in ("gloo", "NCCL", "ProcessGroup"))
     )
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without what C++ adds."""
-    return str(error).strip().partition("\n")[0]

@@ -26,7 +26,7 @@ from model.schedule import batch_size, rate_share, warmup_steps
 from model.shard_files import ShardFiles
 from model.tracking import Tracker
 from pipeline import keyed, stage
-from pipeline.errors import ConfigError, InputError, Restart
+from pipeline.errors import ConfigError, InputError, Restart, first_line
 from pipeline.text.wordpiece import WordPiece
 
 AHEAD = 4096  # samples a rank that are made ahead, about
@@ -46,7 +46,7 @@ def make(config: TrainConfig, out: Path) -> stage.Result:
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
         if peers.lost(error):
-            raise Restart(f"rank {rank}: lost the others ({peers.first_line(error)})") from error
+            raise Restart(f"rank {rank}: lost the others ({first_line(error)})") from error
         raise
     dist.destroy_process_group()
     guard.close()
@@ -148,7 +148,7 @@ class Trainer:
                 self._leave_if_due(meter)
         validation = self._evaluate()
         self._save(meter)
-        return self._result(validation, meter)
+        return self._result(validation)
 
     def _meter(self) -> Meter:
         """A meter that knows what the device could do."""
@@ -161,7 +161,7 @@ class Trainer:
 
         return Meter(self.world, work, self.peak)
 
-    def _leave_if_due(self, meter: "Meter") -> None:
+    def _leave_if_due(self, meter: Meter) -> None:
         """Save and leave, where a rank was told to or nothing is learnt any more.
 
         Raises:
@@ -186,7 +186,7 @@ class Trainer:
             yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
             start += size
 
-    def _update(self, batch: GlobalBatch, meter: "Meter") -> None:
+    def _update(self, batch: GlobalBatch, meter: Meter) -> None:
         """Forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout too is a function of the position: a resumed run draws what it would have drawn.
@@ -223,7 +223,7 @@ class Trainer:
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
-    def _after_step(self, meter: "Meter") -> None:
+    def _after_step(self, meter: Meter) -> None:
         """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
         config, last = self.config, self.step == self.config.steps
         if self.step % config.log_every == 0 or last:
@@ -281,7 +281,7 @@ class Trainer:
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
-    def _save(self, meter: "Meter") -> Path:
+    def _save(self, meter: Meter) -> Path:
         """A checkpoint; every rank takes part in the gathering, rank 0 writes."""
         if self.saved == self.step:
             return self.folder / checkpoint.name_of(self.step)
@@ -307,7 +307,7 @@ class Trainer:
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)
 
-    def _result(self, validation: dict[str, float], meter: "Meter") -> stage.Result:
+    def _result(self, validation: dict[str, float]) -> stage.Result:
         accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
         pairs = validation.get("next_sentence_accuracy")
         shown = f", next sentence {pairs:.3f}" if pairs is not None else ""

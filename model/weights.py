@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, first_line
 
 # In order of preference; an index lists the files that hold the parts.
 FILES = (
@@ -71,7 +71,7 @@ def read_file(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{path}: cannot be read ({first_line(error)})") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no named tensors")
     return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}

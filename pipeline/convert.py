@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import entry, stage
 from pipeline.config import ConvertConfig
-from pipeline.errors import InputError
+from pipeline.errors import InputError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -257,7 +257,7 @@ def push(folder: str, name: str) -> None:
         )
     except Exception as error:  # those of its HTTP client too, which changes between releases
         raise InputError(
-            f"push={name}: {str(error).splitlines()[0]}; {folder} is whole, log in with "
+            f"push={name}: {first_line(error)}; {folder} is whole, log in with "
             f"`hf auth login` and start the same command again"
         ) from error
     print(f"convert: pushed to {place}", flush=True)

@@ -40,3 +40,8 @@ class Diverged(UserError):
 
 class Restart(Exception):
     """Work that was cut short through no fault of its own: the same command goes on with it."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without what libraries add below it; its kind where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, first_line
 
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 _ADDRESS = re.compile(r"[a-z][a-z0-9]+://")
@@ -127,6 +127,8 @@ def matching(pattern: str) -> list[File]:
     """The files that a path or an address with wildcards names, sorted."""
     top = at(pattern)
     if isinstance(top, Path):
+        if top.is_file():  # also one with such characters in its name
+            return [top]
         return sorted(
             path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()
         )
@@ -166,4 +168,4 @@ def _told() -> Iterator[None]:
     except OSError as error:
         if error.strerror:
             raise
-        raise OSError(error.errno or errno.EIO, str(error).splitlines()[0]) from error
+        raise OSError(error.errno or errno.EIO, first_line(error)) from error

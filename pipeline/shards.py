@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, first_line
 
 FORMATS = ("shard/1", "shard/2")  # ids alone; ids with a bit that marks words
 KEY = b"shard"
@@ -184,8 +184,9 @@ def open_shard(path: Path | str) -> Shard:
     except (
         pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError,
     ) as error:  # fmt: skip
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not a readable shard ({reason}); prepare it again") from error
+        raise InputError(
+            f"{path}: not a readable shard ({first_line(error)}); prepare it again"
+        ) from error
 
 
 def _check_rows(shard: Shard, batch: pa.RecordBatch) -> None:
