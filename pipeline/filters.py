@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline.config import FiltersConfig
+from pipeline.corpora import Tally
 from pipeline.errors import ConfigError, InputError
 from pipeline.text import encodings, ngrams
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.near`
-_NAMED = 100  # contaminated documents that are named; the others are counted only
 
 
 class Filter(Protocol):
@@ -74,8 +74,8 @@ class Banned:
 
     reason = "banned"
 
-    def __init__(self, patterns: list[str]):
-        self.patterns = [compiled(pattern) for pattern in patterns]
+    def __init__(self, patterns: list[re.Pattern[str]]):
+        self.patterns = patterns
 
     def drops(self, name: str, text: str) -> bool:
         """Whether any of the patterns is found."""
@@ -123,14 +123,14 @@ class Contaminated:
             return False
         file = self.files[self.owners[places[shared[0]]]]
         self.found[file] += 1
-        if len(self.named) < _NAMED:
+        if len(self.named) < Tally.NAMED:
             passage = " ".join(words[shared[0] : shared[0] + self.n])
             self.named.append(f"{name}: shares with {file}: {passage}")
         return True
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression.
+def compiled(pattern: str, place: str) -> re.Pattern[str]:
+    """A regular expression; `place` is where it stands.
 
     Raises:
         ConfigError: it is none.
@@ -138,19 +138,24 @@ def compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as error:
-        raise ConfigError(
-            f"filters.banned: {pattern!r} is no regular expression: {error}"
-        ) from error
+        raise ConfigError(f"{place}: {pattern!r} is no regular expression: {error}") from error
 
 
-def listed(path: str) -> list[str]:
+def listed(path: str) -> Iterator[re.Pattern[str]]:
     """The patterns in a file: one a line; blank lines and those that begin with `#` are none.
 
     Raises:
         InputError: it cannot be read.
+        ConfigError: a line is no regular expression.
     """
-    lines = text_of(Path(path)).splitlines()
-    return [line for line in lines if line.strip() and not line.startswith("#")]
+    for number, line in enumerate(lines_of(text_of(Path(path))), 1):
+        if line.strip() and not line.startswith("#"):
+            yield compiled(line, f"{path}, line {number}")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, by line feeds alone: JSON and TSV hold other separators as text."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def evaluation_files(places: list[str]) -> list[Path]:
@@ -182,10 +187,10 @@ def evaluation_texts(path: Path) -> Iterator[str]:
     """
     text = text_of(path)
     if path.suffix == ".tsv":  # without quotes, as GLUE's are
-        for line in text.splitlines():
+        for line in lines_of(text):
             yield from line.split("\t")
     elif path.suffix in (".json", ".jsonl"):
-        pieces = [text] if path.suffix == ".json" else text.splitlines()
+        pieces = [text] if path.suffix == ".json" else lines_of(text)
         for number, piece in enumerate(pieces, 1):
             try:
                 yield from strings(json.loads(piece)) if piece.strip() else ()
@@ -227,7 +232,9 @@ def build(config: FiltersConfig) -> list[Filter]:
         chosen.append(Long(config.maximum_characters))
     if config.maximum_non_letters is not None:
         chosen.append(NonLetters(config.maximum_non_letters))
-    patterns = [*config.banned, *(listed(config.banned_file) if config.banned_file else [])]
+    patterns = [compiled(pattern, "filters.banned") for pattern in config.banned]
+    if config.banned_file is not None:
+        patterns += listed(config.banned_file)
     if patterns:
         chosen.append(Banned(patterns))
     if config.decontaminate:

@@ -42,7 +42,7 @@ class Account:
         for name, count in part.items():
             if name == "named":
                 for reason, found in count.items():
-                    self.named[reason] = (self.named.get(reason, []) + found)[: Tally.LARGEST]
+                    self.named[reason] = (self.named.get(reason, []) + found)[: Tally.NAMED]
             else:
                 getattr(self, name).update(count)
 

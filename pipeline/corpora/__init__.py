@@ -6,6 +6,8 @@ so the same corpus gives the same documents on any engine.
 """
 
 import importlib
+import inspect
+import pkgutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -46,7 +48,7 @@ class Split:
 class Tally(Counter[str]):
     """What a reader passed over, by reason; and beside that, what people should know of it."""
 
-    LARGEST = 100  # broken documents that are named; the others are counted only
+    NAMED = 100  # single documents of a kind that are named; the others are counted only
 
     def __init__(self, on_error: str = "fail"):
         super().__init__()
@@ -63,14 +65,14 @@ class Tally(Counter[str]):
         if self.on_error == "fail":
             raise InputError(f"{where}: {why}; corpus.on_error=skip leaves such documents out")
         self["broken"] += 1
-        if len(self.broken) < self.LARGEST:
+        if len(self.broken) < self.NAMED:
             self.broken.append(f"{where}: {why}")
 
     def take(self, other: "Tally", prefix: str) -> None:
         """Add what a part of this corpus passed over, by reasons that begin with `prefix`."""
         for mine, more in ((self, other), (self.notes, other.notes)):
             mine.update({prefix + reason: count for reason, count in more.items()})
-        self.broken = (self.broken + other.broken)[: self.LARGEST]
+        self.broken = (self.broken + other.broken)[: self.NAMED]
 
 
 class Reader(Protocol):
@@ -97,15 +99,16 @@ class Reader(Protocol):
 def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[File]:
     """The corpus's files, sorted: `corpus.path` (file, folder, glob, address), else `source`.
 
-    A folder stands for all files below it whose names end in one of `suffixes`.
+    A folder stands for all files below it whose names end in one of `suffixes`, in capitals or not.
 
     Raises:
         InputError: there is no such file.
+        ConfigError: the corpus has no files of its own, and nobody said where they are.
     """
     place = corpus.path or source
     top = files.at(place)
     if top.is_dir():
-        found = [file for file in files.below(top) if file.name.endswith(suffixes)]
+        found = [file for file in files.below(top) if file.name.lower().endswith(suffixes)]
     else:
         found = files.matching(place)
     if found:
@@ -124,21 +127,37 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
     """The reader of a corpus.
 
     Raises:
-        ConfigError: no such reader, or an option that it does not know.
+        ConfigError: no such reader, an option that it does not know, or one that it lacks.
+        InputError: a reader that looks at its files at once finds none.
     """
+    kind = reader_class(corpus.reader)
+    if kind is None:
+        raise ConfigError(
+            f"corpus.reader={corpus.reader}: no such reader; there are {', '.join(readers())}"
+        )
+    signature = inspect.signature(kind)
     try:
-        module = importlib.import_module(f"pipeline.corpora.{corpus.reader}")
-    except ModuleNotFoundError as error:
-        if error.name != f"pipeline.corpora.{corpus.reader}":
-            raise
-        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader") from error
-    if not hasattr(module, "Reader"):
-        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader")
-    try:
-        reader: Reader = module.Reader(corpus, source, **corpus.options)
+        signature.bind(corpus, source, **corpus.options)
     except TypeError as error:
-        raise ConfigError(f"corpus.options of {corpus.reader}: {error}") from error
+        known = ", ".join(list(signature.parameters)[2:]) or "none"
+        raise ConfigError(
+            f"corpus.options of {corpus.reader}: {error}; its options are: {known}"
+        ) from error
+    reader: Reader = kind(corpus, source, **corpus.options)
     return Mending(reader) if corpus.mend else reader
+
+
+def reader_class(name: str) -> type | None:
+    """The class `Reader` of the module `name` of this package; None where there is none."""
+    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
+        return None
+    return getattr(importlib.import_module(f"{__name__}.{name}"), "Reader", None)
+
+
+def readers() -> list[str]:
+    """The names of all readers."""
+    names = (module.name for module in pkgutil.iter_modules(__path__))
+    return [name for name in names if reader_class(name) is not None]
 
 
 class Mending:

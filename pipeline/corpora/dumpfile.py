@@ -233,6 +233,12 @@ def _unpack(
             data = b""
             if unpacked:
                 yield unpacked, owned
-        data = stream.unused_data
+        data = _past_padding(stream.unused_data, file)
         at = file.tell() - len(data)
-        data = data.lstrip(b"\0") or file.read(CHUNK).lstrip(b"\0")  # padding of tapes and blocks
+
+
+def _past_padding(data: bytes, file: BinaryIO) -> bytes:
+    """What comes after the zeros that fill up tapes and blocks, however many they are."""
+    while not (data := data.lstrip(b"\0")) and (data := file.read(CHUNK)):
+        pass
+    return data

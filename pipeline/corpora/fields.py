@@ -11,10 +11,15 @@ class Fields:
     """Which fields of a row hold what."""
 
     def __init__(self, text: str | list[str], title: str | None, id: str | None):
-        self.text = [text] if isinstance(text, str) else list(text)
-        self.title, self.id = title, id
-        if not self.text:
-            raise ConfigError("corpus.options.text=[]: at least one field")
+        """`text` names one field or several, which follow one another in a document.
+
+        Raises:
+            ConfigError: it names none.
+        """
+        names = [text] if isinstance(text, str) else text
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+            raise ConfigError(f"corpus.options.text={text}: the name of a field, or several")
+        self.text, self.title, self.id = names, title, id
 
     def names(self) -> list[str]:
         """All fields that are read."""

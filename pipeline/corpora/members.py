@@ -47,7 +47,7 @@ class Members:
     @cached_property
     def texts(self) -> list[tuple[File, int]]:
         """The files that are documents, and their sizes."""
-        loose = [path for path in self.files if not path.name.endswith(ARCHIVES)]
+        loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
         return [(path, path.stat().st_size) for path in loose]
 
     def splits(self, split_bytes: int) -> list[Split]:
@@ -55,9 +55,9 @@ class Members:
         place = self.corpus.path or self.source
         found = ranges.cut(place, (size for _, size in self.texts), split_bytes)
         for path in self.files:
-            if path.name.endswith(TARS):
+            if path.name.lower().endswith(TARS):
                 found.append(Split(str(path), 0, path.stat().st_size, dumpfile.stamp(path)))
-            elif path.name.endswith(ARCHIVES):
+            elif path.name.lower().endswith(ARCHIVES):
                 sizes = (member.file_size for member in zip_members(path))
                 found += ranges.cut(str(path), sizes, split_bytes)
         return found
@@ -68,10 +68,10 @@ class Members:
         Raises:
             InputError: something was changed or is broken.
         """
-        path = files.at(split.path)
-        if split.path.endswith(TARS) and not path.is_dir():
+        path, name = files.at(split.path), split.path.lower()
+        if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
-        elif split.path.endswith(ARCHIVES) and not path.is_dir():
+        elif name.endswith(ARCHIVES) and not path.is_dir():
             yield from self._zip(split, tally)
         else:
             for file in ranges.owned(self.texts, split):
@@ -92,7 +92,7 @@ class Members:
     def _file(self, path: File, tally: Tally) -> bytes | None:
         """The bytes of a document, unpacked; None if it is broken and may be left out."""
         try:
-            if not path.name.endswith(dumpfile.PACKED):
+            if not path.name.lower().endswith(dumpfile.PACKED):
                 self._check_size(str(path), path.stat().st_size)
                 return path.read_bytes()
         except FileNotFoundError as error:
@@ -182,4 +182,5 @@ def readable(name: str, decoded: Decoded, corpus: CorpusConfig, tally: Tally) ->
 def stem(name: str) -> str:
     """The name of a file without its folders and ends."""
     path = PurePosixPath(name)
-    return PurePosixPath(path.stem).stem if name.endswith(dumpfile.PACKED) else path.stem
+    packed = name.lower().endswith(dumpfile.PACKED)
+    return PurePosixPath(path.stem).stem if packed else path.stem

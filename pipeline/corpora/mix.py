@@ -90,7 +90,12 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
         raise ConfigError(f"{key}.{unknown[0]}: no such key; there are weight, {', '.join(known)}")
     if "reader" not in settings:
         raise ConfigError(f"{key}.reader: say how it is read")
-    settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
+    if settings["reader"] == "mix":
+        raise ConfigError(f"{key}.reader=mix: no mix in a mix; name its parts beside this one")
+    try:
+        settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
+    except TypeError as error:
+        raise ConfigError(f"{key}.files: each has url, and sums or digest ({error})") from error
     part = CorpusConfig(**settings)
     if part.files and part.path is None:
         raise ConfigError(

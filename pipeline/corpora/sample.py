@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Document, Split, Tally, ranges
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.text import docstrings
 
 STANDARD_LIBRARY = "python"
@@ -38,6 +38,8 @@ class Reader:
         packages: list[str],
         minimum_characters: int = 500,
     ):
+        if not isinstance(packages, list):
+            raise ConfigError(f"corpus.options.packages={packages}: a list, such as [python,numpy]")
         self.packages = packages
         self.minimum = minimum_characters
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipeline.config import CorpusConfig
+from pipeline.config import CorpusConfig, check_choice
 from pipeline.corpora import Document, Split, Tally, members, textfile
 from pipeline.corpora.lines import document_id
 from pipeline.text import books, encodings
@@ -25,7 +25,7 @@ class Reader:
         document: str = "file",
         hard_wraps: bool = False,
     ):
-        textfile.check_choice("text", "document", document, ("file", "paragraph", "line"))
+        check_choice("corpus.options.document", document, ("file", "paragraph", "line"))
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = members.Members(corpus, source, SUFFIXES)
         self.files = textfile.TextFiles(corpus, source, textfile.suffixes(*SUFFIXES))

@@ -5,13 +5,14 @@ skips what stands before its first line end, never looks back, and each line is 
 """
 
 import codecs
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Split, Tally, dumpfile, files_of
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import InputError
 from pipeline.files import File
 from pipeline.text import encodings
 
@@ -160,11 +161,17 @@ def place(split: Split, number: int) -> str:
         return f"{split.path} line {number}"
     if dumpfile.packing(split.path) != "plain":
         return f"{split.path} line {number} counted from byte {split.start}"
+    return f"{split.path} line {_line_ends(split) + number}"
+
+
+@functools.lru_cache(maxsize=64)
+def _line_ends(split: Split) -> int:
+    """How many lines end before a part: counted once, as a part may have many broken lines."""
     before = 0
     with files.at(split.path).open("rb") as file:
         while left := split.start - file.tell():
             before += file.read(min(left, dumpfile.CHUNK)).count(b"\n")
-    return f"{split.path} line {before + number}"
+    return before
 
 
 def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
@@ -187,15 +194,3 @@ def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
             return
     if block:
         yield block
-
-
-def check_choice(reader: str, option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise unless an option is one of `choices`.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if value not in choices:
-        raise ConfigError(
-            f"corpus.options.{option}={value} of {reader}: choose one of {', '.join(choices)}"
-        )

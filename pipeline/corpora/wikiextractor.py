@@ -38,7 +38,7 @@ class Reader:
     def read(self, split: Split, tally: Tally) -> Iterator[Document]:
         """The articles whose first line the part owns."""
         lines = self.files.lines(split, tally)
-        blank = True  # nothing but blank lines and articles so far
+        first = True  # nothing but blank lines so far
         for line in lines:
             opened = _OPEN.match(line.text)
             if not line.owned:
@@ -48,12 +48,12 @@ class Reader:
             elif line.text.startswith("{"):
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
-            elif blank and line.text.strip() and split.start == 0:
+            elif first and line.text.strip() and split.start == 0:
                 raise InputError(
                     f"{textfile.place(split, line.number)}: no <doc …> and no JSON object: "
                     "WikiExtractor did not write this file"
                 )
-            blank = False
+            first = first and not line.text.strip()
 
     def _body(
         self, split: Split, first: textfile.Line, lines: Iterator[textfile.Line]

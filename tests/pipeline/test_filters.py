@@ -46,6 +46,19 @@ def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
     assert not banned.drops("", "A DRAFT # comment")
     with pytest.raises(ConfigError, match=r"filters.banned: '\(' is no regular expression"):
         filters.build(FiltersConfig(banned=["("]))
+    (tmp_path / "p.txt").write_text("# comment\n[\n")
+    with pytest.raises(ConfigError, match=r"p\.txt, line 2: '\[' is no regular expression"):
+        filters.build(FiltersConfig(banned_file=str(tmp_path / "p.txt")))
+
+
+@pytest.mark.parametrize("name", ["dev.jsonl", "dev.tsv"])
+def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(
+    tmp_path: Path, name: str
+) -> None:
+    text = "one line\u2028and the same\x85still"
+    line = json.dumps({"text": text}, ensure_ascii=False) if name.endswith("jsonl") else text
+    (tmp_path / name).write_bytes(f"{line}\r\n".encode())
+    assert text in list(filters.evaluation_texts(tmp_path / name))
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))

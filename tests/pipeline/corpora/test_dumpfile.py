@@ -58,6 +58,18 @@ def test_members_in_a_row_are_one_text_and_padding_is_none(pack: object, tmp_pat
     assert owned(Split(str(path), 0, len(data))) == TEXT
 
 
+@pytest.mark.parametrize("padding", [1, dumpfile.CHUNK, 2 * dumpfile.CHUNK + 7])
+def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(
+    padding: int, tmp_path: Path
+) -> None:
+    first, second = bz2.compress(TEXT[:9000]), bz2.compress(TEXT[9000:])
+    data = first + b"\0" * padding + second
+    path = write(tmp_path / "a", data)
+    for cut in (len(first), len(first) + 1, len(first) + padding):
+        parts = [Split(str(path), 0, cut), Split(str(path), cut, len(data))]
+        assert list(map(owned, parts)) == [TEXT[:9000], TEXT[9000:]]
+
+
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
 def test_a_file_cut_off_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None:
     data = pack(TEXT)[:-20]  # type: ignore[operator]

@@ -205,8 +205,8 @@ def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
     (tmp_path / "wiki_00").write_text('<doc id="7" title="A">\nA\n\ntext')
     with pytest.raises(InputError, match=r"wiki_00 line 1: .* has no </doc>"):
         read(config("wikiextractor", tmp_path))
-    (tmp_path / "wiki_00").write_text("Some other text.\n")
-    with pytest.raises(InputError, match=r"wiki_00 line 1: no <doc"):
+    (tmp_path / "wiki_00").write_text("\nSome other text.\n")
+    with pytest.raises(InputError, match=r"wiki_00 line 2: no <doc"):
         read(config("wikiextractor", tmp_path))
 
 
@@ -231,6 +231,22 @@ def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None
         read(config("lines", tmp_path, encoding="utf-8"))
     with pytest.raises(ConfigError, match=r"corpus.encoding=utf-9: no such encoding"):
         config("lines", tmp_path, encoding="utf-9")
+
+
+def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.")
+    (tmp_path / "B.TXT").write_text("Two.")
+    (tmp_path / "C.TXT.GZ").write_bytes(gzip.compress(b"Three."))
+    found, _ = read(config("text", tmp_path))
+    assert {d.title: d.text for d in found} == {"a": "One.", "B": "Two.", "C": "Three."}
+    (tmp_path / "d [2].txt").write_text("Four.")
+    assert [d.text for d in read(config("lines", tmp_path / "d [2].txt"))[0]] == ["Four."]
+
+
+@pytest.mark.parametrize("text", [5, [], [1], None])
+def test_an_option_of_a_wrong_kind_is_named(tmp_path: Path, text: object) -> None:
+    with pytest.raises(ConfigError, match=r"corpus\.options\.text="):
+        read(config("jsonl", tmp_path, options={"text": text}))
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:

@@ -65,8 +65,12 @@ def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
         ({"a": {"path": "x"}}, "corpus.parts.a.reader: say how"),
         ({"a": {"reader": "lines", "paths": "x"}}, "corpus.parts.a.paths: no such key"),
         ({"a": {"reader": "lines", "path": "x", "weight": -1}}, "corpus.parts.a.weight=-1"),
-        ({"a": {"reader": "scroll", "path": "x"}}, "corpus.reader=scroll: no such reader"),
-        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, "corpus.options of lines"),
+        ({"a": {"reader": "mix", "parts": {}}}, "corpus.parts.a.reader=mix: no mix in a mix"),
+        ({"a": {"reader": "lines", "files": [{"uri": "x"}]}}, "corpus.parts.a.files: each has url"),
+        ({"a": {"reader": "scroll", "path": "x"}}, "=scroll: no such reader; there are books, "),
+        ({"a": {"reader": "fields", "path": "x"}}, "corpus.reader=fields: no such reader"),
+        ({"a": {"reader": "no.such", "path": "x"}}, "corpus.reader=no.such: no such reader"),
+        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, "of lines: .* are: none"),
     ],
 )
 def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], message: str) -> None:
