@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from model.config import ModelConfig, ScheduleConfig
 from model.heads import ANSWER, TAG, HeadConfig, Tuned, loss_of
 from model.optim import parameter_groups
-from model.samples import Ints, Samples, batches, epoch_batches
+from model.samples import Ints, Samples, batch_count, epoch_batches
 from model.schedule import rate_share
 from pipeline import keyed
 
@@ -96,7 +96,7 @@ def train(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
     schedule = ScheduleConfig(name="linear", warmup_share=recipe.warmup_share)
-    steps, step = recipe.epochs * batches(samples, recipe.batch_size), 0
+    steps, step = recipe.epochs * batch_count(samples, recipe.batch_size), 0
     for epoch in range(recipe.epochs):
         worker.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)

@@ -132,6 +132,6 @@ def epoch_batches(samples: Samples, size: int, key: np.uint64) -> Iterator[Ints]
         yield batches[index]
 
 
-def batches(samples: Samples, size: int) -> int:
+def batch_count(samples: Samples, size: int) -> int:
     """How many batches of `size` hold all samples."""
     return -(-len(samples) // size)

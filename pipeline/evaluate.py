@@ -7,7 +7,6 @@ grid is a file, so a grid that was cut off, or has grown, goes on from there.
 
 import json
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +20,21 @@ FAULTS = 20  # malformed rows that are named; all are counted
 
 
 def make(config: EvaluateConfig, out: Path) -> stage.Result:
-    """Run what is missing of the grid, and write the account of all of it."""
+    """Run what is missing of the grid, and write the account of all of it into `out`.
+
+    Raises:
+        ConfigError: what `grid.prepare` says.
+        InputError: likewise; or a test set that `submit` asks for is not there.
+    """
     bench = grid.prepare(config)
     keys = grid.grid_of(config)
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
     done = {} if config.force else grid.finished(folder, keys)
-    keeping = config.keep or config.submit
-    if keeping and done:
-        best = grid.best_of(config.task.metrics[0], done)
-        if not (folder / best.stem).is_dir():  # its model is wanted now, and was not then
-            done.pop(best)
+    keeping, metric = config.keep or config.submit, config.task.metrics[0]
+    best = grid.best_of(metric, keys, done)
+    if keeping and best is not None and not (folder / best.stem).is_dir():
+        done.pop(best)  # its model is wanted now, and was not then
     tidy(out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done})
     grid.do_all(bench, folder, keys, done)
     records = [done[run] for run in keys]
@@ -39,16 +42,14 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
     files = [bench.train, bench.dev]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
-    if keeping:
-        best = grid.best_of(config.task.metrics[0], done)
-        if config.submit:
-            found["submission"] = submission.predict(config, folder / best.stem, out)
-        if config.keep:
-            shutil.copytree(folder / best.stem, out / MODEL)
+    best = grid.best_of(metric, keys, done)
+    assert best is not None
+    if config.submit:
+        found["submission"] = submission.predict(config, folder / best.stem, out)
+    if config.keep:
+        shutil.copytree(folder / best.stem, out / MODEL)
     stage.write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
-    predictions = best_of(
-        config.task, [record for record in records if record["start"] == PRETRAINED]
-    )["predictions"]
+    predictions = done[best]["predictions"]
     stage.write_text(out / PREDICTIONS, submission.rows(config.task, predictions))
     for name, text in bench.kind.files(bench.dev, predictions).items():
         stage.write_text(out / name, text)
@@ -86,11 +87,6 @@ def tidy(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
             path.unlink()
     for name in (MODEL, submission.FOLDER):
         shutil.rmtree(out / name, ignore_errors=True)
-
-
-def best_of(task: TaskConfig, records: Iterable[Record]) -> Record:
-    """The run of the highest score; the first of equals."""
-    return max(records, key=lambda record: float(record["scores"][task.metrics[0]]))
 
 
 def summary_of(bench: Bench, records: list[Record]) -> Record:
@@ -142,7 +138,7 @@ def point_of(task: TaskConfig, records: list[Record]) -> Record:
         "score": float(means[point]),
         "scores": {name: float(np.mean([seed[name] for seed in seeds])) for name in seeds[0]},
         "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        "best": best_of(task, records)["scores"][metric],
+        "best": max(record["scores"][metric] for record in records),
         "point": {"batch_size": point[0], "learning_rate": point[1], "seeds": len(seeds)},
     }
 

@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -155,11 +155,12 @@ def finished(folder: Path, keys: dict[Run, str]) -> dict[Run, Record]:
 def batches_of(bench: Bench, run: Run) -> int:
     """How many batches a run takes."""
     from model import finetune
-    from model.samples import batches
+    from model.samples import batch_count
 
-    scoring = [batches(part.samples, finetune.EVALUATION_BATCH) for part in bench.parts()]
+    scoring = [batch_count(part.samples, finetune.EVALUATION_BATCH) for part in bench.parts()]
     epochs = bench.config.epochs
-    return epochs * (batches(bench.train.samples, run.batch_size) + scoring[0]) + sum(scoring[1:])
+    training = batch_count(bench.train.samples, run.batch_size)
+    return epochs * (training + scoring[0]) + sum(scoring[1:])
 
 
 def do_all(bench: Bench, folder: Path, keys: dict[Run, str], done: dict[Run, Record]) -> None:
@@ -177,7 +178,7 @@ def do_all(bench: Bench, folder: Path, keys: dict[Run, str], done: dict[Run, Rec
             done[run] = record
             bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
             if config.keep or config.submit:
-                prune(folder, done, best_of(metric, done))
+                prune(folder, done, best_of(metric, keys, done))
 
 
 def results(
@@ -297,18 +298,16 @@ def keep(bench: Bench, model: "Tuned", folder: Path) -> None:
     beside.rename(folder)
 
 
-def best_of(metric: str, done: dict[Run, Record]) -> Run:
-    """The pre-trained run of the highest score; the first of equals."""
-    pretrained = sorted(
-        (run for run in done if run.start == PRETRAINED),
-        key=lambda run: (run.batch_size, run.learning_rate, run.seed),
-    )
-    return max(
-        pretrained, key=lambda run: float(done[run]["scores"][metric]), default=next(iter(done))
-    )
+def best_of(metric: str, grid: Iterable[Run], done: dict[Run, Record]) -> Run | None:
+    """The pre-trained run of the highest score; of equals the first in `grid`; None: none is done.
+
+    The order in which runs end does not matter, so all that is kept of an evaluation is of one run.
+    """
+    pretrained = [run for run in grid if run.start == PRETRAINED and run in done]
+    return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
-def prune(folder: Path, done: dict[Run, Record], best: Run) -> None:
+def prune(folder: Path, done: dict[Run, Record], best: Run | None) -> None:
     """Remove the kept models of these runs but the best; others may be another process's."""
     for run in done:
         if run != best:

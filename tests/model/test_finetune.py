@@ -12,7 +12,7 @@ from model import finetune, huggingface
 from model.bert import BertForPreTraining
 from model.config import ModelConfig
 from model.heads import HeadConfig
-from model.samples import Framing, Samples, batches, epoch_batches, tokenize
+from model.samples import Framing, Samples, batch_count, epoch_batches, tokenize
 from pipeline import keyed
 from pipeline.text.wordpiece import WordPiece
 
@@ -84,7 +84,7 @@ def test_an_epoch_has_every_sample_once_in_full_batches(rows, size, seed):
     samples = Samples(ids, np.ones(rows, np.int64), np.zeros(rows))
     made = list(epoch_batches(samples, size, keyed.key(seed, "test")))
     assert sorted(np.concatenate(made).tolist()) == list(range(rows))
-    assert len(made) == batches(samples, size)
+    assert len(made) == batch_count(samples, size)
     assert sorted(map(len, made), reverse=True)[:-1] == [size] * (len(made) - 1)
 
 

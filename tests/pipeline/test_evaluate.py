@@ -229,6 +229,17 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert after.figures["score"] >= found["score"] - 0.1  # it goes on from what was learnt
 
 
+def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first():
+    runs = [
+        grid.Run(start, 16, 1e-3, seed) for start in ("random", "pretrained") for seed in (2, 1)
+    ]
+    done = {run: {"scores": {"accuracy": 0.5}} for run in reversed(runs)}
+    assert grid.best_of("accuracy", runs, done) == grid.Run("pretrained", 16, 1e-3, 2)
+    done[runs[3]] = {"scores": {"accuracy": 0.6}}
+    assert grid.best_of("accuracy", runs, done) == runs[3]
+    assert grid.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
+
+
 @pytest.mark.parametrize("change", [
     {"encoder": "frozen", "layers": [0, -1], "mix": mix, "pooling": pooling}
     for mix, pooling in (("concat", "cls"), ("mean", "mean"), ("weighted", "max"))
