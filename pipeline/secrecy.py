@@ -1,5 +1,6 @@
 """What must not be in a log or a manifest: passwords in addresses, and keys of the environment."""
 
+import json
 import os
 import re
 
@@ -13,10 +14,12 @@ def hide(text: str) -> str:
     """The text with stars for secrets, wherever they come from.
 
     These are `user:password@` of addresses, and the values of the environment's variables whose
-    names end in KEY, TOKEN, SECRET or PASSWORD.
+    names end in KEY, TOKEN, SECRET, PASSWORD or PASSWD, as they are and as JSON writes them.
     """
     text = _ADDRESS.sub(f"{HIDDEN}@", text)
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and _NAME.search(name):
-            text = text.replace(value, HIDDEN)
+            in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
+            for written in {value, *in_json}:
+                text = text.replace(written, HIDDEN)
     return text

@@ -35,6 +35,16 @@ def test_passwords_and_keys_become_stars(
     assert hide(text) == shown
 
 
+@pytest.mark.parametrize("secret", ['quo"ted\\word', "pässwörter"])
+def test_a_secret_that_json_writes_otherwise_is_hidden_too(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORPUS_PASSWORD", secret)
+    for ascii_only in (True, False):
+        text = json.dumps({"url": f"ftp://host/?p={secret}"}, ensure_ascii=ascii_only)
+        assert json.loads(hide(text)) == {"url": "ftp://host/?p=***"}
+
+
 def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORPUS_PASSWORD", SECRET)
     url = f"https://me:{SECRET}@host/corpus.gz"
