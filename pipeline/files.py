@@ -11,7 +11,11 @@ import fnmatch
 import functools
 import glob
 import io
+import lzma
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,6 +25,11 @@ from pyarrow import ArrowException, fs
 
 from pipeline.errors import ConfigError, first_line
 
+# What the module zipfile raises where an archive is damaged, or made to look so.
+BROKEN_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError,
+    ValueError,
+)  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 _ADDRESS = re.compile(r"[a-z][a-z0-9]+://")
 

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline import entry, glue, stage, tables
 from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
 from pipeline.errors import InputError
+from pipeline.files import BROKEN_ZIP
 from pipeline.kinds import open_kind
 
 FOLDER = "submission"
@@ -116,7 +117,7 @@ def check(path: Path) -> list[str]:
                 task = known[name.removesuffix(".tsv")]
                 text = archive.read(name).decode("utf-8")
                 faults += [f"{name}: {fault}" for fault in faults_of(task, text, task.test_rows)]
-    except (OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+    except BROKEN_ZIP as error:
         raise InputError(f"{path}: not a zip file of text ({error})") from error
     return faults
 

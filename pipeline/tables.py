@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.files import BROKEN_ZIP
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,20 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     """
     data = Path(data)
     path = data / folder / name
-    try:
-        if path.is_file():
+    if path.is_file():
+        try:
             return str(path), path.read_bytes()
-        archives = [data] if data.is_file() else sorted(data.glob("*.zip"))
-        for archive in archives:
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    wanted = f"/{folder}/{name}" if folder else f"/{name}"
+    for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
+        try:
             with zipfile.ZipFile(archive) as file:
-                wanted = f"/{folder}/{name}" if folder else f"/{name}"
                 for member in file.namelist():
                     if f"/{member}".endswith(wanted) and not member.startswith("__MACOSX"):
                         return f"{archive}:{member}", file.read(member)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{archive}: not a whole zip file ({error})") from error
+        except BROKEN_ZIP as error:
+            raise InputError(f"{archive}: not a whole zip file ({error})") from error
     return None
 
 
@@ -76,8 +77,12 @@ def parse(place: str, content: bytes, header: bool, key: str | None = None) -> T
     if place.endswith((".json", ".jsonl")):
         return parse_json(place, text, key)
     if place.endswith(".csv"):
+        csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         reader = csv.reader(io.StringIO(text))
-        found = [(reader.line_num, row) for row in reader]
+        try:
+            found = [(reader.line_num, row) for row in reader if row]  # none of a blank line
+        except csv.Error as error:
+            raise InputError(f"{place}, line {reader.line_num}: not CSV ({error})") from error
     else:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         while not lines[-1]:
@@ -99,8 +104,10 @@ def parse(place: str, content: bytes, header: bool, key: str | None = None) -> T
 def parse_json(place: str, text: str, key: str | None) -> Table:
     """Objects, one a line or in a list; the columns are the keys of the first.
 
+    With `key` the list is that entry of one object.
+
     Raises:
-        InputError: it is not that.
+        InputError: it is not that, or there are none.
     """
     objects: Any
     number = 1
@@ -120,7 +127,9 @@ def parse_json(place: str, text: str, key: str | None) -> Table:
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         keys = ", ".join(objects) if isinstance(objects, dict) else "none"
         raise InputError(f"{place}: not a list of objects; task.key chooses among its keys: {keys}")
-    names = list(objects[0]) if objects else []
+    if not objects:
+        raise InputError(f"{place}: no object in it")
+    names = list(objects[0])
     table = Table(place, names, [], [])
     for number, one in enumerate(objects, 1):
         if set(names) <= set(one):

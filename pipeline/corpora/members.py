@@ -13,10 +13,9 @@ from pipeline import files
 from pipeline.config import CorpusConfig
 from pipeline.corpora import Split, Tally, dumpfile, files_of, ranges
 from pipeline.errors import InputError
-from pipeline.files import File
+from pipeline.files import BROKEN_ZIP, File
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
-from pipeline.text.epub import BROKEN_ZIP
 
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ARCHIVES = (".zip", *TARS)

@@ -5,25 +5,18 @@ in their order. Source: https://www.w3.org/TR/epub-33/
 """
 
 import io
-import lzma
 import posixpath
-import struct
 import xml.etree.ElementTree as ET
 import zipfile
-import zlib
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
+from pipeline.files import BROKEN_ZIP
 from pipeline.text.books import Book, without_licence
 from pipeline.text.encodings import decode
 
 LARGEST = 256 * 2**20  # bytes of all that is read of one book, unpacked
-# What the module zipfile raises where an archive is damaged, or made to look so.
-BROKEN_ZIP = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError,
-    ValueError,
-)  # fmt: skip
 _DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
@@ -102,7 +95,11 @@ class _Members:
         self.archive, self.room = archive, LARGEST
 
     def read(self, name: str) -> bytes:
-        """The content of a member; no more of it is unpacked than its header states."""
+        """The content of a member; no more of it is unpacked than its header states.
+
+        Raises:
+            Broken: all that was read so far is too much for one book.
+        """
         self.room -= self.archive.getinfo(name).file_size
         if self.room < 0:
             raise Broken(f"{name}: too large, or too often in the book")

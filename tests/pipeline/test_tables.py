@@ -29,6 +29,32 @@ def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str) -> Non
     assert (found.first, found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
+def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    text = "a long text " * 20_000
+    (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
+    found = glue.read_examples(tmp_path, OWN, "a.csv")
+    assert (found.first, found.labels, found.malformed) == ([text.strip()], [1], [])
+
+
+@pytest.mark.parametrize("content", ["[]", '{"mine": []}'])
+def test_a_list_of_nothing_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    task = replace(OWN, key="mine" if content.startswith("{") else None)
+    with pytest.raises(InputError, match=r"a\.json: no object in it"):
+        glue.read_examples(tmp_path, task, "a.json")
+
+
+def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "RTE.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n" * 50)
+    raw = bytearray(path.read_bytes())
+    raw[50:60] = b"\xff" * 10
+    path.write_bytes(bytes(raw))
+    with pytest.raises(InputError, match=r"RTE\.zip: not a whole zip file"):
+        tables.find(tmp_path, "RTE", "train.tsv")
+
+
 def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text": "a"}\n')
     found = glue.read_examples(tmp_path, OWN, "a.jsonl")
