@@ -28,15 +28,17 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
+        for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
+            check(getattr(self, key) >= 1, f"model.{key}={getattr(self, key)}: at least 1")
         check(
             self.hidden % self.heads == 0,
             f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
         )
-        for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
-            check(getattr(self, key) >= 1, f"model.{key}={getattr(self, key)}: at least 1")
         for key in ("dropout", "attention_dropout"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
+        for key in ("initializer_range", "layer_norm_epsilon"):
+            check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
 
 
 @dataclass(kw_only=True)
@@ -64,7 +66,8 @@ class ObjectiveConfig:
         shares = (self.mask_token_share, self.random_token_share)
         check(
             min(shares) >= 0 and sum(shares) <= 1,
-            "objective.mask_token_share and random_token_share: at least 0, at most 1 together",
+            f"objective.mask_token_share={shares[0]}, objective.random_token_share={shares[1]}: "
+            "at least 0 each, at most 1 together",
         )
 
 
@@ -81,7 +84,9 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_choice("optimizer.name", self.name, ("adamw", "lamb"))
-        check(self.learning_rate > 0, f"optimizer.learning_rate={self.learning_rate}: above 0")
+        for key in ("learning_rate", "epsilon"):
+            check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: above 0")
+        check(self.weight_decay >= 0, f"optimizer.weight_decay={self.weight_decay}: at least 0")
         check(
             len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
             f"optimizer.betas={self.betas}: two numbers from 0 to below 1",
@@ -224,8 +229,11 @@ class TrainConfig(StageConfig):
         """Check the ranges and what fits what."""
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
-                    "save_every", "keep", "bad_steps"):  # fmt: skip
+                    "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
+        for key in ("keep_every", "threads"):
+            value = getattr(self, key)
+            check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
@@ -235,8 +243,11 @@ class TrainConfig(StageConfig):
                 f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
                 "attention=causal sets both",
             )
-        check(self.peak_tflops is None or self.peak_tflops > 0, "peak_tflops: above 0, or null")
-        check(not self.start_optimizer or self.start is not None, "start_optimizer: set start too")
-        check(self.keep_every is None or self.keep_every >= 1, "keep_every: at least 1, or null")
+        peak = self.peak_tflops
+        check(peak is None or peak > 0, f"peak_tflops={peak}: above 0, or null")
+        check(
+            not self.start_optimizer or self.start is not None,
+            "start_optimizer=true: of which run? set start=FOLDER too",
+        )
         for key in ("clip", "start_timeout", "timeout", "watchdog"):
             check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")

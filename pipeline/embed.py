@@ -4,7 +4,7 @@ An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has a row a 
 `vector`, or with pooling=tokens `tokens` and `vectors`.
 """
 
-import os
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from pipeline import entry
+from pipeline import entry, stage
 from pipeline.config import EmbedConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.text.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from model.samples import Samples
+
+    Blocks = Iterator[tuple[list[str], Samples, list[np.ndarray]]]  # texts, samples, vectors
 
 BLOCK = 4096  # lines that are held at once
 
@@ -44,7 +46,12 @@ def read_lines(path: str) -> list[str]:
 
 
 def embed(config: EmbedConfig) -> None:
-    """Write the file, beside its name first."""
+    """Write the vectors of a file's lines.
+
+    Raises:
+        ConfigError: the model has no such layer, or fewer positions.
+        InputError: there is no model or no text, or the place cannot be written.
+    """
     from model.embed import Embedder
 
     embedder = Embedder(config.pretrained, config.layers, config.mix, config.pooling)
@@ -55,10 +62,8 @@ def embed(config: EmbedConfig) -> None:
         )
     lines = read_lines(config.input)
     wordpiece = WordPiece.load(config.pretrained)
-    out = Path(config.out)
-    beside = out.with_name(f".{out.name}.tmp")
 
-    def blocks() -> "Iterator[tuple[list[str], Samples, list[np.ndarray]]]":
+    def blocks() -> "Blocks":
         from model.samples import Framing, tokenize
 
         framing = Framing(longest, config.truncation)
@@ -69,24 +74,49 @@ def embed(config: EmbedConfig) -> None:
                 yield texts, samples, embedder.vectors(samples)
                 bar.update(len(texts))
 
-    if out.suffix == ".npy":
-        shape = (len(lines), embedder.width)
-        array = np.lib.format.open_memmap(beside, "w+", np.float32, shape)
-        place = 0
-        for _, _, vectors in blocks():
-            array[place : place + len(vectors)] = np.stack(vectors)
-            place += len(vectors)
-        array.flush()
-    else:
-        write_arrow(beside, blocks(), config.pooling == "tokens", embedder.width, wordpiece)
-    os.replace(beside, out)
+    out = Path(config.out)
+    with beside(out) as path:
+        if out.suffix == ".npy":
+            write_npy(path, blocks(), (len(lines), embedder.width))
+        else:
+            write_arrow(path, blocks(), config.pooling == "tokens", embedder.width, wordpiece)
     print(f"embed: {len(lines):,} lines, vectors of {embedder.width} -> {out}", flush=True)
 
 
+@contextlib.contextmanager
+def beside(out: Path) -> Iterator[Path]:
+    """A file that gets the name `out` when the body has written it, and goes where that fails.
+
+    Raises:
+        InputError: nothing can be written there, or the disk is full.
+    """
+    path = out.with_name(f".{out.name}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
+    try:
+        with stage.room(out):
+            yield path
+        path.replace(out)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
+    """Write an .npy file of float32, row by row into mapped memory."""
+    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    place = 0
+    for _, _, vectors in blocks:
+        array[place : place + len(vectors)] = np.stack(vectors)
+        place += len(vectors)
+    array.flush()
+
+
 def write_arrow(
-    path: Path, blocks: "Iterator[tuple[list[str], Samples, list[np.ndarray]]]", tokens: bool,
-    width: int, wordpiece: WordPiece,
-) -> None:  # fmt: skip
+    path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece
+) -> None:
     """Write an Arrow IPC file, a record batch a block."""
     vector = pa.list_(pa.float32(), width)
     fields = [("text", pa.string())]

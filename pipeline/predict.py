@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,15 @@ BLOCK = 1024  # lines that are answered at once
 MASK = "[MASK]"
 
 
-def lines_of(config: PredictConfig) -> Iterator[tuple[int, str]]:
-    """The lines of the input that are not empty, with their numbers, from 1.
+class Line(NamedTuple):
+    """A line of the input."""
+
+    where: str  # its file and number, from 1
+    text: str
+
+
+def lines_of(config: PredictConfig) -> Iterator[Line]:
+    """The lines of the input that are not empty.
 
     Raises:
         InputError: it cannot be read.
@@ -43,17 +50,17 @@ def lines_of(config: PredictConfig) -> Iterator[tuple[int, str]]:
         with stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
-                    yield number, line.rstrip("\r\n")
+                    yield Line(f"{place}, line {number}", line.rstrip("\r\n"))
     except OSError as error:
         raise InputError(f"input={place}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 ({error})") from error
+        raise InputError(f"{place}: not UTF-8 ({error}); write it anew as UTF-8") from error
 
 
 def predict(config: PredictConfig) -> None:
     """Print the answers, each as soon as its block is done."""
     answer = answerer(config)
-    block: list[tuple[int, str]] = []
+    block: list[Line] = []
     for line in lines_of(config):
         block.append(line)
         if len(block) == BLOCK:
@@ -70,7 +77,7 @@ def show(answers: list[Answer]) -> None:
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> Callable[[list[tuple[int, str]]], list[Answer]]:
+def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
     """What answers lines, by what the model's folder says it is.
 
     Raises:
@@ -114,26 +121,26 @@ class Pretrained:
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 
-    def answer(self, block: list[tuple[int, str]]) -> list[Answer]:
+    def answer(self, block: list[Line]) -> list[Answer]:
         """Words for masks, or the probability that the second text follows the first.
 
         Raises:
             InputError: a line has neither a mask nor a tab, or its head is untrained.
         """
-        return [self.one(number, line) for number, line in block]
+        return [self.one(*line) for line in block]
 
-    def one(self, number: int, line: str) -> Answer:
-        """The answer to one line."""
+    def one(self, where: str, line: str) -> Answer:
+        """The answer to one line; raises what `answer` does."""
         first, tab, second = line.partition("\t")
         if MASK not in line and not tab:
             raise InputError(
-                f"line {number}: neither {MASK} to fill nor a tab between two texts; to classify, "
+                f"{where}: neither {MASK} to fill nor a tab between two texts; to classify, "
                 f"take a fine-tuned model"
             )
         lost = {"masked_head"} if MASK in line else {"next_sentence", "pooler"}
         if lost & self.drawn:
-            raise InputError(f"this model lacks what line {number} needs: {' and '.join(lost)}")
-        ids, start = self.frame(number, first, second if tab else None)
+            raise InputError(f"{where}: the model lacks what it needs: {' and '.join(lost)}")
+        ids, start = self.frame(where, first, second if tab else None)
         masked, pair = self.logits(ids, start)
         found: Answer = {"text": line}
         if MASK in line:
@@ -142,7 +149,7 @@ class Pretrained:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 
-    def frame(self, number: int, first: str, second: str | None) -> "tuple[np.ndarray, int]":
+    def frame(self, where: str, first: str, second: str | None) -> "tuple[np.ndarray, int]":
         """The sequence of a line, and where its second text starts.
 
         Raises:
@@ -155,7 +162,7 @@ class Pretrained:
             self.wordpiece, parts[0], parts[1] if second is not None else None
         )
         if len(ids) > self.longest:
-            raise InputError(f"line {number}: {len(ids)} tokens, at most {self.longest}")
+            raise InputError(f"{where}: {len(ids)} tokens, at most {self.longest}")
         return ids, start
 
     def pieces(self, text: str) -> "np.ndarray":
@@ -204,7 +211,7 @@ def predicted(found: "Finetuned", samples: Any) -> Any:
 
 
 def classes(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
     """The class of each line and all probabilities, or its score."""
     from model.samples import Framing, tokenize
@@ -227,11 +234,11 @@ def classes(
     return answers
 
 
-def tags(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
-) -> list[Answer]:
+def tags(found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]) -> list[Answer]:
     """The tags of the words of each line."""
-    task = TaskConfig(name="predict", kind="tagging", labels=found.labels, metrics=["f1"])
+    task = TaskConfig(
+        name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"]
+    )
     kind = Tagging("", task, wordpiece, longest)
     words = [line.split() for _, line in block]
     part = kind.part_of([(one, []) for one in words], False, [], "")
@@ -240,15 +247,19 @@ def tags(
 
 
 def passages(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The answer in each passage; `none` is how much likelier it has none."""
+    """The answer in each passage; `none` is how much likelier it has none.
+
+    Raises:
+        InputError: a line is not of two parts.
+    """
     questions = []
-    for number, line in block:
+    for where, line in block:
         question, tab, passage = line.partition("\t")
         if not tab:
-            raise InputError(f"line {number}: no tab between question and passage")
-        questions.append(Question(str(number), question, passage, [], 0))
+            raise InputError(f"{where}: no tab between question and passage")
+        questions.append(Question(where, question, passage, [], 0))
     task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
     kind = Answers("", task, wordpiece, longest, stride=128)
     part = kind.part_of(questions)
@@ -260,16 +271,20 @@ def passages(
 
 
 def endings(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[tuple[int, str]]
+    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The likeliest ending of each line."""
+    """The likeliest ending of each line.
+
+    Raises:
+        InputError: a line has fewer than two endings.
+    """
     from model.samples import Framing, tokenize
 
     answers = []
-    for number, line in block:
+    for where, line in block:
         first, *others = line.split("\t")
         if len(others) < 2:
-            raise InputError(f"line {number}: a sentence and two endings or more, tabs between")
+            raise InputError(f"{where}: a sentence and two endings or more, tabs between")
         made = tokenize(
             wordpiece, [first] * len(others), others, [0.0] * len(others), Framing(longest)
         )

@@ -1,6 +1,5 @@
 """The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
 
-import codecs
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +38,7 @@ class CorpusConfig:
         check_choice("corpus.on_error", self.on_error, ("fail", "skip"))
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
+                " ".encode(self.encoding)  # of text, which not all that Python can look up is
             except LookupError as error:
                 raise ConfigError(f"corpus.encoding={self.encoding}: no such encoding") from error
 
@@ -66,8 +65,8 @@ class FiltersConfig:
             value = getattr(self, key)
             check(value is None or value >= 1, f"filters.{key}={value}: at least 1")
         share, near = self.maximum_non_letters, self.near_duplicates
-        check(share is None or 0 <= share <= 1, "filters.maximum_non_letters: from 0 to 1")
-        check(near is None or 0 < near <= 1, "filters.near_duplicates: above 0, up to 1")
+        check(share is None or 0 <= share <= 1, f"filters.maximum_non_letters={share}: from 0 to 1")
+        check(near is None or 0 < near <= 1, f"filters.near_duplicates={near}: above 0, up to 1")
 
 
 @dataclass(kw_only=True)
@@ -152,7 +151,8 @@ class PrepareConfig(StageConfig):
         """Check the ranges."""
         check_choice("pairs", self.pairs, ("nsp", "sop", "none"))
         check_choice("words", self.words or "jieba", ("jieba",))
-        check(8 <= self.sequence_length <= 65535, "sequence_length: from 8 to 65535")
+        length = self.sequence_length
+        check(8 <= length <= 65535, f"sequence_length={length}: from 8 to 65535")
         for key in ("short_sequence_probability", "validation_share"):
             value = getattr(self, key)
             check(0 <= value < 1, f"{key}={value}: from 0 to below 1")
@@ -174,6 +174,7 @@ class TasksConfig(StageConfig):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check(0 < self.validation_share < 1, "validation_share: between 0 and 1")
+        share = self.validation_share
+        check(0 < share < 1, f"validation_share={share}: above 0 and below 1")
         check(self.train_rows >= 2, f"train_rows={self.train_rows}: at least 2")
         check(self.dev_rows >= 2, f"dev_rows={self.dev_rows}: at least 2")

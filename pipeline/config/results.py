@@ -1,5 +1,6 @@
 """The schemas from a checkpoint to answers: `convert`, `evaluate`, `submit`, `predict`, `embed`."""
 
+import re
 from dataclasses import dataclass, field
 
 from omegaconf import MISSING
@@ -83,6 +84,12 @@ class TaskConfig:
             known = known[:2] if len(self.labels) > 2 else known
         if self.kind == "choice":
             check(len(self.choices) >= 2, f"task.choices={self.choices}: two columns or more")
+        if self.kind == "tagging":
+            check(
+                all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
+                f"task.columns={self.columns}, task.label={self.label}: of tagging they are "
+                "numbers, from 0, or from the end: -1",
+            )
         check(bool(self.metrics), "task.metrics=[]: at least one")
         for metric in self.metrics:
             check_choice("task.metrics", metric, known)

@@ -176,6 +176,11 @@ def test_no_task_is_left_out_here():
         ({"metrics": []}, "at least one"),
         ({"metrics": ["pearson"]}, "choose one of accuracy"),
         ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "choose one of accuracy, matthews"),
+        ({"kind": "choice", "choices": ["b"]}, "two columns or more"),
+        (
+            {"kind": "tagging"},
+            r"task.columns=\['a'\], task.label=label: of tagging they are numbers",
+        ),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, message):

@@ -115,8 +115,8 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("the cat", r"line 1: neither \[MASK\] to fill nor a tab"),
-     ("\n[MASK] " + "cat " * 60, "line 2: 63 tokens, at most 40")],
+    [("the cat", r"standard input, line 1: neither \[MASK\] to fill nor a tab"),
+     ("\n[MASK] " + "cat " * 60, "standard input, line 2: 63 tokens, at most 40")],
 )  # fmt: skip
 def test_lines_that_cannot_be_answered_are_named(
     pretrained, monkeypatch, capsys, text, message
@@ -129,7 +129,9 @@ def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, ca
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with pytest.raises(InputError, match="lacks what line 1 needs: masked_head"):
+    with pytest.raises(
+        InputError, match=r"standard input, line 1: .* lacks what it needs: masked_head"
+    ):
         answers(tmp_path, "the [MASK]", monkeypatch, capsys)
 
 
@@ -183,6 +185,24 @@ def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
         embed.embed(EmbedConfig(**common, out="x.npy", layers=[3]))
     with pytest.raises(InputError, match=r"input=in\.txt: cannot be read"):
         embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
+    (tmp_path / "in.txt").write_text("cat\n")
+    out = str(tmp_path / "in.txt" / "x.npy")
+    with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: cannot write there"):
+        embed.embed(
+            EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out)
+        )
+
+
+def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path) -> None:
+    (tmp_path / "in.txt").write_text("the cat\n")
+    out = tmp_path / "new" / "x.npy"
+    embed.embed(
+        EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out))
+    )
+    with pytest.raises(TypeError), embed.beside(out) as path:
+        path.write_bytes("half")  # type: ignore[arg-type]
+    assert list(out.parent.iterdir()) == [out]
+    assert np.load(out).shape == (1, 16)
 
 
 def test_the_commands_work(pretrained, tmp_path, root) -> None:

@@ -65,6 +65,7 @@ def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(
     first, second = bz2.compress(TEXT[:9000]), bz2.compress(TEXT[9000:])
     data = first + b"\0" * padding + second
     path = write(tmp_path / "a", data)
+    assert owned(Split(str(path), 0, len(data))) == TEXT
     for cut in (len(first), len(first) + 1, len(first) + padding):
         parts = [Split(str(path), 0, cut), Split(str(path), cut, len(data))]
         assert list(map(owned, parts)) == [TEXT[:9000], TEXT[9000:]]

@@ -229,8 +229,9 @@ def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None
     (tmp_path / "a.txt").write_bytes("plain\n\ncafé\n".encode("cp1252"))
     with pytest.raises(InputError, match=r"a.txt line 3: not in utf-8"):
         read(config("lines", tmp_path, encoding="utf-8"))
-    with pytest.raises(ConfigError, match=r"corpus.encoding=utf-9: no such encoding"):
-        config("lines", tmp_path, encoding="utf-9")
+    for name in ("utf-9", "hex"):
+        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: no such encoding"):
+            config("lines", tmp_path, encoding=name)
 
 
 def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: Path) -> None:
