@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from pipeline import dag, drawing, entry, secrecy
 from pipeline.cluster import KubernetesExecutor
@@ -75,13 +76,18 @@ def processes(config: RunConfig) -> int | None:
     return None if Path("/dev/nvidiactl").exists() else 1
 
 
+def refuse(mistake: str) -> NoReturn:
+    """End for what is wrong with a command line before Hydra has seen it."""
+    print(f"error: {mistake}", file=sys.stderr)
+    sys.exit(Exit.USER)
+
+
 def lines_of(path: str) -> list[str]:
     """The overrides in a file: one a line, without comments and empty lines."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        print(f"error: @{path}: no overrides can be read there ({error})", file=sys.stderr)
-        sys.exit(Exit.USER)
+        refuse(f"@{path}: no overrides can be read there ({error})")
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
@@ -104,6 +110,9 @@ def arguments(argv: list[str]) -> list[str]:
         else:
             kept.append(word)
     kept = [of_stage(word) for word in kept]
+    for name in forced:
+        if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
+            refuse(f"--force {name}: name a stage, as in --force train")
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
 
 

@@ -33,6 +33,8 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.prepare", "+corpus=books"], "say where the files of corpus books are"),
         (["pipeline.vocab", "+corpus=books", "corpus.path=/nowhere"], "/nowhere"),
         (["pipeline.run", "+corpus=sample", "force=[nonsense]"], "no stage nonsense"),
+        (["pipeline.run", "+corpus=sample", "--force"], "name a stage, as in --force train"),
+        (["pipeline.run", "--force", "+corpus=sample"], "name a stage, as in --force train"),
         (["pipeline.run", "+corpus=sample", "tasks=[rte]"], "say where the GLUE files are"),
         (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
