@@ -22,7 +22,8 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
     """
     work = Path(config.workdir)
     folders = [Path(f) for f in config.stages] or sorted(
-        p.parent for p in work.glob("*/manifest.json")
+        path.parent
+        for path in work.glob(f"[!.]*/{stage.MANIFEST}")  # no leftovers of a crash
     )
     found = {}
     for folder in folders:

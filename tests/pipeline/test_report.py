@@ -95,6 +95,12 @@ def test_a_run_without_training_has_a_report(work: Path) -> None:
     assert "1,234" in page(work)
 
 
+def test_what_a_crash_left_is_not_reported(work: Path) -> None:
+    (work / "prepare").rename(work / ".prepare.old")
+    assert "prepare" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
+    assert ".prepare.old" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
+
+
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
     with pytest.raises(InputError, match="no finished stage there"):
