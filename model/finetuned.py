@@ -87,7 +87,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Finetuned]:
     """
     folder = Path(folder)
     said = huggingface.read_json(folder / huggingface.CONFIG)
-    (named,) = said.get("architectures") or [""]
+    named = (said.get("architectures") or [""])[0]
     kinds = {name: kind for kind, name in CLASSES.items()}
     if named not in kinds:
         raise InputError(

@@ -191,9 +191,12 @@ def extend(config: VocabConfig, source: str) -> str:
     Ids stay what they are, so a model that knows the first ones only has to grow.
 
     Raises:
-        InputError: an addition is no text that the tokenizer keeps whole.
+        InputError: it is no WordPiece tokenizer, or an addition no text that it keeps whole.
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
+    if (kind := spec["model"]["type"]) != "WordPiece":
+        raise InputError(f"existing={config.existing}: a {kind} tokenizer; only to WordPiece's "
+                         "entries others can be added")  # fmt: skip
     known = dict.fromkeys(WordPiece(source).vocab)
     count = len(known)
     if config.additions is not None:

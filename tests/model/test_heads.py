@@ -1,5 +1,6 @@
 """Heads give what transformers' give, and pool what they say."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -180,5 +181,8 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
                                 num_attention_heads=2, intermediate_size=32)
     )  # fmt: skip
     model.save_pretrained(vocab.parent / "bare")
-    with pytest.raises(InputError, match=r"BertModel in config\.json.*fine-tune first"):
-        finetuned.load(vocab.parent / "bare")
+    path = vocab.parent / "bare" / "config.json"
+    for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": named}))
+        with pytest.raises(InputError, match=r"BertModel in config\.json.*fine-tune first"):
+            finetuned.load(vocab.parent / "bare")

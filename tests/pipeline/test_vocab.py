@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from pipeline import stage, vocab
 from pipeline.config import CorpusConfig, VocabConfig
@@ -200,6 +200,20 @@ def test_an_entry_that_could_never_be_found_is_refused(
     (tmp_path / "more.txt").write_text(f"{entry}\n")
     with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found"):
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
+
+
+def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: Path) -> None:
+    words = models.WordLevel({token: n for n, token in enumerate(SPECIAL)}, "[UNK]")
+    Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "more.txt").write_text("running\n")
+    with (
+        pytest.warns(match="library's own"),
+        pytest.raises(InputError, match="a WordLevel tokenizer"),
+    ):
+        make(
+            books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"),
+            additions=str(tmp_path / "more.txt"),
+        )  # fmt: skip
 
 
 def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
