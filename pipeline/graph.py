@@ -226,7 +226,7 @@ def run(plan: Plan) -> None:
     except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
         found = plan.scratch / "error.txt"
         if found.exists():
-            raise InputError(found.read_text()) from error
+            raise InputError(found.read_text(encoding="utf-8")) from error
         raise
     for bucket_name in plan.shard_names():
         if not plan.shard_account(bucket_name).exists():  # no document fell into it
