@@ -116,7 +116,7 @@ class KubernetesExecutor:
             raise UserError(f"stage {name}: its Job was deleted before it was done")
         over = state(job)
         if over == "Failed":
-            self._raise(job, members)
+            self._raise(job)
         if over == "Complete":
             if all(current(node) for node in members):
                 self._say_done(job, members)
@@ -188,7 +188,8 @@ class KubernetesExecutor:
         waiting = "" if ready >= want else next(filter(None, map(obstacle, self._pods(job))), "")
         return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
 
-    def _raise(self, job: Any, members: list[Node]) -> None:
+    def _raise(self, job: Any) -> None:
+        """Say why a Job failed, by the words of the pod that says most."""
         name = job.metadata.name
         reason = next(c for c in job.status.conditions if c.type == "Failed")
         code, words = last_words(self._pods(job))

@@ -19,7 +19,7 @@ from pipeline import config as schemas
 from pipeline import entry, stage
 from pipeline.config import RunConfig, StageConfig
 from pipeline.errors import ConfigError
-from pipeline.overrides import quoted as quoted
+from pipeline.overrides import quoted
 
 SCHEMAS: dict[str, type[StageConfig]] = {
     "download": schemas.DownloadConfig,

@@ -1,11 +1,11 @@
 """The graph of a run as SVG: a column for each distance, an arrow for each input."""
 
-import datetime
 from collections.abc import Mapping
 from html import escape
 from statistics import mean
 
 from pipeline.stage import Manifest
+from pipeline.times import duration
 
 ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; of a letter: at most, on average
 
@@ -77,22 +77,3 @@ def draw(stages: Mapping[str, Manifest]) -> str:
 def _height(read: list[str], row: Mapping[str, int]) -> float:
     """Where the stages that are read stand, so that arrows cross little."""
     return mean(row.get(name, 0) for name in read) if read else 0.0
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: `0.4 s`, `59 s`, `7 min 14 s`, `3 h 05 min`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours:,} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-
-
-def moment(iso: str) -> str:
-    """An ISO time as `2026-01-31 09:05 UTC`."""
-    try:
-        return f"{datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
-    except ValueError:
-        return iso

@@ -13,8 +13,8 @@ from typing import IO, Protocol
 
 from pipeline import stage
 from pipeline.dag import NARROW, Node
-from pipeline.drawing import duration
 from pipeline.errors import Exit, UserError
+from pipeline.times import duration
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL
@@ -79,7 +79,7 @@ class LocalExecutor:
                         waiting.remove(node)
                         self._start(node)
                 time.sleep(0.1)
-                self._show(width)
+                self._show()
                 for child in list(self.running):
                     if child.process.poll() is not None:
                         self.running.remove(child)
@@ -111,7 +111,7 @@ class LocalExecutor:
         )
         self.running.append(Running(node, process, log, file, cores))
 
-    def _show(self, width: int) -> None:
+    def _show(self) -> None:
         """One line that says what runs now, on a terminal."""
         if self.live and self.running:
             parts = [

@@ -20,6 +20,7 @@ from typing import cast
 from pipeline import dag, entry, grid, run
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.errors import ConfigError, Exit
+from pipeline.overrides import quoted
 
 PORT = 29500  # where the ranks meet
 
@@ -74,7 +75,7 @@ def training(node: dag.Node) -> list[str]:
     # The launcher neither passes signals on nor always tells how its ranks ended; this does.
     words = [sys.executable, "-m", "model.launch", launcher, *many, *rest[script:]]
     alive = os.environ.get("HEARTBEAT")
-    return [*words, f"heartbeat={dag.quoted(alive)}"] if alive else words
+    return [*words, f"heartbeat={quoted(alive)}"] if alive else words
 
 
 def command(nodes: list[dag.Node], node: dag.Node) -> list[list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.tracking import read_metrics
-from pipeline import drawing, entry, plots, published, scores, stage
+from pipeline import drawing, entry, plots, published, scores, stage, times
 from pipeline.config import ReportConfig
 from pipeline.errors import InputError
 
@@ -115,8 +115,8 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     seconds = sum(manifest.seconds for _, manifest in stages.values())
     page = environment.get_template("report.html.j2").render(
         title=f"BERT pre-training: {Path(config.workdir).name}",
-        finished=drawing.moment(max(manifest.finished for _, manifest in stages.values())),
-        spent=drawing.duration(seconds),
+        finished=times.moment(max(manifest.finished for _, manifest in stages.values())),
+        spent=times.duration(seconds),
         cards=cards(stages),
         dag=drawing.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
@@ -144,7 +144,7 @@ def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:
     return {
         "name": name,
         "summary": manifest.summary,
-        "spent": drawing.duration(manifest.seconds),
+        "spent": times.duration(manifest.seconds),
         "files": len(manifest.files),
         "megabytes": f"{size / 1e6:,.1f}",
         "fingerprint": manifest.fingerprint[:12],

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline import dag, drawing, entry, secrecy
+from pipeline import dag, entry, secrecy, times
 from pipeline.cluster import KubernetesExecutor
 from pipeline.config import RunConfig
 from pipeline.errors import Exit
@@ -49,7 +49,7 @@ def execute(config: RunConfig) -> None:
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     told = f", {cached} of them up to date" if cached else ""
-    spent = drawing.duration(time.monotonic() - began)
+    spent = times.duration(time.monotonic() - began)
     print(f"all done in {spent}: {len(nodes)} stages{told}")
     for node in nodes:
         if node.kind == "report":

@@ -14,6 +14,7 @@ from model.config import TrainConfig
 from pipeline import dag, entry, run
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
 from pipeline.errors import ConfigError
+from pipeline.overrides import quoted
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
 values = st.recursive(
@@ -25,7 +26,7 @@ values = st.recursive(
 
 @given(values)
 def test_a_quoted_value_reads_back(value: object) -> None:
-    override = OverridesParser.create().parse_override(f"key={dag.quoted(value)}")
+    override = OverridesParser.create().parse_override(f"key={quoted(value)}")
     read = override.value()
     assert str(read) == str(value) or read == value
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.drawing import duration, moment
 from pipeline.executor import last_line, one_line
+from pipeline.times import duration, moment
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=9), st.integers(20, 300))
