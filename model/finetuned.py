@@ -55,13 +55,8 @@ def save(folder: Path, model: Tuned, size: ModelConfig, labels: list[str], sourc
     config = huggingface.their_config(size, entries, torch.float32)
     config |= {"architectures": [CLASSES[kind]], **names_of(model.config, labels)}
     huggingface.write_json(folder / huggingface.CONFIG, config)
-    (folder / vocabulary.TOKENIZER).write_bytes(text.encode())
-    (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
-    huggingface.write_json(
-        folder / vocabulary.TOKENIZER_CONFIG, vocabulary.tokenizer_config(size, text)
-    )
-    for path in folder.iterdir():
-        path.chmod(0o644)
+    huggingface.write_tokenizer(folder, size, text, entries)
+    huggingface.let_read(folder)
 
 
 def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:

@@ -108,15 +108,25 @@ def save(
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.fits(config, len(entries), vocab_folder)
     write_tensors(folder, {their_name(n): cast(n, t, dtype) for n, t in state.items()}, shard_bytes)
-    (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
-    (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
+    write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, vocabulary.tokenizer_config(config, source))
     parameters = sum(tensor.numel() for tensor in state.values())
     text = card.write(config, parameters, manifests, remarks or {})
     (folder / "README.md").write_text(text, encoding="utf-8")
+    let_read(folder)
+
+
+def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
+    """Write the tokenizer's files: `source` is the text of tokenizer.json, `entries` are by id."""
+    (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
+    (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, vocabulary.tokenizer_config(config, source))
+
+
+def let_read(folder: Path) -> None:
+    """Let everyone read what is in a folder: safetensors files are their owner's alone."""
     for path in folder.iterdir():
-        path.chmod(0o644)  # safetensors files are the owner's alone otherwise
+        path.chmod(0o644)
 
 
 def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -34,7 +34,7 @@ def read(folder: Path) -> tuple[str, list[str]]:
     kind = type(library.model).__name__
     if kind != "WordPiece":
         raise InputError(f"{folder / TOKENIZER}: a {kind} tokenizer, BERT's is WordPiece")
-    entries = entries_of(library)
+    entries = wordpiece.entries_of(library)
     if (folder / TOKENIZER).is_file() and (folder / VOCAB).is_file():
         lines = wordpiece.read_vocab(folder / VOCAB)
         if len(lines) != len(entries) and lines != entries[: len(lines)]:
@@ -49,15 +49,6 @@ def read(folder: Path) -> tuple[str, list[str]]:
                     f"{TOKENIZER}; they are not of one vocabulary"
                 )
     return source, entries
-
-
-def entries_of(library: Tokenizer) -> list[str]:
-    """All entries by id, those that were added to the model's own among them; "" in a gap."""
-    ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
-    entries = [""] * (max(ids.values()) + 1)
-    for entry, number in ids.items():
-        entries[number] = entry
-    return entries
 
 
 def fits(config: ModelConfig, entries: int, place: Path) -> None:

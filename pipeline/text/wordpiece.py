@@ -99,7 +99,11 @@ def build(
 
 
 def normalization(path: Path) -> tuple[bool | None, bool | None, bool]:
-    """What a tokenizer_config.json beside a vocab.txt says, as `build` takes it."""
+    """What a tokenizer_config.json beside a vocab.txt says, as `build` takes it.
+
+    Raises:
+        InputError: it is there, and broken.
+    """
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         return (
@@ -156,6 +160,15 @@ def read(path: Path) -> str:
     return text
 
 
+def entries_of(library: Tokenizer) -> list[str]:
+    """All entries by id, those that were added to the model's own among them; "" in a gap."""
+    ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
+    entries = [""] * (max(ids.values()) + 1)
+    for entry, number in ids.items():
+        entries[number] = entry
+    return entries
+
+
 def why_whole(spec: dict[str, Any]) -> str | None:
     """Why this tokenizer.json forbids to cut text into pieces; None where it may be cut."""
     wanted = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
@@ -191,12 +204,9 @@ class WordPiece:
         self.library.encode_special_tokens = True  # as text, that is
         self.library.no_padding()
         self.library.no_truncation()
-        ids: dict[str, int] = self.library.get_vocab(with_added_tokens=True)
-        self.size = max(ids.values()) + 1
-        self.vocab = [""] * self.size  # an id without an entry has the empty string
-        for entry, number in ids.items():
-            self.vocab[number] = entry
-        self.special_ids = [ids[token] for token in SPECIAL]
+        self.vocab = entries_of(self.library)
+        self.size = len(self.vocab)
+        self.special_ids = [self.vocab.index(token) for token in SPECIAL]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # As the library writes it: old files of published models do not name the model's type.
