@@ -31,7 +31,11 @@ def has_key() -> bool:
 
 
 def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> Any:
-    """A W&B run that goes on over resumes, or None; network trouble never stops training."""
+    """A W&B run that goes on over resumes, or None; network trouble never stops training.
+
+    Raises:
+        InputError: it does, where `mode` is online: then it was asked for.
+    """
     if config.name == "none":
         return None
     import wandb
@@ -56,7 +60,8 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
         except Exception as error:  # whatever is wrong with it, training is worth more
             if config.mode == "online":
                 raise InputError(
-                    f"tracking.mode=online: W&B cannot be reached ({error})"
+                    f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
+                    "the network, or take tracking.mode=offline"
                 ) from error
             print(f"warning: W&B does not start as {attempt} ({error})", flush=True)
     return None

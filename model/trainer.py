@@ -33,7 +33,13 @@ AHEAD = 4096  # samples a rank that are made ahead, about
 
 
 def make(config: TrainConfig, out: Path) -> stage.Result:
-    """Train from the newest checkpoint of the same settings, or from the start."""
+    """Train as one of the ranks, from the newest checkpoint of the same settings or from the start.
+
+    Raises:
+        ConfigError, InputError: settings, shards, vocabulary or checkpoints that do not fit.
+        Restart: a rank was told to leave, or lost the others; the state is saved if it could be.
+        Diverged: too many updates in a row came to nothing.
+    """
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     guard = Guard(rank, config.start_timeout, config.watchdog, config.heartbeat)

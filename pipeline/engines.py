@@ -52,7 +52,11 @@ def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
 
 
 def local(runner: RunnerConfig) -> Engine:
-    """In this process, or in `workers` processes of this machine."""
+    """In this process, or in `workers` processes of this machine.
+
+    Raises:
+        ConfigError: an option that Beam does not know.
+    """
     known = PipelineOptions().get_all_options()
     if unknown := sorted(set(runner.options) - set(known)):
         raise ConfigError(f"runner.options.{unknown[0]}: Beam has no such option")
@@ -67,7 +71,11 @@ def local(runner: RunnerConfig) -> Engine:
 
 @contextlib.contextmanager
 def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
-    """On a Dask cluster: the one at `dask_client_address`, else `workers` processes here."""
+    """On a Dask cluster: the one at `dask_client_address`, else `workers` processes here.
+
+    Raises:
+        ConfigError: Dask is not installed, or does not answer at that address.
+    """
     # What fails comes out of `run`; the workers read their logging from the environment.
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     try:
@@ -97,7 +105,11 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
 
 
 def service(runner: RunnerConfig) -> Engine:
-    """Through a job service: Beam's own, Flink's, Spark's, Google's."""
+    """Through a job service: Beam's own, Flink's, Spark's, Google's.
+
+    Raises:
+        ConfigError: what Beam needs for it is not installed.
+    """
     module, name, extra = _SERVICES[runner.name]
     try:
         kind = getattr(importlib.import_module(module), name)

@@ -117,7 +117,12 @@ def collect(plan: Plan) -> dict[str, Any]:
 
 
 def make(config: PrepareConfig, out: Path) -> stage.Result:
-    """Write the shards of a corpus into `out`."""
+    """Write the shards of a corpus into `out`.
+
+    Raises:
+        ConfigError: what `plan` or the engine says.
+        InputError: the corpus cannot be read, or gives no training instance.
+    """
     work = plan(config, out)
     work.scratch.mkdir(parents=True)
     with watch(work):

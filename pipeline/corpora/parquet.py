@@ -41,7 +41,11 @@ class Reader:
         return found
 
     def read(self, split: Split, tally: Tally) -> Iterator[Document]:
-        """The documents of the row groups that begin in the part."""
+        """The documents of the row groups that begin in the part.
+
+        Raises:
+            InputError: the file was changed, or is damaged.
+        """
         with self._open(split.path) as file:
             for group, first in ranges.owned(self._numbered(file), split):
                 number = first

@@ -119,7 +119,11 @@ class TextFiles:
 
 
 def raw_lines(split: Split, form: Form) -> Iterator[tuple[int, bool, bytes]]:
-    """Number, whether the part owns it, and bytes of each line."""
+    """Number, whether the part owns it, and bytes of each line.
+
+    Raises:
+        InputError: the file is damaged or was changed, or a line is longer than `LONGEST`.
+    """
     skip, owned_next = split.start > 0, True
     held: list[bytes] = []
     number = size = 0

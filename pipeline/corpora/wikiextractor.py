@@ -36,7 +36,11 @@ class Reader:
         return self.files.splits(split_bytes)
 
     def read(self, split: Split, tally: Tally) -> Iterator[Document]:
-        """The articles whose first line the part owns."""
+        """The articles whose first line the part owns.
+
+        Raises:
+            InputError: an article has no end, or another program wrote the file.
+        """
         lines = self.files.lines(split, tally)
         first = True  # nothing but blank lines so far
         for line in lines:
