@@ -1,8 +1,6 @@
 """The loader: every sample once an epoch, and the same batches however they are cut."""
 
 import math
-import time
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +12,6 @@ from hypothesis import strategies as st
 from model.batch import Batch
 from model.config import DataConfig, ObjectiveConfig
 from model.data import Loader
-from model.order import Mixture, Order, even_cuts
-from model.prefetch import prefetch
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
 
@@ -170,16 +166,6 @@ def test_the_union_is_the_same_for_every_cut(folder, start, count, whole_word):
                 assert len(rank.batches) == math.ceil(math.ceil(count / world) / micro_batch)
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=80), st.integers(1, 90))
-def test_cuts_make_runs_of_like_sums(sizes, parts):
-    cuts = even_cuts(np.array(sizes), parts)
-    assert (cuts[0], cuts[-1], len(cuts)) == (0, len(sizes), parts + 1)
-    assert (np.diff(cuts) >= (0 if parts > len(sizes) else 1)).all()
-    sums = [sum(sizes[a:b]) for a, b in pairwise(cuts.tolist())]
-    if len(sizes) >= 4 * parts * max(sizes):  # so many that no run is forced to take a thing
-        assert max(sums) - min(sums) <= 2 * max(sizes)
-
-
 def test_micro_batches_cost_the_same(folder):
     parts = [loader(folder).batch(0, 64, rank, 2, 8).batches for rank in (0, 1)]
     tokens = [len(batch.input_ids) for part in parts for batch in part]
@@ -325,94 +311,6 @@ def test_the_pairs_that_are_judged_are_needed(tmp_path, pairs, judged, held):
     with pytest.raises(ConfigError, match=held):
         loader(tmp_path, pairs=judged)
     loader(tmp_path, pairs=judged, next_sentence=False)
-
-
-@given(
-    st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any),
-    st.integers(1, 60),
-    st.booleans(),
-)
-@settings(max_examples=150, deadline=None)
-def test_windows_tile_every_epoch(rows, window_rows, shuffle):
-    order = Order(np.array(rows), 0, window_rows, shuffle)
-    index, shards, total = 0, [], sum(rows)
-    for _ in range(200):
-        window = order.window(index)
-        assert window.first == index
-        assert index in window
-        assert window.last - 1 in window
-        assert sorted(window.order) == list(range(window.last - index))
-        assert sum(rows[shard] for shard in window.shards) == window.last - index
-        assert order.window(window.last - 1).first == index
-        shards += window.shards.tolist()
-        index = window.last
-        if index >= total:
-            break
-        following = order.window(index).shards.tolist()
-        assert not rows[shard_ := following[0]] or shard_ in window.following
-    assert index == total
-    assert {s for s in range(len(rows)) if rows[s]} <= set(shards)
-    assert len(shards) == len(set(shards))
-
-
-def test_prefetch_keeps_the_order_and_measures_the_waiting():
-    def slow():
-        for item in range(5):
-            time.sleep(0.02)
-            yield item
-
-    ahead = prefetch(slow(), depth=2)
-    assert list(ahead) == [0, 1, 2, 3, 4]
-    assert ahead.waited > 0.05
-
-
-def test_prefetch_runs_no_more_than_its_depth_ahead():
-    made = []
-    with prefetch((made.append(item) or item for item in range(100)), depth=3) as ahead:
-        assert next(ahead) == 0
-        time.sleep(0.1)
-        assert len(made) == 4
-
-
-def test_prefetch_hands_errors_to_the_reader():
-    def broken():
-        yield 1
-        raise InputError("shard gone")
-
-    ahead = prefetch(broken())
-    assert next(ahead) == 1
-    for _ in range(2):
-        with pytest.raises(InputError, match="shard gone"):
-            next(ahead)
-
-
-@given(
-    st.lists(st.floats(0.01, 50), min_size=1, max_size=5),
-    st.integers(0, 10**9),
-    st.lists(st.integers(0, 400), min_size=1, max_size=4),
-)
-@settings(max_examples=150, deadline=None)
-def test_sources_take_turns_by_weight_wherever_one_looks(weights, start, sizes):
-    """Split end to end, each source gives all its samples in order, at its share."""
-    mixture = Mixture.by_weight(weights)
-    share = [part / sum(mixture.shares) for part in mixture.shares]
-    given = np.array(mixture.before(start))
-    for size in sizes:
-        source = mixture.sources(start, start + size)
-        start += size
-        given += np.bincount(source, minlength=len(weights))
-        assert given.tolist() == mixture.before(start)
-        assert (abs(given - start * np.array(share)) <= len(weights)).all()
-
-
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=4), st.data())
-@settings(max_examples=50, deadline=None)
-def test_held_out_samples_come_once(samples, data):
-    weights = data.draw(st.lists(st.floats(0.05, 5), min_size=len(samples), max_size=len(samples)))
-    mixture = Mixture.by_weight(weights)
-    count = mixture.once(samples)
-    left = [n - used for used, n in zip(mixture.before(count), samples, strict=True)]
-    assert 0 <= min(left) <= len(samples)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,74 @@
+"""A BERT of a few thousand parameters and its vocabulary, in our form and in transformers'."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import BertWordPieceTokenizer
+from transformers import BertConfig, BertForPreTraining, PreTrainedModel
+
+from model import bert, huggingface
+from model.batch import Batch
+from model.config import ModelConfig
+from pipeline.text.wordpiece import SPECIAL
+
+WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+         "the", "Über", "uber", ".", "中", "文"]  # fmt: skip
+CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=64,
+                     vocab_size=len(WORDS), initializer_range=0.1)  # fmt: skip
+
+
+def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:
+    """Write a vocabulary of both kinds of file; the folder."""
+    folder.mkdir(parents=True)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    tokenizer = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=lowercase)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def our_state() -> dict[str, torch.Tensor]:
+    """Random weights, always the same."""
+    torch.manual_seed(0)
+    return bert.BertForPreTraining(CONFIG).state_dict()
+
+
+def write_theirs(folder: Path) -> BertForPreTraining:
+    """Write a folder as transformers itself does; its model."""
+    torch.manual_seed(1)
+    sizes = {name: getattr(CONFIG, ours) for ours, name in huggingface.SIZES.items()}
+    model = BertForPreTraining(BertConfig(**sizes)).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def our_logits(
+    config: ModelConfig, state: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of one sequence of tokens 5 .. 34, at every position but the first."""
+    model = bert.BertForPreTraining(config).eval()
+    model.load_state_dict(state)
+    each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
+    batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each[1:], each[1:], none)
+    with torch.no_grad():
+        return model(batch)
+
+
+def their_logits(model: PreTrainedModel) -> Any:
+    """What a model of transformers' answers to the same sequence."""
+    with torch.no_grad():
+        return model.eval()(torch.arange(30)[None] + 5)
+
+
+def forms(model: BertForPreTraining) -> dict[str, dict[str, torch.Tensor]]:
+    """State dicts as they are found in the wild."""
+    full = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in full.items()
+    }
+    buffers = {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    untold = {name: t for name, t in full.items() if name != "cls.predictions.bias"}
+    return {"with the decoder": full, "gamma and beta": old | buffers, "only decoder.bias": untold}
