@@ -120,12 +120,11 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
         AutoTokenizer,
         DataCollatorWithPadding,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
     from transformers.utils import logging
 
-    from pipeline import glue, metrics
+    from pipeline import metrics
 
     logging.set_verbosity_error()
     torch.set_num_threads(options.threads)
@@ -133,19 +132,8 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     set_seed(seed)
     task = task_of(options)
     tokenizer = AutoTokenizer.from_pretrained(options.pretrained)
-
-    def rows(name: str, count: int | None) -> list[dict[str, Any]]:
-        read = glue.read_examples(options.data, task, name)
-        read = read.take(list(range(len(read)))[:count])
-        made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
-        labels = [int(label) if task.labels else label for label in read.labels]
-        lengths = map(len, made["input_ids"])
-        return [
-            {**{key: made[key][n] for key in made}, "labels": label, "length": length}
-            for n, (label, length) in enumerate(zip(labels, lengths, strict=True))
-        ]
-
-    train, dev = rows(task.train, options.rows), rows(task.dev, None)
+    train = rows(options, task, tokenizer, task.train, options.rows)
+    dev = rows(options, task, tokenizer, task.dev, None)
     model = AutoModelForSequenceClassification.from_pretrained(
         options.pretrained, num_labels=len(task.labels) or 1
     )
@@ -156,17 +144,9 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
         return metrics.score(task.metrics, np.asarray(prediction.label_ids), np.asarray(found))
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder, num_train_epochs=options.epochs, learning_rate=options.rate, seed=seed,
-            per_device_train_batch_size=options.batch, per_device_eval_batch_size=128,
-            weight_decay=0.01, warmup_steps=0.1, lr_scheduler_type="linear", max_grad_norm=1.0,
-            train_sampling_strategy="group_by_length", eval_strategy="epoch", save_strategy="no",
-            report_to="none", disable_tqdm=True, logging_strategy="no", adam_epsilon=1e-6,
-            use_cpu=not torch.cuda.is_available(), bf16=options.precision == "bf16",
-        )  # fmt: skip
         loop = Trainer(
-            model, arguments, data_collator=DataCollatorWithPadding(tokenizer),
-            train_dataset=train, eval_dataset=dev, compute_metrics=measure,
+            model, arguments(options, seed, folder), compute_metrics=measure,
+            data_collator=DataCollatorWithPadding(tokenizer), train_dataset=train, eval_dataset=dev,
         )  # fmt: skip
         began = time.perf_counter()
         loop.train()
@@ -174,6 +154,38 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     key = f"eval_{task.metrics[0]}"
     scores = [row[key] for row in loop.state.log_history if key in row]
     return {"seconds": seconds, "score": scores[-1]}
+
+
+def rows(
+    options: argparse.Namespace, task: Any, tokenizer: Any, name: str, count: int | None
+) -> list[dict[str, Any]]:
+    """The first `count` rows of a file of the task, tokenized, as the Trainer reads them."""
+    from pipeline import glue
+
+    read = glue.read_examples(options.data, task, name)
+    read = read.take(list(range(len(read)))[:count])
+    made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
+    labels = [int(label) if task.labels else label for label in read.labels]
+    lengths = map(len, made["input_ids"])
+    return [
+        {**{key: made[key][n] for key in made}, "labels": label, "length": length}
+        for n, (label, length) in enumerate(zip(labels, lengths, strict=True))
+    ]
+
+
+def arguments(options: argparse.Namespace, seed: int, folder: str) -> Any:
+    """The Trainer's settings: ours, and batches of like length, as its users choose for speed."""
+    import torch
+    from transformers import TrainingArguments
+
+    return TrainingArguments(
+        folder, num_train_epochs=options.epochs, learning_rate=options.rate, seed=seed,
+        per_device_train_batch_size=options.batch, per_device_eval_batch_size=128,
+        weight_decay=0.01, warmup_steps=0.1, lr_scheduler_type="linear", max_grad_norm=1.0,
+        train_sampling_strategy="group_by_length", eval_strategy="epoch", save_strategy="no",
+        report_to="none", disable_tqdm=True, logging_strategy="no", adam_epsilon=1e-6,
+        use_cpu=not torch.cuda.is_available(), bf16=options.precision == "bf16",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -22,11 +21,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
-from benchmarks.samples import SIZE, SPECIAL, make_shards, make_vocab
+from benchmarks.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
 from model.config import DataConfig, ObjectiveConfig
 from model.data import Loader
+from pipeline.text.wordpiece import SPECIAL
 
-_, _, CLS, SEP, MASK = range(len(SPECIAL))
 LENGTH, BATCH = 128, 256
 
 
@@ -45,9 +44,7 @@ def main() -> None:
 
 
 def measure(folder: Path, vocab: list[str], repeats: int) -> None:
-    tokenizer = SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64
-    )
+    tokenizer = tokenizer_of(vocab)
 
     def loader(more: int = 0, **masks: Any) -> Loader:
         objective = ObjectiveConfig(name="benchmark", **masks)

@@ -14,6 +14,7 @@ Where pandas is installed Beam imports it, in each process: give `datasets` a pl
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -23,8 +24,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import corpora, vocab
-from pipeline.config import CorpusConfig, VocabConfig
+from benchmarks.samples import learn_vocab
+from pipeline import corpora
+from pipeline.config import CorpusConfig
 from pipeline.text import clean, wordpiece
 
 PEERS = ("ours", "datasets", "tokenizers")
@@ -108,12 +110,9 @@ def write(folder: Path | None, path: Path, most: float) -> tuple[int, int]:
 
 
 def learn(path: Path) -> str:
+    """The tokenizer.json of a vocabulary of the first texts."""
     with path.open(encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line, _ in zip(lines, range(5000), strict=False)]
-    corpus = CorpusConfig(name="benchmark", reader="none")
-    return wordpiece.build(
-        vocab.learn(vocab.Sample(texts), VocabConfig(corpus=corpus, source="", out=""))
-    )
+        return learn_vocab([json.loads(line)["text"] for line in itertools.islice(lines, 5000)])
 
 
 def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:

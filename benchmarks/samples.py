@@ -1,29 +1,51 @@
-"""Shards of random tokens with the lengths of real ones, where no prepared shards are given."""
+"""What benchmarks read: shards of random tokens with the lengths of real ones, vocabularies."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from pipeline.shards import ShardInfo, write_shard
+from pipeline.text.wordpiece import SPECIAL
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-UNK = 1
+PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL))
 SIZE = 30522  # entries, as bert-base-uncased
+SHA256 = "0" * 64  # of a tokenizer.json that there is not
 
 
 def make_vocab(folder: Path) -> list[str]:
     """Write `vocab.txt`: every fifth entry continues a word."""
     words = [f"##{i}" if i % 5 == 0 else f"w{i}" for i in range(SIZE - len(SPECIAL))]
-    vocab = SPECIAL + words
-    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
-    return vocab
+    entries = [*SPECIAL, *words]
+    (folder / "vocab.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
+    return entries
+
+
+def learn_vocab(texts: list[str]) -> str:
+    """The tokenizer.json of a vocabulary of the usual size, learnt from texts."""
+    from pipeline import vocab  # not above: what else is in the process counts in other benchmarks
+    from pipeline.config import CorpusConfig, VocabConfig
+    from pipeline.text import wordpiece
+
+    corpus = CorpusConfig(name="benchmark", reader="none")
+    config = VocabConfig(corpus=corpus, source="", out="")
+    return wordpiece.build(vocab.learn(vocab.Sample(texts), config))
+
+
+def tokenizer_of(entries: list[str]) -> Any:
+    """What the loader asks of the tokenizer of `make_shards`; it never tokenizes."""
+    return SimpleNamespace(
+        vocab=entries, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(len(SPECIAL))),
+        sha256=SHA256,
+    )  # fmt: skip
 
 
 def make_shards(folder: Path, rows: int, shards: int, length: int) -> None:
     """Lengths as the reference code makes them: 77 % full; one token in 500 unknown."""
     draw = np.random.default_rng(0)
     info = ShardInfo(
-        split="train", pairs="nsp", tokenizer="0" * 64, vocab_size=SIZE,
+        split="train", pairs="nsp", tokenizer=SHA256, vocab_size=SIZE,
         sequence_length=length, seed=0,
     )  # fmt: skip
     for number in range(shards):

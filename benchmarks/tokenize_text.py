@@ -1,6 +1,6 @@
 """Megabytes a second on one core: cleaning, sentences, and WordPiece beside the bare library.
 
-`python benchmarks/tokenize_text.py FOLDER` takes the text files below FOLDER (WikiExtractor's too),
+`python -m benchmarks.tokenize_text FOLDER` takes the text files below FOLDER (WikiExtractor's too),
 and with `--vocab` a vocab.txt, a tokenizer.json or a folder that holds them; without, it learns a
 vocabulary from the text first. Everything runs in one process on the same sentences, by CPU time,
 so that other work on the machine disturbs little, and the ids are compared to the last one.
@@ -18,8 +18,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
 
+from benchmarks.samples import learn_vocab
 from pipeline import vocab
-from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.text import clean, sentences, wordpiece
 from pipeline.text.wordpiece import WordPiece
 
@@ -78,9 +78,7 @@ def read(folder: Path, most: float) -> list[str]:
 
 
 def learn(texts: list[str]) -> str:
-    sample = vocab.Sample([vocab.beginning(text, SAMPLE // len(texts))[0] for text in texts])
-    corpus = CorpusConfig(name="benchmark", reader="none")
-    return wordpiece.build(vocab.learn(sample, VocabConfig(corpus=corpus, source="", out="")))
+    return learn_vocab([vocab.beginning(text, SAMPLE // len(texts))[0] for text in texts])
 
 
 def encode(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:

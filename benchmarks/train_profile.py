@@ -37,7 +37,7 @@ def show(options: argparse.Namespace) -> None:
     torch.set_flush_denormal(True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config = train_worker.model_config(options)
-    batches = [batch.to(device) for batch in train_worker.read(options, config)][:1]
+    batches = [batch.to(device) for batch in train_worker.read(options)][:1]
     run, (item, *_) = train_worker.build(options, config, batches, device)
     for _ in range(5):
         run(item)

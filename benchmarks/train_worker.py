@@ -4,11 +4,9 @@ import argparse
 import dataclasses
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,13 +14,14 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.samples import SIZE, SPECIAL
+from benchmarks.samples import SIZE, tokenizer_of
 from model import attention, bert, flops, linear
 from model.batch import Batch
 from model.bert import BertForPreTraining
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.data import Loader
 from model.loss import cross_entropy
+from model.peak import memory, synchronize
 from pipeline.entry import CONF
 
 Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
@@ -35,23 +34,23 @@ def serve(options: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     config = model_config(options)
-    batches = [batch.to(device) for batch in read(options, config)]
+    batches = [batch.to(device) for batch in read(options)]
     run, inputs = build(options, config, batches, device)
     for item in [*inputs, *inputs, *inputs]:  # warm: compiled, memory got, moments made
         run(item)
     compiled = compilations()
     lengths = [length for batch in batches for length in batch.cu_seqlens.diff().tolist()]
     for _ in sys.stdin:
-        synchronise(device)
+        synchronize(device)
         began = time.perf_counter()
         for item in inputs:
             run(item)
-        synchronise(device)
+        synchronize(device)
         figures = {
             "seconds": time.perf_counter() - began,
             "tokens": sum(lengths),
             "flops": flops.of_sequences(config, lengths),
-            "memory": memory(device),
+            "memory": round(memory(device) * 2**30),  # bytes
             "recompiled": compilations() - compiled,
             "device": device_name(device),
         }
@@ -72,13 +71,11 @@ def model_config(options: argparse.Namespace, vocab_size: int = SIZE) -> ModelCo
     )
 
 
-def read(options: argparse.Namespace, config: ModelConfig) -> list[Batch]:
+def read(options: argparse.Namespace) -> list[Batch]:
+    """The batches that every peer learns from."""
     vocab = (options.folder / "vocab.txt").read_text().split()
-    tokenizer: Any = SimpleNamespace(
-        vocab=vocab, cls=2, sep=3, mask=4, special_ids=list(range(len(SPECIAL))), sha256="0" * 64
-    )
     data = DataConfig(dir=str(options.folder), vocab="")
-    loader = Loader(data, ObjectiveConfig(name="nsp"), tokenizer, 0, "train")
+    loader = Loader(data, ObjectiveConfig(name="nsp"), tokenizer_of(vocab), 0, "train")
     size = options.batch
     return [loader.batch(n * size, size).batches[0] for n in range(options.batches)]
 
@@ -267,25 +264,13 @@ def product(options: argparse.Namespace) -> float:
     repeats = max(3, round((2e14 if device.type == "cuda" else 2e11) / work))
     best = 0.0
     for _ in range(5):
-        synchronise(device)
+        synchronize(device)
         began = time.perf_counter()
         for _ in range(repeats):
             x @ weight
-        synchronise(device)
+        synchronize(device)
         best = max(best, repeats * work / (time.perf_counter() - began))
     return best
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def memory(device: torch.device) -> int:
-    """Bytes at the peak: of the GPU, or of the process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def compilations() -> int:

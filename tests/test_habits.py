@@ -15,7 +15,8 @@ LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
 
 
 def sources(root: Path) -> list[Path]:
-    return [path for part in ("pipeline", "model") for path in sorted((root / part).rglob("*.py"))]
+    parts = ("pipeline", "model", "benchmarks", "deploy", "docker", "docs", "tests")
+    return [path for part in parts for path in sorted((root / part).rglob("*.py"))]
 
 
 def test_imports_run_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +43,7 @@ def test_files_and_functions_are_short(root: Path) -> None:
         if text.count("\n") > LONGEST_FILE:
             long.append(name)
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and name[:6] != "tests/":
                 words = (ast.get_docstring(node, clean=False) or "").count("\n") + 1
                 lines = (node.end_lineno or 0) - node.lineno + 1 - words
                 if lines > LONGEST_FUNCTION:
