@@ -13,7 +13,7 @@ from typing import IO, Protocol
 
 from pipeline import stage
 from pipeline.dag import NARROW, Node
-from pipeline.errors import Exit, UserError
+from pipeline.errors import Diverged, Exit, Restart, UserError
 from pipeline.times import duration
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -65,8 +65,7 @@ class LocalExecutor:
         """Run what has to run, in an order that respects the edges.
 
         Raises:
-            UserError: a stage ended with exit code 2; its own message.
-            StageFailed: a stage ended otherwise than well.
+            UserError, Restart, StageFailed: what `failure` makes of a stage's end.
         """
         done = {node.name for node in nodes if node.reason is None}
         waiting = [node for node in nodes if node.reason is not None]
@@ -129,19 +128,7 @@ class LocalExecutor:
             seconds = time.monotonic() - child.began
             print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
             return
-        if child.process.returncode == Exit.USER:
-            errors = [
-                line.removeprefix("error: ")
-                for line in child.log.read_text(errors="replace").splitlines()
-                if line.startswith("error: ")
-            ]
-            if errors:
-                raise UserError(f"stage {node.name}: {errors[0]} (log: {child.log})")
-        code = child.process.returncode
-        raise StageFailed(
-            f"stage {node.name} ended with exit code {code}; its log is {child.log}, ending:\n"
-            + "\n".join(child.log.read_text(errors="replace").splitlines()[-15:])
-        )
+        raise failure(node.name, child.process.returncode, child.log)
 
     def _stop(self) -> None:
         """End what still runs, with all its children."""
@@ -154,6 +141,24 @@ class LocalExecutor:
             ):
                 time.sleep(0.05)
         self.running.clear()
+
+
+def failure(name: str, code: int, log: Path) -> Exception:
+    """What a stage's end means for the run, which ends with the same exit code but for faults.
+
+    The user's to mend, in the stage's own words; to be started again; or a fault of the program.
+    """
+    lines = log.read_text(errors="replace").splitlines()
+    kind = {int(Exit.USER): UserError, int(Exit.DIVERGED): Diverged}.get(code)
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if kind is not None and told:
+        return kind(f"stage {name}: {told[0]} (log: {log})")
+    if code == Exit.RESTART:
+        return Restart(f"stage {name} was cut short (log: {log}); the same command goes on with it")
+    return StageFailed(
+        f"stage {name} ended with exit code {code}; its log is {log}, ending:\n"
+        + "\n".join(lines[-15:])
+    )
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

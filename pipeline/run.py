@@ -45,7 +45,7 @@ def execute(config: RunConfig) -> None:
     try:
         executor(config).run(nodes)
     except StageFailed as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(secrecy.hide(f"error: {error}"), file=sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     told = f", {cached} of them up to date" if cached else ""
