@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.errors import ConfigError, first_line
+from pipeline.errors import ConfigError, InputError, first_line
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (
@@ -73,12 +73,22 @@ class Remote:
         return Stat(info.size or 0, info.mtime_ns or 0)
 
     def is_dir(self) -> bool:
-        """Whether there is something below it."""
-        return bool(self._info().type == fs.FileType.Directory)
+        """Whether there is something below it.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address):
+            return bool(self._info().type == fs.FileType.Directory)
 
     def is_file(self) -> bool:
-        """Whether it is an object."""
-        return bool(self._info().type == fs.FileType.File)
+        """Whether it is an object.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address):
+            return bool(self._info().type == fs.FileType.File)
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """The object, to be read in any order.
@@ -97,8 +107,12 @@ class Remote:
             return file.read()
 
     def below(self) -> list["Remote"]:
-        """All objects in it and in its folders."""
-        with _told():
+        """All objects in it and in its folders.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address), _told():
             system, inner = _system(self.address)
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
         scheme = self.address.partition("://")[0]
@@ -167,6 +181,20 @@ def _system(address: str) -> tuple[Any, str]:
     bucket, _, inner = rest.partition("/")
     system, root = _opened(f"{scheme}://{bucket}")
     return system, f"{root}/{inner}".rstrip("/")
+
+
+@contextlib.contextmanager
+def _reached(address: str) -> Iterator[None]:
+    """A store that cannot be looked into is the user's to mend."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{address}: cannot be reached ({error.strerror}); check the address, the keys, the "
+            "region and the endpoint"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -6,8 +6,10 @@ import io
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,31 @@ def test_what_is_not_there_is_named(bucket: Any) -> None:
         list(reader.read(split, Tally()))
     with pytest.raises(ConfigError, match="ftp://host: no such kind of address"):
         files.at("ftp://host/x").is_dir()
+
+
+class Closed(BaseHTTPRequestHandler):
+    """A store that lets nobody in."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(403)
+
+    do_GET = do_HEAD
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        for look in (stage.fingerprint_path, lambda place: files.matching(f"{place}/*.txt")):
+            with pytest.raises(InputError, match=r"s3://closed/x.*: cannot be reached .*keys"):
+                look("s3://closed/x")
+        server.shutdown()
 
 
 def test_prepare_gives_the_same_bytes_from_an_address(
