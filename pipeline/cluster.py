@@ -5,7 +5,6 @@ the cluster and on the volume, so the driver may die at any moment: the next one
 """
 
 import datetime
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from pipeline import stage
 from pipeline.config import ExecutorConfig
 from pipeline.dag import Node
-from pipeline.errors import ConfigError, Exit, UserError
+from pipeline.errors import ConfigError, Exit, Restart, UserError
 from pipeline.executor import StageFailed, announce_done
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -86,6 +85,7 @@ class KubernetesExecutor:
 
         Raises:
             UserError: it refuses: no such object, or no right to it.
+            Restart: it stays away for longer than `patience`.
         """
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
@@ -103,8 +103,7 @@ class KubernetesExecutor:
             except (HTTPError, OSError) as error:
                 trouble = type(error).__name__
             if time.monotonic() > until:
-                print(f"error: no answer of the API server ({trouble})", file=sys.stderr)
-                sys.exit(Exit.RESTART)
+                raise Restart(f"no answer of the API server ({trouble})")
             time.sleep(self.config.poll)
 
     def _follow(

@@ -19,7 +19,7 @@ from typing import cast
 
 from pipeline import dag, entry, grid, run
 from pipeline.config import EvaluateConfig, RunConfig
-from pipeline.errors import ConfigError, Exit
+from pipeline.errors import ConfigError, Restart
 from pipeline.overrides import quoted
 
 PORT = 29500  # where the ranks meet
@@ -96,6 +96,7 @@ def become(stage: str, config: RunConfig) -> None:
 
     Raises:
         ConfigError: the recipe has no such stage.
+        Restart: what the stage reads is not there yet.
     """
     config.cores = config.cores or os.cpu_count() or 1
     nodes = dag.plan(config, [word for word in sys.argv[1:] if not word.startswith("-")])
@@ -106,8 +107,7 @@ def become(stage: str, config: RunConfig) -> None:
     missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
     if missing:
         # A file system may show another node's rename a little later.
-        print(f"error: {stage}: inputs are not done: {', '.join(missing)}", file=sys.stderr)
-        sys.exit(Exit.RESTART)
+        raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
         print(f"{node.name}: {node.reason or 'done before'}", flush=True)

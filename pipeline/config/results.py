@@ -134,6 +134,11 @@ class EvaluateConfig(StageConfig):
             f"part={self.part}: [i, n], i from 0 to below n",
         )
         check(
+            self.part is None or not self.force,
+            f"force=true, part={self.part}: no part can know what the others have made anew; "
+            f"remove {self.out} instead",
+        )
+        check(
             bool(self.task.train),
             f"task {self.task.name} has no training set: the model of another task answers it",
         )

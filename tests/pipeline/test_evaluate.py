@@ -191,7 +191,8 @@ def test_what_is_not_there_is_told(config):
 @pytest.mark.parametrize(
     "change",
     [{"epochs": 0}, {"seeds": []}, {"seeds": [1, 1]}, {"batch_sizes": [0]}, {"threads": 0},
-     {"learning_rates": [0.0]}, {"maximum_rows": 0}, {"warmup_share": 2}, {"weight_decay": -1}],
+     {"learning_rates": [0.0]}, {"maximum_rows": 0}, {"warmup_share": 2}, {"weight_decay": -1},
+     {"force": True, "part": [0, 2]}],
     ids=str,
 )  # fmt: skip
 def test_a_grid_that_cannot_be_is_refused(config, change):
