@@ -153,7 +153,11 @@ def main() -> NoReturn:
         print(__doc__, end="")
         sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
-        sys.exit("error: no command; add one: python -m model.launch deepspeed model/train.py …")
+        print(
+            "error: no command; add one: python -m model.launch deepspeed model/train.py …",
+            file=sys.stderr,
+        )
+        sys.exit(Exit.USER)
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         code = Launch(sys.argv[1:], Path(folder)).run()
     if code == Exit.RESTART:

@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -154,7 +155,11 @@ def run(
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     words = sys.argv[1:] if argv is None else argv
     asked = {"--help", "-h"} & set(words)
-    sys.argv[1:] = [*(word for word in words if word not in asked), *quiet]
+    words = [word for word in words if word not in asked]
+    # The parser takes overrides from one place only: ours go where the user's begin.
+    overrides = (n for n, word in enumerate(words) if re.match(r"[+~]|[^-].*=", word))
+    first = next(overrides, len(words))
+    sys.argv[1:] = [*words[:first], *quiet, *words[first:]]
     try:
         with composing():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)

@@ -39,13 +39,14 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
         (["model.train", "optimizer.learning_rate=-1"], "above 0"),
+        (["model.launch"], "no command; add one"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(
     root: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     place = [] if any(w.startswith(("workdir", "out")) for w in words) else [f"out={tmp_path}/x"]
-    place = [] if words[0] == "pipeline.run" else place
+    place = [] if words[0] in ("pipeline.run", "model.launch") else place
     done = run(root, *words, *place)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert done.returncode == 2, done.stderr
@@ -69,3 +70,15 @@ def test_a_reader_of_help_may_leave_early(root: Path) -> None:
     done = subprocess.run(command, shell=True, cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("python -m pipeline.vocab")
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["--cfg job +corpus=own size=777", "+corpus=own size=777 --cfg job"]
+)
+def test_options_may_stand_before_and_after_the_keys(
+    root: Path, tmp_path: Path, words: str
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "own.yaml").write_text("name: own\nreader: text\n")
+    done = run(root, "pipeline.vocab", "--config-dir", str(tmp_path), *words.split())
+    assert "size: 777" in done.stdout, done.stderr
