@@ -23,7 +23,7 @@ class ModelConfig:
     attention_dropout: float = 0.1
     initializer_range: float = 0.02
     layer_norm_epsilon: float = 1e-12
-    attention: str = "auto"  # backend, see model/attention.py
+    attention: str = "auto"  # each, padded, jagged, varlen, flex, flash_attn; auto: what fits
     causal: bool = False  # tokens see those before them only
 
     def __post_init__(self) -> None:
@@ -49,10 +49,10 @@ class ObjectiveConfig:
     predict: str = "masked"  # tokens: masked, or next, from those before them
     next_sentence: bool = True  # the sentence-pair loss, beside that of tokens
     pairs: str = "nsp"  # which pairs it judges, as `prepare` made them: nsp or sop
-    mask_share: float = 0.15
+    mask_share: float = 0.15  # of the tokens: chosen to be predicted
     mask_token_share: float = 0.8  # of the chosen: replaced by [MASK]
     random_token_share: float = 0.1  # of the chosen: replaced by a random token; the rest is kept
-    whole_word: bool = False
+    whole_word: bool = False  # all tokens of a word are hidden, or none
     span: int = 1  # most tokens, or whole words, that are hidden as one run
     span_stop: float = 0.2  # the chance that a run ends after each of them
 
@@ -76,7 +76,7 @@ class OptimizerConfig:
     """Adam with decoupled weight decay, or LAMB; no decay on biases and layer norms."""
 
     name: str = MISSING
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-4  # at the peak of the schedule
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     epsilon: float = 1e-6
     weight_decay: float = 0.01
@@ -205,16 +205,16 @@ class TrainConfig(StageConfig):
     deepspeed: dict[str, Any] = incidental({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
-    precision: str = "fp32"
+    precision: str = "fp32"  # bf16, fp16: of the passes; the optimizer keeps weights in fp32
     batch_size: int = 256  # samples a step, over all ranks
     micro_batch: int = incidental(32)  # samples at a time on one rank, on average
     steps: int = 1000
     clip: float = 1.0  # largest gradient norm
     seed: int = 0
-    log_every: int = incidental(10)
-    evaluate_every: int = incidental(200)
+    log_every: int = incidental(10)  # steps from one row of metrics.jsonl to the next
+    evaluate_every: int = incidental(200)  # steps
     evaluate_samples: int = 2000  # of the validation shards, always the same
-    save_every: int = incidental(200)
+    save_every: int = incidental(200)  # steps from one checkpoint to the next
     keep: int = incidental(2)  # the last checkpoints
     keep_every: int | None = incidental(None)  # and for good, those of multiples of so many steps
     start_timeout: float = incidental(1800.0)  # seconds until all ranks are there, and a step done

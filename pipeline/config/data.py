@@ -24,7 +24,7 @@ class CorpusConfig:
 
     name: str = MISSING
     reader: str = MISSING  # a module of pipeline.corpora
-    language: str = "en"
+    language: str = "en"  # its code at Wikipedia: how sentences end, which dump, which encodings
     path: str | None = None  # file, folder or glob; null: the files that `download` fetched
     files: list[DownloadFile] = field(default_factory=list)  # what `download` fetches
     encoding: str | None = None  # of text files; null: found out file by file
@@ -107,9 +107,9 @@ class VocabConfig(StageConfig):
     existing: str | None = input_path(None)  # a vocab.txt or tokenizer.json to take as it is
     additions: str | None = input_path(None)  # a file of entries, one a line, to put after those
     learn: int = 0  # so many entries learnt from the corpus, to put after those
-    size: int = 30522
-    lowercase: bool | None = None  # null: true; of an existing vocab.txt, as its entries say
-    strip_accents: bool | None = None  # null: as lowercase says
+    size: int = 30522  # entries of a learnt vocabulary
+    lowercase: bool | None = None  # null: true, and of an existing vocab.txt as its entries say
+    strip_accents: bool | None = None  # é is e; null: as lowercase says
     split_chinese: bool = True  # every CJK character a word of its own
     sample_bytes: int = 100_000_000  # text to learn from, spread over the corpus
     seed: int = 0
@@ -134,8 +134,8 @@ class PrepareConfig(StageConfig):
     runner: RunnerConfig = incidental(MISSING)
     source: str = input_path()  # the download folder, read where corpus.path is null
     vocab: str = input_path()  # the vocabulary folder
-    pairs: str = "nsp"  # B next or random; sop: next or swapped with A; none: full sentences
-    cross_documents: bool = True  # of none: a sequence may hold the end of one and the next one
+    pairs: str = "nsp"  # B is next or random; sop: next or swapped with A; none: full sentences
+    cross_documents: bool = True  # of pairs=none: a sequence may go on with the next document
     sequence_length: int = 128  # with [CLS] and two [SEP]
     short_sequence_probability: float = 0.1  # of nsp and sop
     duplicates: int = 1  # times each document is cut into pairs anew
@@ -166,10 +166,10 @@ class TasksConfig(StageConfig):
     """`python -m pipeline.tasks`: sample tasks in the GLUE layout, from held-out documents."""
 
     corpus: CorpusConfig = MISSING
-    source: str = input_path()
+    source: str = input_path()  # the download folder, read where corpus.path is null
     validation_share: float = 0.01  # as `prepare` has it: the documents that training never sees
-    train_rows: int = 4000
-    dev_rows: int = 1000
+    train_rows: int = 4000  # of each task, at most
+    dev_rows: int = 1000  # likewise
     seed: int = 0
 
     def __post_init__(self) -> None:

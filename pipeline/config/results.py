@@ -16,7 +16,7 @@ class ConvertConfig(StageConfig):
     train: str = input_path()
     vocab: str | None = input_path()  # null: the one beside the weights
     average: int = 1  # mean of the weights of so many checkpoints, the last ones
-    dtype: str = "fp32"
+    dtype: str = "fp32"  # of the stored weights: fp32, bf16, fp16
     shard_bytes: int | None = None  # largest file of weights; null: one file
     license: str | None = None  # of the model card
     onnx: bool = False  # also model.onnx, checked with onnxruntime

@@ -13,6 +13,7 @@ from pipeline.config.fields import StageConfig, check, check_choice
 class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
+    # folders of stages; empty: all of the run's
     stages: list[str] = field(default_factory=list, metadata={"role": "input"})
 
 
@@ -46,7 +47,7 @@ class ExecutorConfig:
 class RunConfig:
     """`python -m pipeline.run`."""
 
-    workdir: str = MISSING
+    workdir: str = MISSING  # folder of the run: every stage has its folder in it
     corpus: CorpusConfig = MISSING
     recipe: RecipeConfig = MISSING
     # what a stage shall do differently than the recipe says: STAGE.key=value, as train.steps=9000
@@ -54,7 +55,7 @@ class RunConfig:
     model: dict[str, Any] = field(default_factory=dict)  # a size of conf/model
     tasks: list[str] = field(default_factory=list)  # of conf/task
     glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples
-    seed: int = 0
+    seed: int = 0  # of every stage whose own is not set in the recipe
     dry_run: bool = False  # draw the graph, and say what would run and why
     force: list[str] = field(default_factory=list)  # stages to make again (also --force STAGE)
     processes: int | None = None  # of training; null: one a GPU, or one on a CPU
