@@ -1,8 +1,8 @@
 """What MkDocs puts into the pages: everything that would go stale if it were written by hand.
 
-A line `<!-- reference: prepare -->` becomes the keys of that command, `<!-- choices: corpus -->`
-the files of a config group, `<!-- include: CHANGELOG.md -->` a file of the repository, and
-`<!-- licences -->` those of what this project depends on.
+A line `<!-- reference: prepare -->` becomes the keys of that command and the choices of its config
+groups, `<!-- include: CHANGELOG.md -->` a file of the repository, and `<!-- licences -->` those of
+what this project depends on.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ reference = importlib.import_module("reference")
 LINK = re.compile(r"\[([^]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")  # its text, file, place in it
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # of the repository, pages here too
 
-COMMAND = re.compile(r"^<!-- (reference|choices|include|licences)(?:: ([\w./-]+))? -->$", re.M)
+COMMAND = re.compile(r"^<!-- (reference|include|licences)(?:: ([\w./-]+))? -->$", re.M)
 
 
 def include(name: str) -> str:
@@ -40,7 +40,6 @@ def _link(found: re.Match[str]) -> str:
 
 WRITERS: dict[str, Callable[[str], str]] = {
     "reference": reference.keys,
-    "choices": reference.choices,
     "include": include,
     "licences": lambda _: licences.table(),
 }
@@ -49,24 +48,3 @@ WRITERS: dict[str, Callable[[str], str]] = {
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Carry out the commands of a page."""
     return COMMAND.sub(lambda found: WRITERS[found[1]](found[2]), markdown)
-
-
-def on_config(config: Any) -> Any:
-    """Leave out what the list of pages names and nobody has written yet."""
-    config.nav = [_there(entry, Path(config.docs_dir)) for entry in config.nav]
-    return config
-
-
-def _there(entry: Any, docs: Path) -> Any:
-    """An entry of the list of pages, a page or a title with pages, without those that are not."""
-    if isinstance(entry, str):
-        return entry
-    return {
-        title: page if isinstance(page, str) else [e for e in page if _exists(e, docs)]
-        for title, page in entry.items()
-    }
-
-
-def _exists(entry: Any, docs: Path) -> bool:
-    pages = [entry] if isinstance(entry, str) else entry.values()
-    return all((docs / page).exists() for page in pages)

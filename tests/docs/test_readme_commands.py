@@ -53,7 +53,8 @@ def check_keys(command: str, words: list[str]) -> None:
         entry.register(name, schema)
     if command == "run":
         words = run.arguments([word for word in words if not word.startswith("@")])
-    overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
+    named = [word.replace("=NAME", "=sample").replace("=TASK", "=rte") for word in words]
+    overrides = [word for word in named if word not in ("--help", "…")]
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
         composed = compose(command, overrides)
@@ -101,10 +102,13 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
         check(words)
 
 
-def test_a_block_that_needs_more_than_this_machine_says_so() -> None:
-    for block in blocks(ROOT / "README.md"):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_block_that_needs_more_than_this_machine_says_so(page: Path) -> None:
+    for block in blocks(page):
         elsewhere = any(f"{other} " in block.text for other in OTHERS)
-        fetches = re.search(r"\+corpus=\w*wiki\b(?!.*(corpus\.path|dry_run))", block.text, re.S)
+        fetches = re.search(
+            r"\+corpus=(\w*wiki|glue)\b(?!.*(corpus\.path|dry_run))", block.text, re.S
+        )
         if block.language == "sh" and (elsewhere or fetches):
             assert re.search(r"# needs a (network|cluster)", block.text), block.text
 

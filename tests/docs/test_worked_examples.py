@@ -120,7 +120,7 @@ def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None
 
 
 def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
-    make_work(tmp_path / "work")
+    make_work(tmp_path / "work" / "sample")
     printed = follow(root, "add-model-size.md", tmp_path)
     size = ModelConfig(
         name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522
@@ -131,14 +131,13 @@ def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
-    make_work(tmp_path / "work")
+    work = tmp_path / "work" / "sample"
+    make_work(work)
     size = ModelConfig(
         name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128
     )
     torch.manual_seed(0)
     model = BertForPreTraining(size)
-    huggingface.save(
-        tmp_path / "work" / "convert", size, model.state_dict(), tmp_path / "work" / "vocab"
-    )
+    huggingface.save(work / "convert", size, model.state_dict(), work / "vocab")
     score = float(follow(root, "add-task.md", tmp_path).split()[-1])
     assert 0 <= score <= 1
