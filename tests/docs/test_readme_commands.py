@@ -53,8 +53,7 @@ def check_keys(command: str, words: list[str]) -> None:
         entry.register(name, schema)
     if command == "run":
         words = run.arguments([word for word in words if not word.startswith("@")])
-    named = [word.replace("=NAME", "=sample").replace("=TASK", "=rte") for word in words]
-    overrides = [word for word in named if word not in ("--help", "…")]
+    overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
         composed = compose(command, overrides)
