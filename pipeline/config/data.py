@@ -22,7 +22,7 @@ class DownloadFile:
 class CorpusConfig:
     """Where text comes from and how it is read."""
 
-    name: str = MISSING
+    name: str = MISSING  # and that of its folder in work/
     reader: str = MISSING  # a module of pipeline.corpora
     language: str = "en"  # its code at Wikipedia: how sentences end, which dump, which encodings
     path: str | None = None  # file, folder or glob; null: the files that `download` fetched
