@@ -121,7 +121,7 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
 
     Raises:
         ConfigError: what `plan` or the engine says.
-        InputError: the corpus cannot be read, or gives no training instance.
+        InputError: the corpus cannot be read, or gives no training or no validation instance.
     """
     work = plan(config, out)
     work.scratch.mkdir(parents=True)
@@ -136,6 +136,7 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
             f"instance made ({documents.get('empty', 0)} empty, {documents.get('short', 0)} short, "
             f"{documents.get('duplicate', 0)} duplicates, {documents.get('filtered', 0)} filtered)"
         )
+    check_held_out(config, figures)
     instances = totals["train"] + totals.get("validation", 0)
     shards = figures["shards"]
     return stage.Result(
@@ -143,6 +144,23 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
         f"{instances:,} instances in {len(shards)} shards",
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
+    )
+
+
+def check_held_out(config: PrepareConfig, figures: dict[str, Any]) -> None:
+    """Raise where documents were to be held out, and so few were written that none was.
+
+    Raises:
+        InputError: training would have nothing to score on.
+    """
+    if config.validation_share == 0 or figures["totals"].get("validation"):
+        return
+    written = figures["documents"].get("written", 0)
+    enough = min(0.5, max(2 * config.validation_share, 3 / written))  # three, more or less
+    raise InputError(
+        f"corpus {config.corpus.name}: validation_share={config.validation_share} held out none of "
+        f"{written} documents, and training needs some to score: set validation_share="
+        f"{enough:.2f}, or 0 for shards that are not trained on alone"
     )
 
 

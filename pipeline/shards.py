@@ -212,9 +212,10 @@ def open_folder(folder: Path | str, split: str) -> list[Shard]:
     """
     paths = sorted(Path(folder).glob(f"{split}-*.arrow"))
     if not paths:
-        raise InputError(
-            f"{folder}: no {split} shards; run python -m pipeline.prepare first, or set data.dir"
-        )
+        mend = "run python -m pipeline.prepare first, or set data.dir"
+        if any(Path(folder).glob("*.arrow")):
+            mend = "prepare again with a greater validation_share"
+        raise InputError(f"{folder}: no {split} shards; {mend}")
     shards = [open_shard(path) for path in paths]
     for shard in shards:
         if shard.info != shards[0].info:

@@ -1,6 +1,7 @@
 """A corpus becomes shards: every document accounted for, the same bytes however it is run."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -172,3 +173,17 @@ def test_other_objectives_have_shards_of_their_own(
         assert 120 < lengths.max() <= 126
         assert (a_len == lengths).all()
         assert not swapped.any()
+
+
+def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    words = command(corpus, vocab, tmp_path / "out", "validation_share=0.001")
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "validation_share=0.001 held out none of 40 documents" in done.stderr
+    (share,) = re.findall(r"set validation_share=(0\.\d+)", done.stderr)
+    prepare(root, corpus, vocab, tmp_path / "out", f"validation_share={share}")
+    assert shards.open_folder(tmp_path / "out", "validation")
