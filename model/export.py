@@ -29,7 +29,7 @@ def check_installed() -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(
-                f"onnx=true: {name} is not installed; pip install 'bert-pipeline[onnx]'"
+                f"onnx=true: {name} is not installed; pip install -e '.[onnx]'"
             ) from error
 
 

@@ -212,7 +212,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
         from kubernetes import client, config
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "executor=kubernetes needs the client library: pip install bert-pipeline[kubernetes]"
+            "executor=kubernetes needs the client library: pip install -e '.[kubernetes]'"
         ) from error
     try:
         config.load_incluster_config()
