@@ -1,11 +1,13 @@
 """Where a run's figures go: metrics.jsonl (the truth), Weights & Biases, and the terminal."""
 
+import contextlib
 import json
 import netrc
 import os
 import secrets
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tqdm import tqdm
 
 from model.config import TrackingConfig
 from pipeline import secrecy, stage
-from pipeline.errors import InputError
+from pipeline.errors import InputError, first_line
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
@@ -67,6 +69,14 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
     return None
 
 
+def _forget_wandb() -> None:
+    """Drop the connection to W&B's service, which would fail once more at exit."""
+    import wandb
+
+    with contextlib.suppress(Exception):
+        wandb.teardown()
+
+
 class Tracker:
     """Rank 0 writes; on other ranks every method does nothing."""
 
@@ -100,8 +110,10 @@ class Tracker:
         row = {"kind": kind, "step": step, **figures}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
-        if self._wandb is not None:
-            self._wandb.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
+        with self._without_wandb():
+            if self._wandb is not None:
+                named = {f"{kind}/{key}": value for key, value in figures.items()}
+                self._wandb.log(named, step=step)
         if kind == "train":
             self._bar.set_postfix_str(one_line(figures))
             if self._bar.disable:  # no terminal: a line instead
@@ -127,8 +139,22 @@ class Tracker:
         if self.active:
             self._bar.close()
             self._file.close()
-            if self._wandb is not None:
-                self._wandb.finish()
+            with self._without_wandb():
+                if self._wandb is not None:
+                    self._wandb.finish()
+
+    @contextlib.contextmanager
+    def _without_wandb(self) -> Iterator[None]:
+        """Go on without W&B where the body finds that it fails.
+
+        A launcher that gets a signal ends W&B's service before the rank has saved.
+        """
+        try:
+            yield
+        except Exception as error:  # whatever is wrong with it, training is worth more
+            self._wandb = None
+            self.say(f"warning: W&B gets no more rows ({first_line(error)}); {METRICS} has all")
+            _forget_wandb()
 
 
 LINE = {

@@ -2,6 +2,8 @@
 
 import json
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,39 @@ def test_training_goes_on_without_weights_and_biases(
     run(tmp_path, 0, [1, 2])
     assert "run ID is in use" in capsys.readouterr().out
     assert len(read_metrics(tmp_path)) == 3
+
+
+BEREFT = """
+import sys
+from pathlib import Path
+import psutil
+from model.config import TrackingConfig
+from model.tracking import Tracker
+tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), Path(sys.argv[1]), 0, 0, 9, {})
+tracker.log("train", 1, {"loss": 4.0})
+service = psutil.Process().children()
+assert service
+for process in service:
+    process.terminate()
+psutil.wait_procs(service, timeout=20)
+for step in range(2, 2 + int(sys.argv[2])):
+    tracker.log("train", step, {"loss": 4.0})
+tracker.close()
+"""
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_the_end_of_its_service_costs_training_nothing(
+    root: Path, tmp_path: Path, more: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEREFT, str(tmp_path), str(more)],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("warning: W&B gets no more rows") == 1
+    assert len(read_metrics(tmp_path)) == 1 + more
 
 
 def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
