@@ -66,7 +66,9 @@ class Node:
         launcher = Path(sys.executable).with_name("deepspeed")
         count = ["--num_accelerators", str(processes)] if processes else []
         port = ["--master_port", str(free_port())]  # the default is one for the whole machine
-        return [str(launcher), *count, *port, str(script), *self.overrides]
+        # The launcher neither passes signals on nor always tells how its ranks ended; this does.
+        launch = [sys.executable, "-m", "model.launch", str(launcher)]
+        return [*launch, *count, *port, str(script), *self.overrides]
 
 
 def free_port() -> int:

@@ -1,5 +1,6 @@
 """Runs the stages of a graph as local processes, side by side where cores allow."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from pipeline.errors import Diverged, Exit, Restart, UserError
 from pipeline.times import duration
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
-GRACE = 30.0  # seconds between SIGTERM and SIGKILL
+GRACE = 300.0  # seconds between SIGTERM and SIGKILL: training saves in them
 
 
 class StageFailed(Exception):
@@ -66,6 +67,7 @@ class LocalExecutor:
 
         Raises:
             UserError, Restart, StageFailed: what `failure` makes of a stage's end.
+            KeyboardInterrupt: the user's, where no stage had anything to save.
         """
         done = {node.name for node in nodes if node.reason is None}
         waiting = [node for node in nodes if node.reason is not None]
@@ -85,6 +87,9 @@ class LocalExecutor:
                         child.file.close()
                         self._finished(child, width)
                         done.add(child.node.name)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
         finally:
             self._stop()
 
@@ -122,24 +127,48 @@ class LocalExecutor:
 
     def _finished(self, child: Running, width: int) -> None:
         node, manifest = child.node, stage.Manifest.read(child.node.out)
-        if self.live:
-            print("\r\033[K", end="")
+        self._clear()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began
             print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
             return
         raise failure(node.name, child.process.returncode, child.log)
 
+    def _clear(self) -> None:
+        """Take the line of what runs off the terminal."""
+        if self.live:
+            print("\r\033[K", end="", flush=True)
+
+    def _interrupted(self) -> None:
+        """Stop what runs.
+
+        Raises:
+            Restart: one of them saved what it had.
+        """
+        stopped = list(self.running)
+        self._clear()
+        for child in stopped:
+            what = "is saving" if child.node.kind == "train" else "ends"
+            print(f"stopping: {child.node.name} {what} …", flush=True)
+        self._stop()
+        for child in stopped:
+            if child.process.returncode == Exit.RESTART:
+                raise failure(child.node.name, Exit.RESTART, child.log) from None
+
     def _stop(self) -> None:
-        """End what still runs, with all its children."""
+        """End what still runs, with all its children; who asks again does not wait for them.
+
+        Ranks of a training outlive their killed launcher until they have saved.
+        """
         for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
             for child in self.running:
                 signal_group(child.process, sign)
             until = time.monotonic() + patience
-            while time.monotonic() < until and any(
-                signal_group(child.process, 0) for child in self.running
-            ):
-                time.sleep(0.05)
+            with contextlib.suppress(KeyboardInterrupt):
+                while time.monotonic() < until and any(
+                    signal_group(child.process, 0) for child in self.running
+                ):
+                    time.sleep(0.05)
         self.running.clear()
 
 
@@ -154,7 +183,11 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if kind is not None and told:
         return kind(f"stage {name}: {told[0]} (log: {log})")
     if code == Exit.RESTART:
-        return Restart(f"stage {name} was cut short (log: {log}); the same command goes on with it")
+        saved = re.search(r", saved after step [\d,]*\d", "\n".join(lines))
+        return Restart(
+            f"stage {name} was cut short{saved[0] if saved else ''} (log: {log}); the same command "
+            "goes on with it"
+        )
     return StageFailed(
         f"stage {name} ended with exit code {code}; its log is {log}, ending:\n"
         + "\n".join(lines[-15:])

@@ -66,14 +66,14 @@ def training(node: dag.Node) -> list[str]:
     names = hosts(node.name, nodes)
     hostfile = Path(tempfile.mkdtemp()) / "hosts"
     hostfile.write_text("".join(f"{name} slots={gpus or 1}\n" for name in names))
-    launcher, *rest = node.command(None)
-    script = next(place for place, word in enumerate(rest) if word.endswith("train.py"))
+    alone = node.command(None)
+    launcher = next(place for place, word in enumerate(alone) if word.endswith("deepspeed"))
+    script = next(place for place, word in enumerate(alone) if word.endswith("train.py"))
     many = [
         "--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(index),
         "--master_addr", names[0], "--master_port", str(PORT),
     ]  # fmt: skip
-    # The launcher neither passes signals on nor always tells how its ranks ended; this does.
-    words = [sys.executable, "-m", "model.launch", launcher, *many, *rest[script:]]
+    words = [*alone[: launcher + 1], *many, *alone[script:]]
     alive = os.environ.get("HEARTBEAT")
     return [*words, f"heartbeat={quoted(alive)}"] if alive else words
 

@@ -1,7 +1,11 @@
 """A run ends as the stage did that ended it: with its words, and with its exit code."""
 
 import dataclasses
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,13 @@ class Script(Node):
         return [sys.executable, "-c", self.line]
 
 
+def script(folder: Path, kind: str, line: str) -> Script:
+    return Script(
+        name=kind, kind=kind, overrides=[], needs=(), fingerprint="f", reason="not made yet",
+        config=ReportConfig(workdir=str(folder), out=str(folder / kind)), line=line,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "told"),
     [
@@ -35,11 +46,48 @@ class Script(Node):
 def test_the_end_of_a_stage_is_that_of_the_run(
     tmp_path: Path, code: Exit, kind: type[Exception], told: str
 ) -> None:
-    stage = Script(
-        name="train", kind="train", overrides=[], needs=(), fingerprint="f", reason="not made yet",
-        config=ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "train")),
-        line=f"print('error: a bad value'); raise SystemExit({int(code)})",
-    )  # fmt: skip
+    line = f"print('error: a bad value'); raise SystemExit({int(code)})"
+    stage = script(tmp_path, "train", line)
     with pytest.raises(kind, match=told) as raised:
         LocalExecutor(tmp_path, 1, None).run([stage])
     assert type(raised.value) is kind
+
+
+SAVES = """
+import signal, sys, time
+def told(number, frame):
+    print("restart: rank 0: SIGTERM, saved after step 1,706; the same command goes on", flush=True)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, told)
+print("ready", flush=True)
+time.sleep(60)
+"""
+DIES = "import time; print('ready', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "kind", "told", "shown"),
+    [
+        ("train", SAVES, Restart, r"train was cut short, saved after step 1,706 \(log: ",
+         "stopping: train is saving …\n"),
+        ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks ends …\n"),
+    ],
+)  # fmt: skip
+def test_who_stops_a_run_is_told_what_was_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    name: str, line: str, kind: type[BaseException], told: str, shown: str,
+) -> None:  # fmt: skip
+    executor = LocalExecutor(tmp_path, 1, None)
+    executor.live = True
+    log = tmp_path / "logs" / f"{name}.log"
+
+    def stop() -> None:
+        until = time.monotonic() + 20
+        while time.monotonic() < until and not (log.exists() and "ready" in log.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(kind, match=told):
+        executor.run([script(tmp_path, name, line)])
+    assert capsys.readouterr().out.endswith(f"\r\033[K{shown}")

@@ -1,6 +1,7 @@
 """The whole graph, on a small corpus, with real processes: done once, resumed after a kill."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,14 +91,19 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
-    with subprocess.Popen(command(corpus, work), cwd=root, start_new_session=True) as first:
+    with subprocess.Popen(
+        command(corpus, work), cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE
+    ) as first:
         until = time.monotonic() + 120
         while not list(work.glob("train/checkpoints/*/step-*")):
             assert time.monotonic() < until
             assert first.poll() is None
             time.sleep(0.05)
         first.send_signal(signal.SIGTERM)
-        assert first.wait() == 130
+        _, said = first.communicate(timeout=60)
+        assert first.returncode == 75
+        assert re.search(r"^restart: stage train was cut short, saved after step \d+ \(", said)
+    assert "Traceback" not in (work / "logs" / "train.log").read_text()
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
     assert left.stdout == ""
 
