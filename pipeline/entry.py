@@ -19,6 +19,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline import secrecy
 from pipeline.errors import ConfigError, Exit, Restart, UserError
+from pipeline.overrides import readable
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -159,7 +160,7 @@ def run(
     # The parser takes overrides from one place only: ours go where the user's begin.
     overrides = (n for n, word in enumerate(words) if re.match(r"[+~]|[^-].*=", word))
     first = next(overrides, len(words))
-    sys.argv[1:] = [*words[:first], *quiet, *words[first:]]
+    sys.argv[1:] = [*words[:first], *quiet, *map(readable, words[first:])]
     try:
         with composing():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)

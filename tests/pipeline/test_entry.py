@@ -56,6 +56,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("name", ["~/việt (1).bz2", "/nowhere/việt (1).bz2"])
+def test_any_path_may_be_typed(root: Path, tmp_path: Path, name: str) -> None:
+    done = run(root, "pipeline.vocab", "+corpus=wiki", f"corpus.path={name}", f"out={tmp_path}/x")
+    assert done.returncode == 2
+    assert f"{name.replace('~', str(Path.home()))}: " in done.stderr
+    assert "Exception" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"]
 )
