@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 from pipeline import stage
 from pipeline.dag import NARROW, Node
-from pipeline.errors import Diverged, Exit, Restart, UserError
+from pipeline.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.times import duration
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -101,10 +101,15 @@ class LocalExecutor:
         return self._need(node) <= free
 
     def _start(self, node: Node) -> None:
-        self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / f"{node.name}.log"
         cores = self._need(node)
-        file = log.open("wb")
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            file = log.open("wb")
+        except OSError as error:
+            raise InputError(
+                f"workdir={self.logs.parent}: cannot write there ({error.strerror})"
+            ) from error
         process = subprocess.Popen(
             node.command(self.processes),
             stdin=subprocess.DEVNULL,

@@ -237,7 +237,7 @@ def locked(out: Path, wait: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def room(out: Path) -> Iterator[None]:
-    """Say it in one line where the body finds the disk full, or not to be written.
+    """Say it in one line where the body finds the disk full, limited, or not to be written.
 
     Engines and libraries wrap the error of the system in errors of their own: its words stay.
 
@@ -249,7 +249,7 @@ def room(out: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, UserError):
             raise
-        for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
             if os.strerror(code) in str(error):
                 what = os.strerror(code).lower()
                 raise InputError(f"out={out}: {what}; make room, or choose another out") from error

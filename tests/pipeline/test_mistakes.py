@@ -144,6 +144,33 @@ def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_pa
     assert f"out={tmp_path}/a.xml/out: cannot write there" in done.stderr
 
 
+@pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
+def test_a_run_names_a_workdir_that_cannot_be_written(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "a.txt").write_text("Words.\n")
+    workdir = place.format(tmp_path)
+    words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: workdir={workdir}: cannot write there (")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
+    command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
+    done = subprocess.run(
+        f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out",
+        cwd=root, shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large; ")
+
+
 @pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])
 def test_a_file_that_goes_between_plan_and_read_is_named(
     vocab: Path, tmp_path: Path, reader: str, text: str
