@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from pipeline import secrecy
+from pipeline import __version__, secrecy
 from pipeline.errors import ConfigError, Exit, Restart, UserError
 from pipeline.overrides import readable
 
@@ -121,6 +122,18 @@ def unknown_key(full: str, schema: Any) -> str:
     return f"{full}: no such key; {meant}"
 
 
+def check_options(words: list[str]) -> None:
+    """Refuse what looks like an option and is none of Hydra's.
+
+    Raises:
+        ConfigError: there is such a word; the first one is named.
+    """
+    _, unknown = get_args_parser().parse_known_args(words)
+    for word in unknown:
+        if word.startswith("-"):
+            raise ConfigError(f"{word}: no such option; --help lists the keys, all KEY=VALUE")
+
+
 def print_help(name: str, schema: type, config: DictConfig) -> None:
     """The keys of a command, with the values that its command line gives them."""
     from pipeline import reference
@@ -155,6 +168,9 @@ def run(
     # Hydra would add handlers to the root logger, one of them a log file where the user stands.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     words = sys.argv[1:] if argv is None else argv
+    if "--version" in words:
+        print(f"bert-pipeline {__version__}")
+        sys.exit(Exit.DONE)
     asked = {"--help", "-h"} & set(words)
     words = [word for word in words if word not in asked]
     # The parser takes overrides from one place only: ours go where the user's begin.
@@ -162,6 +178,7 @@ def run(
     first = next(overrides, len(words))
     sys.argv[1:] = [*words[:first], *quiet, *map(readable, words[first:])]
     try:
+        check_options(sys.argv[1:])
         with composing():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
             main(keep)()

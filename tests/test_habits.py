@@ -11,6 +11,8 @@ import pytest
 import yaml
 from importlinter import cli
 
+from pipeline import __version__
+
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
 
 
@@ -82,5 +84,5 @@ def test_hooks_fetch_nothing(root: Path) -> None:
 def test_one_version_and_licence_stand_everywhere(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((root / "CITATION.cff").read_text())
-    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert (citation["version"], citation["license"]) == (__version__, project["license"])
     assert "Apache License" in (root / "LICENSE").read_text()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import __version__
+
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -39,6 +41,8 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
         (["model.train", "optimizer.learning_rate=-1"], "above 0"),
+        (["pipeline.vocab", "+corpus=sample", "--verbose"], "--verbose: no such option"),
+        (["pipeline.run", "--dry-run", "+corpus=sample"], "--dry-run: no such option"),
         (["model.launch"], "no command; add one"),
     ],
 )  # fmt: skip
@@ -90,3 +94,18 @@ def test_options_may_stand_before_and_after_the_keys(
     (tmp_path / "corpus" / "own.yaml").write_text("name: own\nreader: text\n")
     done = run(root, "pipeline.vocab", "--config-dir", str(tmp_path), *words.split())
     assert "size: 777" in done.stdout, done.stderr
+
+
+def test_the_version_is_ours(root: Path) -> None:
+    assert run(root, "pipeline.run", "--version").stdout == f"bert-pipeline {__version__}\n"
+
+
+def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> None:
+    done = run(root, "pipeline")
+    assert done.returncode == 0, done.stderr
+    listed = done.stdout.partition("\n\n")[0].splitlines()
+    assert listed[0].startswith("python -m pipeline.run ")
+    commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra", "train"}
+    modules = {line.split()[2].removeprefix("pipeline.") for line in listed if "-m" in line}
+    assert modules == commands | {"inspect"}
+    assert all(len(line) <= 100 for line in listed)
