@@ -19,6 +19,8 @@ from pipeline.errors import InputError, first_line
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
+# Figures come last: a narrow terminal cuts them, and neither the bar nor the time that is left.
+BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 def has_key() -> bool:
@@ -92,7 +94,11 @@ class Tracker:
         self._wandb = open_wandb(config, out, settings)
         self._start, self._steps, self._began = start, steps, time.monotonic()
         self._bar = tqdm(
-            initial=start, total=steps, desc="train", unit="step", disable=not sys.stderr.isatty()
+            initial=start,
+            total=steps,
+            desc="train",
+            bar_format=BAR,
+            disable=not sys.stderr.isatty(),
         )
 
     @staticmethod
@@ -120,7 +126,7 @@ class Tracker:
                 spent = (time.monotonic() - self._began) / max(step - self._start, 1)
                 left = tqdm.format_interval((self._steps - step) * spent)
                 print(
-                    f"step {step:,}/{self._steps:,}: {one_line(figures)}, {left} left", flush=True
+                    f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True
                 )
 
     def advance(self) -> None:

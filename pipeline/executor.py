@@ -124,8 +124,9 @@ class LocalExecutor:
         """One line that says what runs now, on a terminal."""
         if self.live and self.running:
             parts = [
-                f"{c.node.name} {duration(time.monotonic() - c.began)}  {last_line(c.log)}".strip()
-                for c in self.running
+                f"{child.node.name} {duration(time.monotonic() - child.began)}  "
+                + (last_line(child.log) or "starts")
+                for child in self.running
             ]
             columns = shutil.get_terminal_size().columns
             print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
@@ -219,8 +220,9 @@ def one_line(parts: list[str], columns: int) -> str:
 
 def last_line(log: Path) -> str:
     """The last line of a growing log that says anything, launchers apart."""
+    start = max(0, log.stat().st_size - 2000)
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 2000))
-        lines = file.read().decode(errors="replace").splitlines()
+        file.seek(start)
+        lines = file.read().decode(errors="replace").splitlines()[start > 0 :]  # the first is cut
     said = (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))
     return next(filter(None, said), "")

@@ -1,9 +1,13 @@
 """What a run logs can be read back: from its own rows, and from the files of Weights & Biases."""
 
 import json
+import os
+import pty
+import re
 import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +146,31 @@ def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
     assert len(read_metrics(out)) == 7
     run(out, 6, [7])
     assert [row["step"] for row in read_metrics(out) if row["kind"] == "train"][-2:] == [6, 7]
+
+
+BAR = """
+import sys
+from pathlib import Path
+from model.config import TrackingConfig
+from model.tracking import Tracker
+tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
+figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
+           "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
+tracker._bar.update(300)
+tracker.log("train", 300, figures)
+tracker.close()
+"""
+
+
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(
+    root: Path, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    words = [sys.executable, "-c", BAR, str(tmp_path)]
+    subprocess.run(words, cwd=root, stderr=theirs, check=True)
+    shown = os.read(ours, 9999).decode().strip().rpartition("\r")[2]
+    os.close(ours)
+    os.close(theirs)
+    assert len(shown) <= 80
+    assert re.match(r"train  50%\|█{8} {8}\| 300/600, [\d:]+ left, loss 4.000, acc", shown), shown

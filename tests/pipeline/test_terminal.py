@@ -28,6 +28,8 @@ def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Pat
     noise = "[2026-11-21 09:19:27,546] [WARNING] [real_accelerator.py:213:get] Setting …\n"
     log.write_text(f"step 5/60: loss 3.1\n{noise}\n  \n")
     assert last_line(log) == "step 5/60: loss 3.1"
+    log.write_text(noise[:-1] * 40 + "\n")  # as long as the launcher's command line
+    assert last_line(log) == ""
 
 
 def test_times_are_as_people_say_them() -> None:
