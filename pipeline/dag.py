@@ -222,6 +222,15 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
+def begun(out: str, fingerprint: str) -> str | None:
+    """After which step a training goes on that was cut short; None where there is no such step.
+
+    It looks where `model.checkpoint` writes, which would load PyTorch.
+    """
+    steps = sorted(Path(out, "checkpoints", fingerprint[:12]).glob("step-*"))
+    return f"goes on after step {int(steps[-1].name[5:]):,}" if steps else None
+
+
 def why(
     config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str],
     forced: bool,
@@ -231,7 +240,7 @@ def why(
         return "forced"
     present = stage.Manifest.read(config.out)
     if present is None:
-        return "not made yet"
+        return begun(config.out, fingerprint) or "not made yet"
     if present.fingerprint == fingerprint:
         # A forced input gives the same fingerprint, and by the same inputs the same bytes.
         return None

@@ -102,10 +102,14 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75
-        assert re.search(r"^restart: stage train was cut short, saved after step \d+ \(", said)
+        saved = re.search(r"^restart: stage train was cut short, saved (after step \d+) \(", said)
+        assert saved
     assert "Traceback" not in (work / "logs" / "train.log").read_text()
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
     assert left.stdout == ""
+
+    plan = run(root, command(corpus, work, "dry_run=true"))
+    assert lines_with(plan, f"run    goes on {saved[1]}") == ["train"]
 
     second = run(root, command(corpus, work))
     assert {"vocab", "prepare", "tasks"} >= set(lines_with(second, "done before")) >= {"prepare"}
