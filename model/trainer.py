@@ -255,13 +255,16 @@ class Trainer:
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
+        # Of a processor that others use too, products are slower, and MFU seems higher.
+        measured = self.world.device.type == "cpu" and config.peak_tflops is None
+        best = "as measured now, with whatever else runs here" if measured else "at best"
         self.tracker.say(
             f"train: {model.name}, {count:,} parameters, {self.world.size} x "
             f"{self.world.device.type}, {config.precision}, ZeRO stage "
             f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
             f"{config.batch_size} samples ({accumulation_steps(config, self.world)} micro-batches "
             f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
-            f"{self.peak:.3g} TFLOP/s a device at best{done}"
+            f"{self.peak:.3g} TFLOP/s a device {best}{done}"
         )
 
     @torch.no_grad()

@@ -95,7 +95,10 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
         path.write_bytes(path.read_bytes()[:100])  # the last checkpoint is damaged
     done = train(root, work, out, "deepspeed=zero3", "micro_batch=6")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "resumed after step 6" in done.stdout
+    assert (
+        "a device as measured now, with whatever else runs here, resumed after step 6"
+        in done.stdout
+    )
     assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
