@@ -95,6 +95,10 @@ class Launch:
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
+    def killed(self) -> list[str]:
+        """The ranks that ended without a word."""
+        return sorted(self._read("pid").keys() - self._read("code").keys())
+
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.told.append(number)
 
@@ -159,9 +163,12 @@ def main() -> NoReturn:
         )
         sys.exit(Exit.USER)
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
-        code = Launch(sys.argv[1:], Path(folder)).run()
+        launch = Launch(sys.argv[1:], Path(folder))
+        code = launch.run()
+        lost = "".join(f"{rank} was killed (memory?); " for rank in launch.killed())
     if code == Exit.RESTART:
-        print("restart: start the same command again; it goes on", file=sys.stderr, flush=True)
+        told = f"restart: {lost}start the same command again; it goes on"
+        print(told, file=sys.stderr, flush=True)
     sys.exit(code)
 
 

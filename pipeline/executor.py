@@ -189,10 +189,10 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if kind is not None and told:
         return kind(f"stage {name}: {told[0]} (log: {log})")
     if code == Exit.RESTART:
-        saved = re.search(r", saved after step [\d,]*\d", "\n".join(lines))
+        how = re.search(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*", "\n".join(lines))
         return Restart(
-            f"stage {name} was cut short{saved[0] if saved else ''} (log: {log}); the same command "
-            "goes on with it"
+            f"stage {name} was cut short{f', {how[0]}' if how else ''} (log: {log}); the same "
+            "command goes on with it"
         )
     return StageFailed(
         f"stage {name} ended with exit code {code}; its log is {log}, ending:\n"

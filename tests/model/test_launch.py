@@ -93,6 +93,13 @@ def test_a_signal_reaches_the_ranks_which_have_time_to_save(
     assert said.startswith("restart:")
 
 
+def test_a_rank_that_is_killed_is_named(job: "subprocess.Popen[str]") -> None:
+    os.kill(descendants(job.pid)[-1], signal.SIGKILL)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == Exit.RESTART
+    assert said.startswith("restart: rank-0 was killed (memory?); start the same command again")
+
+
 def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
     job: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
