@@ -28,6 +28,7 @@ BERT ({size}), pre-trained {start} with masked-language modelling{pairs}
 
 UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
 
+ENGLISH = "The capital of France is [MASK]."
 USE = """
 ## Use
 
@@ -35,7 +36,7 @@ USE = """
 from transformers import pipeline
 
 fill = pipeline("fill-mask", "PATH/OF/THIS/FOLDER")
-fill("The capital of France is [MASK].")
+fill("{example}")
 ```
 """
 
@@ -79,7 +80,8 @@ def write(
     if train:
         text += section("Training", recipe_rows(train))
         text += section("Held-out figures", figure_rows(train))
-    return text + USE
+    example = ENGLISH if language in (None, "en") else f"A text in '{language}' with a [MASK]"
+    return text + USE.format(example=example)
 
 
 def section(title: str, rows: dict[str, Any]) -> str:
@@ -96,10 +98,9 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
     """What the model has read."""
     figures = prepare.figures
     totals, documents = figures.get("totals", {}), figures.get("documents", {})
-    sources = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
     return {
         "corpus": corpus.get("name"),
-        "from": ", ".join(sources) or None,
+        "from": ", ".join(sources(corpus)) or None,
         "documents": number(documents.get("written")),
         "duplicates left out": number(documents.get("duplicate")),
         "tokens": number(totals.get("tokens")),
@@ -107,6 +108,15 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
         "sequence length": figures.get("sequence_length"),
         "shards' fingerprint": prepare.fingerprint[:16],
     }
+
+
+def sources(corpus: dict[str, Any]) -> list[str]:
+    """What the text was read from: a file or folder of the user's by its name, else addresses."""
+    if corpus.get("path") is not None:
+        return [Path(corpus["path"]).name or corpus["path"]]
+    own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
+    parts = (corpus.get("parts") or {}).values()
+    return own + [source for part in parts for source in sources(part)]
 
 
 def recipe_rows(train: Manifest) -> dict[str, Any]:

@@ -33,7 +33,7 @@ VERSIONS = {
     "prepare": 3,
     "tasks": 1,
     "train": 1,
-    "convert": 2,
+    "convert": 3,
     "evaluate": 2,
     "submit": 1,
     "report": 3,

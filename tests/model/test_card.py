@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
-from model import huggingface
+from model import card, huggingface
 from pipeline.stage import Manifest
 
 
@@ -22,13 +22,29 @@ def test_the_card_says_what_the_run_was(tmp_path):
         figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}}, **common,
     )  # fmt: skip
     huggingface.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
-    card = (tmp_path / "out" / "README.md").read_text()
+    text = (tmp_path / "out" / "README.md").read_text()
     for words in ("license: ", "fill in", "language: en", "| documents | 1,234 |",
                   "| learning rate | 0.0001 |", "| steps | 5,000 |", "| hours | 2.00 |",
                   "| masked lm accuracy | 0.4321 |"):  # fmt: skip
-        assert words in card
+        assert words in text
+    assert "The capital of France" in text
     more = replace(prepare, config={"corpus": {"name": "wiki"}})
     huggingface.save(tmp_path / "both", CONFIG, state, vocab_folder, [train, prepare, more])
-    card = (tmp_path / "both" / "README.md").read_text()
+    text = (tmp_path / "both" / "README.md").read_text()
     for words in ("## Data, 1 of 2", "| corpus | books |", "## Data, 2 of 2", "| corpus | wiki |"):
-        assert words in card
+        assert words in text
+
+
+def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> None:
+    address = [{"url": "https://example.org/dump.xml.bz2"}]
+    corpus = {"name": "wiki", "language": "vi", "path": "/home/me/vi.xml.bz2", "files": address}
+    prepare = Manifest(
+        stage="prepare", fingerprint="p" * 64, seconds=1.0, config={"corpus": corpus}, figures={},
+        version=1, inputs={}, files={}, summary="", finished="now",
+    )  # fmt: skip
+    text = card.write(CONFIG, 1, [prepare], {})
+    assert "| from | vi.xml.bz2 |" in text
+    assert "example.org" not in text
+    assert "France" not in text, "an English sentence says nothing of a Vietnamese model"
+    mix = {"name": "mix", "parts": {"a": corpus | {"path": None}, "b": {"path": "s3://x/books/"}}}
+    assert card.sources(mix) == ["https://example.org/dump.xml.bz2", "books"]
