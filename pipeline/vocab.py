@@ -255,6 +255,7 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
     stage.write_text(out / "vocab.txt", entries)
     stage.write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}
+    summary += f"; {treatment(normalizer)}"
     figures |= {
         "size": tokenizer.size,
         "sha256": tokenizer.sha256,
@@ -262,6 +263,16 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
         "existing": config.existing,
     }
     return stage.Result(summary=summary, figures=figures)
+
+
+def treatment(normalizer: dict[str, Any]) -> str:
+    """What becomes of capitals and accents: without accents some languages lose their words."""
+    lowercase = bool(normalizer.get("lowercase"))
+    stripped = normalizer.get("strip_accents")
+    accents = "stripped" if (lowercase if stripped is None else stripped) else "kept"
+    if not lowercase and accents == "kept":
+        return "capitals and accents kept"
+    return f"{'lowercased' if lowercase else 'capitals kept'}, accents {accents}"
 
 
 def main() -> None:

@@ -108,8 +108,10 @@ class VocabConfig(StageConfig):
     additions: str | None = input_path(None)  # a file of entries, one a line, to put after those
     learn: int = 0  # so many entries learnt from the corpus, to put after those
     size: int = 30522  # entries of a learnt vocabulary
-    lowercase: bool | None = None  # null: true, and of an existing vocab.txt as its entries say
-    strip_accents: bool | None = None  # é is e; null: as lowercase says
+    # lower case, which strips accents too unless strip_accents=false; null: true, and of an
+    # existing vocab.txt as its entries say
+    lowercase: bool | None = None
+    strip_accents: bool | None = None  # é is e, and so is ế; null: as lowercase says
     split_chinese: bool = True  # every CJK character a word of its own
     sample_bytes: int = 100_000_000  # text to learn from, spread over the corpus
     seed: int = 0

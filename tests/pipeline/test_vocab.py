@@ -81,6 +81,9 @@ def test_options_shape_the_words(
     assert has in entries
     assert lacks not in entries
     assert result.figures["lowercase"] == settings.get("lowercase", True)
+    kept = {"lowercase": "capitals and accents kept", "strip_accents": "lowercased, accents kept"}
+    told = kept.get(next(iter(settings), ""), "lowercased, accents stripped")
+    assert result.summary.endswith(told), "lost accents are not silent"
 
 
 def test_a_small_corpus_gives_fewer_entries_and_says_so(books: Path, tmp_path: Path) -> None:
