@@ -81,7 +81,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Finetuned]:
         InputError: it is none, or of a kind that we have no head for.
     """
     folder = Path(folder)
-    said = huggingface.read_json(folder / huggingface.CONFIG)
+    said = huggingface.read_config(folder)
     named = (said.get("architectures") or [""])[0]
     kinds = {name: kind for kind, name in CLASSES.items()}
     if named not in kinds:

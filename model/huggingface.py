@@ -192,6 +192,21 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_config(folder: Path | str) -> dict[str, Any]:
+    """The config.json of a folder in Hugging Face's format.
+
+    Raises:
+        InputError: there is none, or it is no JSON object.
+    """
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        near = [place / "convert" for place in (folder, folder.parent)]
+        made = next((place for place in near if (place / CONFIG).is_file()), None)
+        mend = f"try {made}" if made else "python -m pipeline.convert makes one"
+        raise InputError(f"{folder}: no model in Hugging Face's format there; {mend}")
+    return read_json(folder / CONFIG)
+
+
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
     """The content of config.json."""
     return {
@@ -216,7 +231,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
         InputError: another architecture, or a file that is missing, broken or does not fit.
     """
     folder = Path(folder)
-    config = our_config(folder, read_json(folder / CONFIG))
+    config = our_config(folder, read_config(folder))
     return assemble(folder, config, read_weights(folder))
 
 

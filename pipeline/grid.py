@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from pipeline import stage
 from pipeline.config import EvaluateConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import ConfigError
 from pipeline.kinds import Kind, Part, open_kind, read_sides
 
 if TYPE_CHECKING:
@@ -95,11 +95,7 @@ def prepare(config: EvaluateConfig) -> Bench:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    if not (Path(config.pretrained) / huggingface.CONFIG).is_file():
-        raise InputError(
-            f"pretrained={config.pretrained}: no model in the Hugging Face format there; run "
-            f"python -m pipeline.convert first, or set pretrained"
-        )
+    huggingface.read_config(config.pretrained)
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_kind(config, config.task, wordpiece)
     train, dev = read_sides(kind, config.task, config.maximum_rows)

@@ -89,7 +89,7 @@ def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
 
     torch.set_flush_denormal(True)
     folder = Path(config.pretrained)
-    named = (huggingface.read_json(folder / huggingface.CONFIG).get("architectures") or [""])[0]
+    named = (huggingface.read_config(folder).get("architectures") or [""])[0]
     wordpiece = WordPiece.load(folder)
     if named not in finetuned.CLASSES.values():
         pretrained = Pretrained(config, wordpiece)

@@ -140,6 +140,8 @@ def read(path: Path) -> str:
     Raises:
         InputError: it is not there, it is broken, or a special token is missing.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no vocabulary there; run python -m pipeline.vocab to make one")
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:

@@ -107,6 +107,15 @@ def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> N
     assert "no entry [MASK]" in done.stderr
 
 
+def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
+    assert done.returncode == 2
+    assert f"{tmp_path}/vocab: no vocabulary there; run python -m pipeline.vocab" in done.stderr
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes."""

@@ -177,6 +177,17 @@ def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
     np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
 
 
+def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"gone: no model .* pipeline\.convert makes one"):
+        predict.answerer(PredictConfig(pretrained=str(tmp_path / "gone")))
+    work = tmp_path / "work"
+    (work / "train").mkdir(parents=True)
+    (work / "convert").symlink_to(pretrained)
+    for place in (work, work / "train"):
+        with pytest.raises(InputError, match=f"{place}: no model .*; try {work}/convert"):
+            embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
+
+
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     common = {"pretrained": str(pretrained), "input": "in.txt"}
     with pytest.raises(ConfigError, match=r"out=x\.npy: give it the ending \.arrow"):
