@@ -1,5 +1,6 @@
 """The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +8,8 @@ from omegaconf import MISSING
 
 from pipeline.config.fields import StageConfig, check, check_choice, incidental, input_path
 from pipeline.errors import ConfigError
+
+LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
 
 
 @dataclass(kw_only=True)
@@ -24,7 +27,9 @@ class CorpusConfig:
 
     name: str = MISSING  # and that of its folder in work/
     reader: str = MISSING  # a module of pipeline.corpora
-    language: str = "en"  # its code at Wikipedia: how sentences end, which dump, which encodings
+    # its code, as Wikipedia's addresses begin (vi, ceb, simple): how sentences end, by the rules of
+    # `sentencex` for it, or of English where it has none; which dump; which encodings
+    language: str = "en"
     path: str | None = None  # file, folder or glob; null: the files that `download` fetched
     files: list[DownloadFile] = field(default_factory=list)  # what `download` fetches
     encoding: str | None = None  # of text files; null: found out file by file
@@ -35,6 +40,11 @@ class CorpusConfig:
 
     def __post_init__(self) -> None:
         """Check the choices."""
+        check(
+            LANGUAGE.fullmatch(self.language) is not None,
+            f"corpus.language={self.language}: no code of a language; write it as the addresses of "
+            "Wikipedia begin: vi, de, ceb, simple",
+        )
         check_choice("corpus.on_error", self.on_error, ("fail", "skip"))
         if self.encoding is not None:
             try:

@@ -274,3 +274,14 @@ def test_real_wikiextractor_output(shared_data: Path, folder: str, count: int) -
     corpus = config("wikiextractor", shared_data / "wiki_text" / folder)
     ids = [d.id for d in read(corpus, 1 << 21)[0]]
     assert len(ids) == len(set(ids)) == count
+
+
+@pytest.mark.parametrize("language", ["de", "ceb", "simple", "zh-min-nan", "be_x_old", "pt-BR"])
+def test_a_code_of_a_language_is_taken(language: str) -> None:
+    assert CorpusConfig(name="x", reader="text", language=language).language == language
+
+
+@pytest.mark.parametrize("language", ["vietnamese", "", "English", "v", "de/../x", "de "])
+def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
+    with pytest.raises(ConfigError, match=rf"corpus\.language={language}: .*code"):
+        CorpusConfig(name="x", reader="text", language=language)
