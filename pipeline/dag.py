@@ -7,6 +7,7 @@ import dataclasses
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
 from pipeline import config as schemas
-from pipeline import entry, stage
+from pipeline import entry, files, stage
 from pipeline.config import RunConfig, StageConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, InputError
 from pipeline.overrides import quoted
 
 SCHEMAS: dict[str, type[StageConfig]] = {
@@ -203,6 +204,30 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
+
+
+def check_places(config: RunConfig, nodes: list[Node]) -> None:
+    """Check on this machine that what no stage makes is there, and that the folder can be written.
+
+    Raises:
+        InputError: the first that is not.
+    """
+    makers = {os.path.normpath(node.config.out): node.name for node in nodes}
+    for node in nodes:
+        for key, path in stage.inputs(node.config).items() if node.reason else ():
+            made = stage.of_stage(path, makers) is not None
+            if not made and not files.at(path).is_dir() and not files.matching(path):
+                raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
+    above = Path(config.workdir).absolute()
+    while not os.path.exists(above):
+        above = above.parent
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"workdir={config.workdir}: cannot write there ({error.strerror})"
+        ) from error
 
 
 def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -37,6 +37,8 @@ def execute(config: RunConfig) -> None:
     config.cores = config.cores or os.cpu_count() or 1
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = dag.plan(config, chosen)
+    if config.executor.name == "local":
+        dag.check_places(config, nodes)
     if config.dry_run:
         print(secrecy.hide(draw(nodes)))
         return

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model.config import TrainConfig
 from pipeline import dag, entry, run
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, InputError
 from pipeline.overrides import quoted
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -96,3 +96,31 @@ def composed_run(*words: str) -> RunConfig:
     with initialize_config_dir(str(entry.CONF), version_base="1.3"):
         config = compose("run", run.arguments(["+corpus=sample", *words]))
     return entry.validate(config, RunConfig)
+
+
+def mistake_of(*words: str) -> str:
+    config = composed_run(*words)
+    chosen = ["+corpus=sample", *words]
+    with pytest.raises(InputError) as caught:
+        dag.check_places(config, dag.plan(config, chosen))
+    return str(caught.value)
+
+
+def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) -> None:
+    workdir, gone = f"workdir={tmp_path}/work", f"{tmp_path}/gone/*.txt"
+    told = mistake_of(workdir, "corpus.reader=text", f"corpus.path={gone}")
+    assert told == f"stage vocab: corpus.path={gone}: nothing is there"
+    told = mistake_of(workdir, "tasks=[cola]", f"glue={tmp_path}/glue")
+    assert told == f"stage evaluate-cola: data={tmp_path}/glue: nothing is there"
+
+
+def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (f"{tmp_path}/file/work", "/proc/work"):
+        assert f"workdir={place}: cannot write there" in mistake_of(f"workdir={place}")
+
+
+def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
+    config = composed_run(f"workdir={tmp_path}/a/work")
+    dag.check_places(config, dag.plan(config, ["+corpus=sample"]))
+    assert not list(tmp_path.iterdir())
