@@ -89,6 +89,11 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
+def listed(value: Any) -> list[Any]:
+    """One thing as a list of one; a list as it is."""
+    return value if isinstance(value, list) else [value]
+
+
 def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
     """(name, kind, overrides) of every stage of the recipe, in the order it is written in.
 
@@ -105,6 +110,8 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             f"{unknown[0]}: recipe {config.recipe.name} has no such stage; "
             f"it has {', '.join(config.recipe.stages)}"
         )
+    asked = [(settings or {}).get("task") or [] for settings in config.recipe.stages.values()]
+    samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in listed(tasks))
     for name, settings in config.recipe.stages.items():
         kind = name.partition("-")[0]
         if kind not in SCHEMAS:
@@ -113,9 +120,11 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             )
         if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
             continue
+        if kind == "tasks" and not samples:
+            continue
         settings = dict(settings or {}) | dict(flat(config.stages.get(name) or {}))
         tasks = settings.pop("task", None)
-        for task in tasks if isinstance(tasks, list) else [tasks]:
+        for task in listed(tasks):
             own = f"{name}-{task}" if task else name
             overrides = [
                 f"workdir={quoted(config.workdir)}",

@@ -98,7 +98,11 @@ def held_documents(config: TasksConfig) -> list[Held]:
         raise InputError(
             f"corpus {config.corpus.name}: {len(found)} of its {read} documents are held out for "
             f"validation and long enough, but the tasks need {FEWEST}; "
-            f"raise validation_share (now {config.validation_share}), here and for prepare"
+            + (
+                f"raise validation_share (now {config.validation_share}), here and for prepare"
+                if read > FEWEST  # some have to be left to learn from
+                else "take more text, or in a run tasks=[] leaves them out"
+            )
         )
     draw = keyed.key(config.seed, "tasks", "documents")
     return sorted(found.values(), key=lambda held: narrowed(draw, held.key))

@@ -22,6 +22,7 @@ from pipeline.config import VocabConfig
 from pipeline.errors import InputError
 from pipeline.text import clean, wordpiece
 from pipeline.text.wordpiece import SPECIAL, WordPiece
+from pipeline.wording import count
 
 SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
 LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
@@ -54,7 +55,7 @@ def draw(config: VocabConfig) -> Sample:
     reader = corpora.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     order = keyed.permutation(keyed.key(config.seed, "vocab"), len(splits))
-    sample, read = Sample(), 0
+    sample, read, tally = Sample(), 0, corpora.Tally(config.corpus.on_error)
     bar = tqdm(total=config.sample_bytes, unit="B", unit_scale=True, desc="sample", disable=None)
     with bar:
         for visited, index in enumerate(order):
@@ -63,7 +64,7 @@ def draw(config: VocabConfig) -> Sample:
             if share <= 0:
                 break
             sample.splits += 1
-            for document in reader.read(splits[index], corpora.Tally(config.corpus.on_error)):
+            for document in reader.read(splits[index], tally):
                 read += 1
                 text, size = beginning(clean.clean(document.text), share)
                 if text:
@@ -74,11 +75,19 @@ def draw(config: VocabConfig) -> Sample:
                 if share <= 0:
                     break
     if not sample.texts:
-        raise InputError(
-            f"corpus {config.corpus.name}: no text to learn a vocabulary from "
-            f"in {read:,} documents of {len(splits):,} splits"
-        )
+        raise empty(config.corpus.name, splits, read, tally)
     return sample
+
+
+def empty(name: str, splits: list[corpora.Split], read: int, tally: corpora.Tally) -> InputError:
+    """What was looked into, and what was passed over there."""
+    files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
+    more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    passed = ", ".join(f"{number:,} {reason}" for reason, number in tally.items())
+    return InputError(
+        f"corpus {name}: no text to learn a vocabulary from in {count(read, 'document')} of "
+        f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")
+    )
 
 
 def beginning(text: str, most: int) -> tuple[str, int]:

@@ -124,3 +124,14 @@ def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     config = composed_run(f"workdir={tmp_path}/a/work")
     dag.check_places(config, dag.plan(config, ["+corpus=sample"]))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)]
+)
+def test_sample_tasks_are_made_for_those_who_ask_for_some(
+    tmp_path: Path, chosen: str, made: bool
+) -> None:
+    config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
+    names = {node.name for node in dag.plan(config, ["+corpus=sample"])}
+    assert ("tasks" in names) == made

@@ -105,6 +105,15 @@ def test_too_few_documents_is_the_users_to_mend(folder: Path, tmp_path: Path) ->
         make(config(folder, validation_share=1e-9), tmp_path)
 
 
+def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(
+    folder: Path, tmp_path: Path
+) -> None:
+    for path in sorted(folder.rglob("*.txt"))[:2]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match=r"2 documents.*need 4.*tasks=\[\] leaves them out$"):
+        tasks.held_documents(config(tmp_path))
+
+
 def test_ranges_are_checked(folder: Path) -> None:
     with pytest.raises(ConfigError, match="validation_share"):
         config(folder, validation_share=0.0)

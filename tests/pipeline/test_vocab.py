@@ -131,7 +131,7 @@ def test_rare_letters_give_way_but_never_ascii() -> None:
 
 def test_no_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n\n")
-    with pytest.raises(InputError, match="corpus books: no text"):
+    with pytest.raises(InputError, match=f"corpus books: no text .* in 1 document of {tmp_path}"):
         make(tmp_path, tmp_path / "out")
 
 
@@ -222,3 +222,16 @@ def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: 
 def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="existing=FOLDER"):
         config(books, tmp_path / "out", learn=4)
+
+
+def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> None:
+    pages = "".join(
+        f"<page><title>{name}</title><ns>{number}</ns><id>1</id>"
+        "<revision><text>words</text></revision></page>"
+        for name, number in (("Talk:A", 1), ("Talk:B", 1))
+    )
+    (tmp_path / "a.xml").write_text(f"<mediawiki>{pages}</mediawiki>")
+    corpus = CorpusConfig(name="wiki", reader="wikipedia", path=f"{tmp_path}/a.xml")
+    told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 namespace\)"
+    with pytest.raises(InputError, match=told):
+        vocab.draw(VocabConfig(corpus=corpus, source="none", out="out"))
