@@ -17,6 +17,7 @@ from pipeline.errors import InputError
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
 # What XML raises that is broken, in an encoding that the parser has not, or with words for numbers.
 MALFORMED = (ET.ParseError, ValueError, LookupError)
+_READ_ON = 64  # chunks of at most a megabyte: more than a block of bzip2 has
 _HELD = 64  # bytes held back at the end of a chunk: more than the tags above and a few blanks
 
 
@@ -51,8 +52,9 @@ def site(path: str) -> Site:
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     database, namespaces, utf8 = "", dict[int, str](), True
     root = None
+    chunks = dumpfile.read(Split(path, 0, 1))
     try:
-        for count, (data, _) in enumerate(dumpfile.read(Split(path, 0, 1))):
+        for count, (data, _) in enumerate(chunks):
             if count == 0:
                 utf8 = data[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"<page>"[:1] in data[:64]
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
@@ -70,7 +72,7 @@ def site(path: str) -> Site:
                     return Site(database, namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        raise InputError(f"{path}: not well-formed XML: {error}") from error
+        raise malformed(path, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
 
@@ -84,8 +86,9 @@ def pages(split: Split) -> Iterator[Page]:
     root: Element | None = None
     element: Element | None = None
     page, last = Page(), ""
+    chunks = _document(split)
     try:
-        for data in _document(split):
+        for data in chunks:
             parser.feed(data)
             for event, child in _events(parser):
                 tag = _local(child)
@@ -109,7 +112,22 @@ def pages(split: Split) -> Iterator[Page]:
     except MALFORMED as error:
         start = f" counted from the first page after byte {split.start}" if split.start else ""
         after = f", after the page with id {last}" if last else ""
-        raise InputError(f"{split.path}: not well-formed XML: {error}{start}{after}") from error
+        raise malformed(split.path, chunks, f"{error}{start}{after}") from error
+
+
+def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
+    """That the XML is broken, once the `rest` has shown that it is not the packed file that is.
+
+    A damaged block unpacks to anything; that its checksum is wrong is only seen at its end.
+
+    Raises:
+        InputError: the packed file is damaged.
+    """
+    for _ in itertools.islice(rest, _READ_ON):
+        pass
+    kind = dumpfile.packing(path)
+    hint = f"; `{kind} -t {path}` tells whether the file is damaged" if kind != "plain" else ""
+    return InputError(f"{path}: not well-formed XML: {why}{hint}")
 
 
 def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:

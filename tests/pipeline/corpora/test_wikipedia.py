@@ -190,6 +190,17 @@ def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
             read(write(tmp_path, data), split_bytes)
 
 
+@pytest.mark.parametrize("begin", ["\x01", HEAD])
+def test_xml_broken_by_a_damaged_block_is_told_as_damage(begin: str, tmp_path: Path) -> None:
+    """What a block unpacks to is handed out before its checksum is compared."""
+    data = bytearray(bz2.compress(f"{begin}<page><title>A</page>".encode()))
+    with pytest.raises(InputError, match=r"not well-formed .*`bzip2 -t .*dump\.xml` tells whether"):
+        read(write(tmp_path, bytes(data)))
+    data[12] ^= 1  # of the block's checksum
+    with pytest.raises(InputError, match=r"dump\.xml: damaged between bytes 0 and"):
+        read(write(tmp_path, bytes(data)))
+
+
 def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
     path = write(tmp_path, DUMP)
     corpus = reader(path)
