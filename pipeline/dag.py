@@ -34,6 +34,7 @@ SCHEMAS: dict[str, type[StageConfig]] = {
 }
 # Kinds that use one core; the others use all that there are.
 NARROW = {"download", "convert", "evaluate", "tasks", "report"}
+BRIEF = 40  # characters of a setting in the reason why a stage runs
 SAMPLE_TASK = "sample_"
 
 
@@ -284,9 +285,24 @@ def why(
     if changed:
         return f"its input changed: {', '.join(changed)}"
     before, now = dict(flat(present.config)), dict(flat(dataclasses.asdict(config)))
-    settings = [
-        f"{key} {before.get(key)} -> {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and key not in ("out", "workdir", "force")
-    ]
-    return f"settings changed: {'; '.join(settings)}" if settings else "its code changed"
+    settings = differences(before, now)
+    return f"settings changed: {settings}" if settings else "its code changed"
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings of two flat configurations that differ; those of two corpora in one."""
+    own = ("out", "workdir", "force")
+    changed = [key for key in sorted({*before, *now} - {*own}) if before.get(key) != now.get(key)]
+    told = []
+    if before.get("corpus.name") != now.get("corpus.name"):
+        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (before, now)]
+        told.append(f"corpus {names[0]} -> {names[1]}")
+        changed = [key for key in changed if not key.startswith("corpus.")]
+    told += [f"{key} {brief(before.get(key))} -> {brief(now.get(key))}" for key in changed]
+    return "; ".join(told)
+
+
+def brief(value: Any) -> str:
+    """A value, cut where it is long."""
+    text = str(value)
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"

@@ -118,7 +118,7 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     if corpus.files:
         raise InputError(
             f"{place}: no file there that ends in {' or '.join(suffixes)}; run "
-            f"python -m pipeline.download +corpus={corpus.name} first, or set corpus.path"
+            "python -m pipeline.download with this corpus first, or set corpus.path"
         )
     raise ConfigError(f"corpus.path: say where the files of corpus {corpus.name} are")
 

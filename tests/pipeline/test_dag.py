@@ -135,3 +135,23 @@ def test_sample_tasks_are_made_for_those_who_ask_for_some(
     config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
     names = {node.name for node in dag.plan(config, ["+corpus=sample"])}
     assert ("tasks" in names) == made
+
+
+def test_each_language_has_a_folder_of_its_own() -> None:
+    GlobalHydra.instance().clear()
+    entry.register("run", RunConfig)
+    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+        config = entry.validate(compose("run", ["+corpus=wiki", "corpus.language=vi"]), RunConfig)
+    assert (config.corpus.name, config.workdir) == ("viwiki", "work/viwiki")
+    assert "/viwiki/latest/viwiki-latest-" in config.corpus.files[0].url
+
+
+def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
+    address = [{"url": "https://example.org/" + "x" * 90}]
+    before = {"corpus.name": "viwiki", "corpus.language": "vi", "corpus.files": address, "size": 9}
+    now = {"corpus.name": "sample", "corpus.language": "en", "corpus.files": [], "size": 99}
+    told = dag.differences(before, now)
+    assert told == "corpus viwiki (vi) -> sample (en); size 9 -> 99"
+    told = dag.differences(before, before | {"corpus.files": []})
+    assert "corpus.files" in told
+    assert len(told) < 100
