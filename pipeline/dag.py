@@ -283,7 +283,12 @@ def why(
         return f"its input changes: {', '.join(redone)}"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
-        return f"its input changed: {', '.join(changed)}"
+        paths = stage.inputs(config)
+        # Of what no stage made, `stage.fingerprint_path` knows no more than this.
+        looks = " (a file's name, size or time stamp)"
+        made = (stage.Manifest.read(paths[key]) or stage.above(paths[key]) for key in changed)
+        told = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        return f"its input changed: {', '.join(told)}"
     before, now = dict(flat(present.config)), dict(flat(dataclasses.asdict(config)))
     settings = differences(before, now)
     return f"settings changed: {settings}" if settings else "its code changed"

@@ -1,5 +1,6 @@
 """Settings become command lines that Hydra reads back, and folders become edges."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import TrainConfig
-from pipeline import dag, entry, run
+from pipeline import dag, entry, run, stage
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.overrides import quoted
@@ -155,3 +156,25 @@ def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
     told = dag.differences(before, before | {"corpus.files": []})
     assert "corpus.files" in told
     assert len(told) < 100
+
+
+def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
+    """Size and time stamp stand for the content of a dump of many gigabytes."""
+    (tmp_path / "a.txt").write_text("words")
+    words = [f"workdir={tmp_path}", "corpus.reader=text", f"corpus.path={tmp_path}/a.txt"]
+    config = composed_run(*words)
+    (tmp_path / "vocab").mkdir()
+
+    def reason() -> str | None:
+        vocab = dag.plan(config, ["+corpus=sample", *words[1:]])[0]
+        return vocab.reason
+
+    vocab = dag.plan(config, ["+corpus=sample", *words[1:]])[0]
+    fingerprint, inputs = stage.fingerprint("vocab", vocab.config)
+    stage.Manifest(
+        stage="vocab", fingerprint=fingerprint, version=1, config={}, inputs=inputs, files={},
+        figures={}, summary="", seconds=0.0, finished="now",
+    ).write(tmp_path / "vocab")  # fmt: skip
+    assert reason() is None
+    os.utime(tmp_path / "a.txt", (0, 0))
+    assert reason() == "its input changed: corpus.path (a file's name, size or time stamp)"
