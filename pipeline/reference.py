@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import inspect
 import io
+import itertools
 import re
 import textwrap
 import tokenize
@@ -122,14 +123,16 @@ def groups(schema: type) -> list[str]:
 def first_comment(path: Path) -> str:
     """The comment at the head of a YAML file, on one line; its settings where it has none."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    head = []
-    for line in lines:
-        if not line.startswith("#"):
-            break
-        if not line.startswith("# @package"):
-            head.append(line.lstrip("# "))
     settings = [line for line in lines if line and not line.startswith(("#", "name:"))]
-    return " ".join(head) or "; ".join(settings)
+    return " ".join(paragraphs(path)) or "; ".join(settings)
+
+
+def paragraphs(path: Path) -> list[str]:
+    """The comment at the head of a YAML file; an empty line of it parts two paragraphs."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    told = [line.lstrip("# ") for line in head if not line.startswith("# @package")]
+    return [" ".join(part.split("\n")).strip() for part in "\n".join(told).split("\n\n") if part]
 
 
 def manual(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
@@ -143,7 +146,8 @@ def manual(name: str, schema: type, values: Mapping[str, Any], width: int, bold:
         begin = begin.replace(head, f"{strong}{head}{plain_again}", 1)
         return (begin + f"\n{' ' * gap}".join(lines)).rstrip()
 
-    parts = ["\n".join(textwrap.wrap(first_comment(entry.CONF / f"{name}.yaml"), width)), ""]
+    told = paragraphs(entry.CONF / f"{name}.yaml")
+    parts = ["\n".join(textwrap.wrap(part, width)) for part in told] + [""]
     chosen = groups(schema)
     if chosen:
         parts.append("Choices (GROUP=NAME; +GROUP=NAME where none is made yet):")

@@ -97,3 +97,13 @@ def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
     )  # fmt: skip
     assert module in done.stdout
     assert done.stderr == ""
+
+
+def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "--help"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = " ".join(done.stdout.split())
+    for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
+        assert words in told
