@@ -6,6 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
+from model import card
 from model.tracking import read_metrics
 from pipeline import drawing, entry, plots, published, scores, stage, times
 from pipeline.config import ReportConfig
@@ -35,10 +36,14 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
     return found
 
 
-def corpus_section(name: str, figures: dict[str, Any]) -> dict[str, Any]:
-    """The account of documents and the lengths of instances."""
+def corpus_section(name: str, manifest: stage.Manifest) -> dict[str, Any]:
+    """Where the text is from, the account of documents and the lengths of instances."""
+    figures, corpus = manifest.figures, manifest.config.get("corpus") or {}
     documents, totals = figures["documents"], figures["totals"]
-    rows = [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
+    origin = {"corpus": corpus.get("name"), "language": corpus.get("language"),
+              "from": ", ".join(card.sources(corpus))}  # fmt: skip
+    rows = [(key, value) for key, value in origin.items() if value]
+    rows += [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
     rows += [(f"passed over: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
     names = {"train": "instances to train on", "validation": "instances held out",
              "random_next": "instances with a random next segment"}  # fmt: skip
@@ -106,7 +111,7 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     sections = []
     for name, (folder, manifest) in stages.items():
         if manifest.stage == "prepare":
-            sections.append(corpus_section(name, manifest.figures))
+            sections.append(corpus_section(name, manifest))
         elif manifest.stage == "train":
             sections.append(train_section(name, folder))
     environment = Environment(

@@ -34,6 +34,7 @@ def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
         "baseline": shown(baseline),
         "majority": shown(majority),
         "rows": f"{figures['rows']['train']:,}",
+        "dev_rows": f"{part['rows']['dev']:,}" if "rows" in part else "",
         "values": (part["score"], baseline or 0.0, majority or 0.0),
     }
 

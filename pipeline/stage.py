@@ -36,7 +36,7 @@ VERSIONS = {
     "convert": 3,
     "evaluate": 2,
     "submit": 1,
-    "report": 3,
+    "report": 4,
 }
 
 Config = TypeVar("Config", bound=StageConfig)

@@ -63,6 +63,16 @@ def test_the_figures_stand_on_the_page(work: Path) -> None:
         assert shown in text
 
 
+def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
+    place = work / "prepare" / stage.MANIFEST
+    said = json.loads(place.read_text())
+    said["config"] = {"corpus": {"name": "viwiki", "language": "vi", "path": "/a/dump.xml.bz2"}}
+    place.write_text(json.dumps(said))
+    text = page(work)
+    for shown in ("viwiki", '<td>language<td class="n">vi<', "dump.xml.bz2", "dev rows", "1,000"):
+        assert shown in text
+
+
 def test_the_page_reaches_for_nothing(work: Path) -> None:
     text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page(work))
     assert not re.search(r'(src|href)="(?!#)', text)

@@ -30,6 +30,7 @@ LOOK = """<script>addEventListener("load", () => {
     paper: style.backgroundColor, plots: document.querySelectorAll(".plots svg").length,
     empty: [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().height < 40).length,
     cut: cut.map(t => t.textContent), small: small.map(t => t.textContent),
+    told: Math.min(...[...document.querySelectorAll(".what")].map(t => t.offsetWidth)),
     fetched: performance.getEntriesByType("resource").length,
   });
 })</script>"""  # noqa: E501
@@ -93,6 +94,7 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     assert seen["plots"] == 5
     assert seen["cut"] == []
     assert seen["small"] == []
+    assert seen["told"] >= 300, "a column of one word a line is not read"
     ink, paper = (
         sum(map(int, re.findall(r"\d+", seen[name])[:3])) / 3 for name in ("ink", "paper")
     )
