@@ -28,6 +28,7 @@ from model.tracking import Tracker
 from pipeline import keyed, stage
 from pipeline.errors import ConfigError, InputError, Restart, first_line
 from pipeline.text.wordpiece import WordPiece
+from pipeline.wording import many
 
 AHEAD = 4096  # samples a rank that are made ahead, about
 
@@ -258,11 +259,12 @@ class Trainer:
         # Of a processor that others use too, products are slower, and MFU seems higher.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None
         best = "as measured now, with whatever else runs here" if measured else "at best"
+        batches = many(accumulation_steps(config, self.world), "micro-batch", "es")
         self.tracker.say(
             f"train: {model.name}, {count:,} parameters, {self.world.size} x "
             f"{self.world.device.type}, {config.precision}, ZeRO stage "
             f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
-            f"{config.batch_size} samples ({accumulation_steps(config, self.world)} micro-batches "
+            f"{config.batch_size} samples ({batches} "
             f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
             f"{self.peak:.3g} TFLOP/s a device {best}{done}"
         )

@@ -17,6 +17,7 @@ from pipeline import entry, stage, transfer
 from pipeline.config import DownloadConfig, DownloadFile
 from pipeline.errors import ConfigError, InputError
 from pipeline.transfer import NotThere, Patience
+from pipeline.wording import many
 
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 _LATEST = "latest"
@@ -210,7 +211,7 @@ def make(config: DownloadConfig, out: Path) -> stage.Result:
     unchecked = sum(file["digest"] is None for file in files)
     note = f", {unchecked} without a digest to check" if unchecked else ", digests right"
     return stage.Result(
-        summary=f"{len(files)} files, {size:,} bytes{note}",
+        summary=f"{many(len(files), 'file')}, {size:,} bytes{note}",
         figures={"files": files, "bytes": size},
         sums={file["name"]: file["sha256"] for file in files},
     )

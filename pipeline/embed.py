@@ -17,6 +17,7 @@ from pipeline import entry, stage
 from pipeline.config import EmbedConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.text.wordpiece import WordPiece
+from pipeline.wording import many
 
 if TYPE_CHECKING:
     from model.samples import Samples
@@ -80,7 +81,7 @@ def embed(config: EmbedConfig) -> None:
             write_npy(path, blocks(), (len(lines), embedder.width))
         else:
             write_arrow(path, blocks(), config.pooling == "tokens", embedder.width, wordpiece)
-    print(f"embed: {len(lines):,} lines, vectors of {embedder.width} -> {out}", flush=True)
+    print(f"embed: {many(len(lines), 'line')}, vectors of {embedder.width} -> {out}", flush=True)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from pipeline.errors import Exit, InputError, UserError
 from pipeline.intake import FATES
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.text.wordpiece import WordPiece
+from pipeline.wording import many
 
 BARS = 16  # of the histogram, at most
 
@@ -42,7 +43,7 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
     """What became of the documents."""
     documents = figures["documents"]
     fates = " + ".join(f"{documents.get(fate, 0):,} {fate}" for fate in FATES)
-    yield f"{documents['read']:,} documents read = {fates}"
+    yield f"{many(documents['read'], 'document')} read = {fates}"
     for kind in ("filtered", "skipped", "notes"):
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))

@@ -22,6 +22,7 @@ from pipeline.progress import watch
 from pipeline.shards import ShardInfo
 from pipeline.text.wordpiece import WordPiece
 from pipeline.text.words import segmenter
+from pipeline.wording import many
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
@@ -132,16 +133,17 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     documents, totals = figures["documents"], figures["totals"]
     if not totals.get("train"):
         raise InputError(
-            f"corpus {config.corpus.name}: {documents['read']} documents read, no training "
-            f"instance made ({documents.get('empty', 0)} empty, {documents.get('short', 0)} short, "
+            f"corpus {config.corpus.name}: {many(documents['read'], 'document')} read, no "
+            f"training instance made ({documents.get('empty', 0)} empty, "
+            f"{documents.get('short', 0)} short, "
             f"{documents.get('duplicate', 0)} duplicates, {documents.get('filtered', 0)} filtered)"
         )
     check_held_out(config, figures)
     instances = totals["train"] + totals.get("validation", 0)
     shards = figures["shards"]
     return stage.Result(
-        summary=f"{documents['read']:,} documents, {totals['tokens']:,} tokens, "
-        f"{instances:,} instances in {len(shards)} shards",
+        summary=f"{many(documents['read'], 'document')}, {many(totals['tokens'], 'token')}, "
+        f"{many(instances, 'instance')} in {many(len(shards), 'shard')}",
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
     )

@@ -146,8 +146,8 @@ def manual(name: str, schema: type, values: Mapping[str, Any], width: int, bold:
         begin = begin.replace(head, f"{strong}{head}{plain_again}", 1)
         return (begin + f"\n{' ' * gap}".join(lines)).rstrip()
 
-    told = paragraphs(entry.CONF / f"{name}.yaml")
-    parts = ["\n".join(textwrap.wrap(part, width)) for part in told] + [""]
+    head = paragraphs(entry.CONF / f"{name}.yaml")
+    parts = [*("\n".join(textwrap.wrap(part, width)) for part in head), ""]
     chosen = groups(schema)
     if chosen:
         parts.append("Choices (GROUP=NAME; +GROUP=NAME where none is made yet):")

@@ -11,6 +11,7 @@ from model.tracking import read_metrics
 from pipeline import drawing, entry, plots, published, scores, stage, times
 from pipeline.config import ReportConfig
 from pipeline.errors import InputError
+from pipeline.wording import many
 
 PAGE = "report.html"
 
@@ -140,7 +141,8 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     if beside:
         stage.write_text(out / "scores.md", published.markdown(beside))
         stage.write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
-    return stage.Result(summary=f"{len(stages)} stages, {len(rows)} tasks", figures={"page": PAGE})
+    summary = f"{many(len(stages), 'stage')}, {many(len(rows), 'task')}"
+    return stage.Result(summary=summary, figures={"page": PAGE})
 
 
 def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pipeline.config import TasksConfig
 from pipeline.errors import InputError
 from pipeline.instances import document_hash, held_out
 from pipeline.text import clean, sentences
+from pipeline.wording import many
 
 SPLIT_BYTES = 64 * 2**20
 KEPT = 400  # sentences of a document, so that no long book fills a task
@@ -96,8 +97,8 @@ def held_documents(config: TasksConfig) -> list[Held]:
             break
     if len(found) < FEWEST:
         raise InputError(
-            f"corpus {config.corpus.name}: {len(found)} of its {read} documents are held out for "
-            f"validation and long enough, but the tasks need {FEWEST}; "
+            f"corpus {config.corpus.name}: {len(found)} of its {many(read, 'document')} are held "
+            f"out for validation and long enough, but the tasks need {FEWEST}; "
             + (
                 f"raise validation_share (now {config.validation_share}), here and for prepare"
                 if read > FEWEST  # some have to be left to learn from
@@ -262,8 +263,9 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
             rows = task.rows(parts[side], count, seen, key)
             if not rows:
                 raise InputError(
-                    f"corpus {config.corpus.name}: its {len(documents)} held-out documents give no "
-                    f"rows for {side} of {task.folder}; raise validation_share (now "
+                    f"corpus {config.corpus.name}: its "
+                    f"{many(len(documents), 'held-out document')} give no rows for {side} of "
+                    f"{task.folder}; raise validation_share (now "
                     f"{config.validation_share}), here and for prepare"
                 )
             write(out / task.folder / f"{side}.tsv", task.columns, rows)
@@ -274,7 +276,7 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
     whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
     note = "" if whole else f" (fewer than asked: {config.train_rows:,} + {config.dev_rows:,})"
     return stage.Result(
-        summary=f"{len(documents):,} held-out documents, rows {listed}{note}",
+        summary=f"{many(len(documents), 'held-out document')}, rows {listed}{note}",
         figures={
             "documents": {side: len(held) for side, held in parts.items()},
             "wanted": wanted,

@@ -22,7 +22,7 @@ from pipeline.config import VocabConfig
 from pipeline.errors import InputError
 from pipeline.text import clean, wordpiece
 from pipeline.text.wordpiece import SPECIAL, WordPiece
-from pipeline.wording import count
+from pipeline.wording import many
 
 SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
 LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
@@ -82,10 +82,10 @@ def draw(config: VocabConfig) -> Sample:
 def empty(name: str, splits: list[corpora.Split], read: int, tally: corpora.Tally) -> InputError:
     """What was looked into, and what was passed over there."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
-    more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    more = f" and {many(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     passed = ", ".join(f"{number:,} {reason}" for reason, number in tally.items())
     return InputError(
-        f"corpus {name}: no text to learn a vocabulary from in {count(read, 'document')} of "
+        f"corpus {name}: no text to learn a vocabulary from in {many(read, 'document')} of "
         f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")
     )
 

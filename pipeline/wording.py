@@ -1,6 +1,6 @@
 """Numbers as people write them."""
 
 
-def count(number: int, noun: str) -> str:
+def many(number: int, noun: str, ending: str = "s") -> str:
     """So many of a thing: `1 document`, `2,301 documents`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}{'' if number == 1 else ending}"

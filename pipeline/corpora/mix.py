@@ -99,7 +99,7 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     part = CorpusConfig(**settings)
     if part.files and part.path is None:
         raise ConfigError(
-            f"{key}.path: where are its files? python -m pipeline.download +corpus={part.name} "
-            f"fetches them to work/{part.name}/download"
+            f"{key}.path: where are its files? python -m pipeline.download with this "
+            f"corpus alone fetches them to work/{part.name}/download"
         )
     return part, float(weight)

@@ -226,4 +226,4 @@ def test_the_commands_work(pretrained, tmp_path, root) -> None:
     command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "1 lines, vectors of 16" in done.stdout
+    assert "1 line, vectors of 16" in done.stdout

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.wording import count
+from pipeline.wording import many
 
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 rows"), (1, "1 row"), (2301, "2,301 rows")])
 def test_one_is_not_many(number: int, told: str) -> None:
-    assert count(number, "row") == told
+    assert many(number, "row") == told
