@@ -42,19 +42,23 @@ def lines_of(config: PredictConfig) -> Iterator[Line]:
     """The lines of the input that are not empty.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or has no such line.
     """
     place = config.input or "standard input"
+    found = False
     try:
         stream = open(config.input, encoding="utf-8") if config.input else sys.stdin  # noqa: SIM115
         with stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
+                    found = True
                     yield Line(f"{place}, line {number}", line.rstrip("\r\n"))
     except OSError as error:
         raise InputError(f"input={place}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: not UTF-8 ({error}); write it anew as UTF-8") from error
+    if not found:
+        raise InputError(f"{place}: no text in it; write a line for each answer")
 
 
 def predict(config: PredictConfig) -> None:

@@ -125,6 +125,13 @@ def test_lines_that_cannot_be_answered_are_named(
         answers(pretrained, text, monkeypatch, capsys)
 
 
+def test_an_input_without_a_line_is_not_answered_by_silence(
+    pretrained, monkeypatch, capsys
+) -> None:
+    with pytest.raises(InputError, match="standard input: no text in it"):
+        answers(pretrained, " \n\n", monkeypatch, capsys)
+
+
 def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys) -> None:
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
