@@ -66,7 +66,7 @@ def check_keys(command: str, words: list[str]) -> None:
 
 def check(words: list[str]) -> None:
     """Raise unless the command can be there; `words` of one command line."""
-    if words[:2] == ["python", "-m"] and words[2] == "model.launch":
+    if words[:3] == ["python", "-m", "model.launch"] and words[3:]:
         assert words[3] in ("deepspeed", "torchrun")
         check(["deepspeed", *words[4:]])
     elif words[:2] == ["python", "-m"]:
