@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ time.sleep(60)
 DIES = "import time; print('ready', flush=True); time.sleep(60)"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as a terminal's foreground job has it: a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("name", "line", "kind", "told", "shown"),
     [
@@ -75,6 +84,7 @@ DIES = "import time; print('ready', flush=True); time.sleep(60)"
         ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks ends …\n"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("interruptible")
 def test_who_stops_a_run_is_told_what_was_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
     name: str, line: str, kind: type[BaseException], told: str, shown: str,
