@@ -143,9 +143,14 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     settings = {str(key): value for key, value in values.items()}
     width = min(100, shutil.get_terminal_size().columns)
     bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    show(reference.manual(name, schema, settings, width, bold))
+
+
+def show(text: str) -> None:
+    """Print what may be read by `head`, who leaves when he has seen enough."""
     try:
-        print(reference.manual(name, schema, settings, width, bold), flush=True)
-    except BrokenPipeError:  # a reader like `head`, who has seen enough
+        print(text, flush=True)
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

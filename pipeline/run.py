@@ -40,7 +40,7 @@ def execute(config: RunConfig) -> None:
     if config.executor.name == "local":
         dag.check_places(config, nodes)
     if config.dry_run:
-        print(secrecy.hide(draw(nodes)))
+        entry.show(secrecy.hide(draw(nodes)))
         return
     signal.signal(signal.SIGTERM, interrupt)
     began = time.monotonic()
