@@ -13,6 +13,9 @@ Values = npt.NDArray[np.float64]
 
 
 def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found: Values) -> float:
+    """A correlation; 0 where it is not defined: of constant answers, and of a single one."""
+    if len(labels) < 2:
+        return 0.0
     value = float(measure(labels, found)[0])
     return 0.0 if np.isnan(value) else value
 

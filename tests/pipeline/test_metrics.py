@@ -53,3 +53,8 @@ def test_a_constant_answer_scores_its_share_and_correlates_with_nothing(dev):
         "pearson": 0,
         "spearman": 0,
     }
+
+
+def test_a_single_row_correlates_with_nothing():
+    one = np.array([2.5])
+    assert metrics.score(["pearson", "spearman"], one, one) == {"pearson": 0.0, "spearman": 0.0}
