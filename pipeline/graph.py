@@ -89,11 +89,13 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
     Raises:
         InputError: it is not what it was when the plan was made.
     """
-    if loaded(place).sha256 != sha256:
+    wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
         loaded.cache_clear()
-    if loaded(place).sha256 != sha256:
+        wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
         raise InputError(f"vocab={place}: changed during the run; start it again")
-    return loaded(place)
+    return wordpiece
 
 
 class ToOne(beam.DoFn):

@@ -7,6 +7,7 @@ the tokens of the pieces, in order, are the tokens of the text.
 Shapes: S sentences, T tokens, N pieces, D distinct ones.
 """
 
+import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import pairwise, repeat
@@ -61,18 +62,23 @@ class Kinds:
         return bool(self.of(np.array([ord(char)])) == _ALONE)
 
     def _learn(self, chars: list[str]) -> None:
-        self._table[list(map(ord, chars))] = _INSIDE
+        # Other threads read the table meanwhile: an entry changes once, from unknown to its kind.
         asked = [char for char in chars if _may_stand_alone(char)]
-        if not asked:
-            return
-        text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in asked))
+        found = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
+        self._table[list(map(ord, found))] = list(found.values())
+
+    def _ask(self, chars: list[str]) -> dict[str, int]:
+        """Ask the library for the kinds of characters."""
+        text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
         words = [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
         ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
-        for char, (before, end) in zip(asked, pairwise(ends), strict=True):
+        found = {}
+        for char, (before, end) in zip(chars, pairwise(ends), strict=True):
             if end - before == 3:
-                self._table[ord(char)] = _SPACE
+                found[char] = _SPACE
             elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
-                self._table[ord(char)] = _INSIDE if unicodedata.combining(char) else _ALONE
+                found[char] = _INSIDE if unicodedata.combining(char) else _ALONE
+        return found
 
 
 def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: Kinds) -> Lengths:
@@ -120,11 +126,14 @@ def chunks(bounds: Lengths) -> Iterator[slice]:
 
 
 class Cache:
-    """The ids of pieces that were met before."""
+    """The ids of pieces that were met before, shared by the threads of a process."""
 
     def __init__(self, ask: Callable[[list[str]], tuple[Ids, Lengths]]):
         """`ask` tokenizes texts: their ids end to end, and how many each has."""
         self._ask = ask
+        # A place is good while the lock is held; arrays are replaced, never written to again,
+        # but for `_again`, whose values change no ids.
+        self._lock = threading.Lock()
         self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays
         self._bytes = 0  # of all pieces
         self._counts: Lengths = np.zeros(0, np.int64)
@@ -135,11 +144,18 @@ class Cache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def look_up(self, pieces: list[bytes]) -> Lengths:
-        """Places for `gather` of distinct pieces `(D,)`, good until the next call.
+    def encode(self, pieces: list[bytes], indices: Lengths) -> tuple[Ids, Lengths]:
+        """Return the ids `(T,)` of the distinct `pieces` at `indices` `(N,)`, and counts `(N,)`.
 
-        What is new is tokenized first.
+        What is new is tokenized first. Safe to call from several threads.
         """
+        with self._lock:
+            places = self._look_up(pieces)[indices]
+            counts, starts, pool = self._counts, self._starts, self._pool
+        return _gather(places, counts, starts, pool)
+
+    def _look_up(self, pieces: list[bytes]) -> Lengths:
+        """Return the places of distinct pieces `(D,)`; what is new is tokenized first."""
         if len(self) > CACHED or self._bytes > CACHED_BYTES:
             self._drop_rare()
         places = np.fromiter(map(self._places.get, pieces, repeat(-1)), np.int64, len(pieces))
@@ -148,13 +164,6 @@ class Cache:
         if is_new.any():
             places[is_new] = self._learn([pieces[index] for index in np.flatnonzero(is_new)])
         return places
-
-    def gather(self, places: Lengths) -> tuple[Ids, Lengths]:
-        """The ids of places `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
-        counts = self._counts[places]
-        shift = np.repeat(self._starts[places] - (np.cumsum(counts) - counts), counts)
-        shift += np.arange(len(shift))
-        return self._pool[shift], counts
 
     def _learn(self, pieces: list[bytes]) -> list[int]:
         """Tokenize new pieces; their places. A word with spaces after it shares the word's."""
@@ -183,6 +192,14 @@ class Cache:
         old, new = np.unique(np.fromiter(kept.values(), np.int64, len(kept)), return_inverse=True)
         self._places = dict(zip(kept, new.tolist(), strict=True))
         self._bytes = sum(map(len, kept))
-        self._pool, self._counts = self.gather(old)
+        self._pool, self._counts = _gather(old, self._counts, self._starts, self._pool)
         self._starts = np.cumsum(self._counts) - self._counts
         self._again = np.zeros(len(old), np.bool_)
+
+
+def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tuple[Ids, Lengths]:
+    """Return the ids of places `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
+    counts = counts[places]
+    shift = np.repeat(starts[places] - (np.cumsum(counts) - counts), counts)
+    shift += np.arange(len(shift))
+    return pool[shift], counts

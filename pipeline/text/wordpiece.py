@@ -325,8 +325,8 @@ class WordPiece:
         buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(data)]
         column = pa.BinaryArray.from_buffers(pa.binary(), len(starts), buffers)
         column = column.dictionary_encode()
-        places = self._cache.look_up(column.dictionary.to_pylist())  # (D,)
-        ids, counts = self._cache.gather(places[column.indices.to_numpy()])  # (T,), (N,)
+        distinct, indices = column.dictionary.to_pylist(), column.indices.to_numpy()  # (D,), (N,)
+        ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
         before = np.concatenate([[0], np.cumsum(counts)])
         return _Chunk(ids, np.diff(before[np.searchsorted(cuts, bounds)]), starts, before[:-1])
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -64,8 +65,10 @@ def command(folder: Path, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def made(root: Path, words: list[str], out: Path) -> stage.Manifest:
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+def made(root: Path, words: list[str], out: Path, **more: str) -> stage.Manifest:
+    done = subprocess.run(
+        words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more}
+    )
     assert done.returncode == 0, done.stderr
     return stage.need(out, "prepare", "out")
 
@@ -130,6 +133,46 @@ def test_a_job_service_gives_the_same_bytes(
         options["environment_config"] = pool
     more = [f"runner.options.{key}={value}" for key, value in options.items()]
     assert made(root, command(folder, out, "runner=portable", *more), out).files == reference.files
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of many different words in two scripts, and a vocabulary that cuts them up."""
+    folder = tmp_path_factory.mktemp("varied")
+    draw = random.Random(7)
+    letters, characters = "abcdefghijklmnopqrstuvwxyz", "中文學生去圖書館看書今天雨大"
+    entries = [*letters, *(f"##{letter}" for letter in letters), *characters, *"。.,"]
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
+    words += ["".join(draw.choices(characters, k=6)) + "。" for _ in range(5_000)]
+    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(6_000)]
+    blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]
+    near = [block.replace(".", ",", 1) for block in blocks[::10]]  # each nearly one before
+    (folder / "evaluation.txt").write_text(lines[17])
+    (folder / "a.txt").write_text("\n\n".join(blocks + near))
+    return folder
+
+
+FILTERS = [
+    "filters.near_duplicates=0.8", "filters.decontaminate=[{folder}/evaluation.txt]",
+    "filters.maximum_non_letters=0.5", "filters.banned=[zzzzzzzz]", "words=jieba",
+    "corpus.mend=true",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [[], FILTERS], ids=["plain", "filters and words"])
+def test_eight_threads_of_one_process_give_the_bytes_of_one(
+    root: Path, varied: Path, tmp_path: Path, more: list[str]
+) -> None:
+    more = [word.format(folder=varied) for word in more]
+    more += ["split_bytes=30000", "shard_bytes=100000"]
+    single = made(root, command(varied, tmp_path / "local", *more), tmp_path / "local")
+    script = str(Path(__file__).with_name("prepare_threads.py"))
+    for number in range(3):
+        out = tmp_path / f"threads{number}"
+        interpreter, _, _, *words = command(varied, out, *more)
+        manifest = made(root, [interpreter, script, *words], out, THREADS="8", PYTHONPATH=str(root))
+        assert (manifest.files, manifest.figures) == (single.files, single.figures)
 
 
 def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:

@@ -1,6 +1,10 @@
 """WordPiece gives what the library gives, whatever the text."""
 
 import json
+import random
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +80,32 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
     monkeypatch.setattr(pieces, "CACHED", 40)
     assert cut(*wordpiece.encode(texts)) == whole
     assert len(wordpiece._cache) < 120
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Let threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("cached", [40, 2**19])
+def test_threads_that_share_a_vocabulary_get_the_ids_of_one(
+    monkeypatch: pytest.MonkeyPatch, cached: int
+) -> None:
+    monkeypatch.setattr(pieces, "CACHED", cached)
+    draw = random.Random(1)
+    words = [word for word in CORNERS if word.strip()] + WORDS + [f"the{k}" for k in range(300)]
+    texts = [[" ".join(draw.choices(words, k=40)) for _ in range(8)] for _ in range(40)]
+    expected = [cut(*WordPiece(build(VOCAB)).encode(text)) for text in texts]
+    for _ in range(5):
+        wordpiece = WordPiece(build(VOCAB))
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(wordpiece.encode, texts * 4))
+        assert [cut(*one) for one in found] == expected * 4
 
 
 def test_special_tokens_in_the_text_are_text() -> None:
