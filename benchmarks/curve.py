@@ -18,13 +18,13 @@ from torch import nn
 from transformers import BertForPreTraining as HuggingFace
 
 from benchmarks.train_worker import model_config, our_loss, pad
-from model import huggingface
-from model.bert import BertForPreTraining
 from model.config import DataConfig, ObjectiveConfig, OptimizerConfig
-from model.data import Loader
-from model.optim import build_optimizer
-from pipeline import plots
-from pipeline.text.wordpiece import WordPiece
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format
+from model.loader.loader import Loader
+from model.training.optimizer import build_optimizer
+from pipeline.reporting import plots
+from pipeline.tokenization.wordpiece import WordPiece
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     config = model_config(options, wordpiece.size)
     ours = BertForPreTraining(config)
     with tempfile.TemporaryDirectory() as folder:
-        huggingface.save(Path(folder), config, ours.state_dict(), options.vocab)
+        bert_format.save(Path(folder), config, ours.state_dict(), options.vocab)
         theirs = HuggingFace.from_pretrained(folder, dtype=torch.float32)
     curves = np.zeros((2, options.steps))
     seconds = [0.0, 0.0]

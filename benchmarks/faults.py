@@ -132,7 +132,7 @@ def rank_stopped(bench: Bench) -> Row:
     rank_processes(nodes[1])[0].suspend()
     began = time.monotonic()
     (ended,) = wait(nodes[:1])
-    probe = [sys.executable, "-m", "model.heartbeat", str(bench.folder / "beats"), "5"]
+    probe = [sys.executable, "-m", "model.resilience.heartbeat", str(bench.folder / "beats"), "5"]
     told = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=False)
     nodes[1].kill()
     wait(nodes[1:])

@@ -87,15 +87,17 @@ def task_of(options: argparse.Namespace) -> Any:
     """The task with its settings changed."""
     from dataclasses import replace
 
-    from pipeline import glue
+    from pipeline.evaluation import examples
 
-    return replace(glue.task_of(options.task), **dict(item.split("=", 1) for item in options.set))
+    return replace(
+        examples.task_of(options.task), **dict(item.split("=", 1) for item in options.set)
+    )
 
 
 def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
     """Seconds and last score of our loop."""
-    from pipeline import grid
     from pipeline.config import EvaluateConfig
+    from pipeline.evaluation import grid_search
 
     config = EvaluateConfig(
         task=task_of(options), data=options.data, pretrained=options.pretrained, workdir="", out="",
@@ -103,10 +105,10 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
         seeds=[seed], sequence_length=options.length, maximum_rows=options.rows, baseline=False,
         threads=options.threads, precision=options.precision,
     )  # fmt: skip
-    bench = grid.prepare(config)
+    bench = grid_search.prepare(config)
     began = time.perf_counter()
-    run = grid.Run(grid.PRETRAINED, options.batch, options.rate, seed)
-    record = grid.fine_tune(bench, Path(), run, lambda *_: None)
+    run = grid_search.Trial(grid_search.PRETRAINED, options.batch, options.rate, seed)
+    record = grid_search.fine_tune(bench, Path(), run, lambda *_: None)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "score": record["scores"][config.task.metrics[0]]}
 
@@ -124,7 +126,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     )
     from transformers.utils import logging
 
-    from pipeline import metrics
+    from pipeline.evaluation import metrics
 
     logging.set_verbosity_error()
     torch.set_num_threads(options.threads)
@@ -160,9 +162,9 @@ def rows(
     options: argparse.Namespace, task: Any, tokenizer: Any, name: str, count: int | None
 ) -> list[dict[str, Any]]:
     """The first `count` rows of a file of the task, tokenized, as the Trainer reads them."""
-    from pipeline import glue
+    from pipeline.evaluation import examples
 
-    read = glue.read_examples(options.data, task, name)
+    read = examples.read_examples(options.data, task, name)
     read = read.take(list(range(len(read)))[:count])
     made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
     labels = [int(label) if task.labels else label for label in read.labels]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.tracking import read_metrics
-from pipeline import plots
+from model.training.tracking import read_metrics
+from pipeline.reporting import plots
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = {"base": 0.45, "large": 0.55}  # MFU on one GPU in bf16, the engine in the loop

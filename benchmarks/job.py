@@ -10,10 +10,10 @@ import psutil
 
 from benchmarks.hosts import Host
 from benchmarks.small import settings
-from model import checkpoint
-from model.tracking import read_metrics
-from pipeline import stage
-from pipeline.dag import free_port
+from model.training import checkpoint
+from model.training.tracking import read_metrics
+from pipeline.orchestration import stage
+from pipeline.orchestration.graph import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -100,7 +100,7 @@ class Job:
         Raises:
             InputError: there is no finished run.
         """
-        manifest = stage.need(self.out, "train", "out")
+        manifest = stage.require_manifest(self.out, "train", "out")
         return stage.sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
 
     def resumed_after(self) -> int:

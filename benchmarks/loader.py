@@ -23,8 +23,8 @@ from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
 from benchmarks.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
 from model.config import DataConfig, ObjectiveConfig
-from model.data import Loader
-from pipeline.text.wordpiece import SPECIAL
+from model.loader.loader import Loader
+from pipeline.tokenization.wordpiece import SPECIAL
 
 LENGTH, BATCH = 128, 256
 

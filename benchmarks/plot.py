@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.train import PEERS
-from pipeline import plots
+from pipeline.reporting import plots
 
 Setting = tuple[str, str, int]  # size, precision, sequence length
 

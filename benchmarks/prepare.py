@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.samples import learn_vocab
-from pipeline import corpora
+from pipeline import readers
 from pipeline.config import CorpusConfig
-from pipeline.text import clean, wordpiece
+from pipeline.text import clean
+from pipeline.tokenization import wordpiece
 
 PEERS = ("ours", "datasets", "tokenizers")
 SAMPLE = ["python", "numpy", "scipy", "sklearn", "networkx", "sympy", "matplotlib", "apache_beam"]
@@ -86,9 +87,9 @@ def read(folder: Path | None) -> Iterator[str]:
     corpus = CorpusConfig(name="sample", reader="sample", options={"packages": SAMPLE})
     if folder is not None:
         corpus = CorpusConfig(name="text", reader="wikiextractor", path=str(folder))
-    reader = corpora.open_corpus(corpus, "")
+    reader = readers.open_corpus(corpus, "")
     for split in reader.splits(1 << 26):
-        for document in reader.read(split, corpora.Tally()):
+        for document in reader.read(split, readers.SkipCounts()):
             if text := clean.clean(document.text):
                 yield text
 

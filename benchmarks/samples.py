@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.text.wordpiece import SPECIAL
+from pipeline.tokenization.wordpiece import SPECIAL
 
 PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL))
 SIZE = 30522  # entries, as bert-base-uncased
@@ -26,7 +26,7 @@ def learn_vocab(texts: list[str]) -> str:
     """The tokenizer.json of a vocabulary of the usual size, learnt from texts."""
     from pipeline import vocab  # not above: what else is in the process counts in other benchmarks
     from pipeline.config import CorpusConfig, VocabConfig
-    from pipeline.text import wordpiece
+    from pipeline.tokenization import wordpiece
 
     corpus = CorpusConfig(name="benchmark", reader="none")
     config = VocabConfig(corpus=corpus, source="", out="")

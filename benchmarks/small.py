@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline import stage
+from pipeline.orchestration import stage
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 WORDS = 120
 LENGTH = 32
@@ -34,7 +34,7 @@ def make_work(folder: Path) -> None:
         )  # fmt: skip
     stage.Manifest(
         stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
-        files=stage.account(folder / "prepare", {}),
+        files=stage.file_checksums(folder / "prepare", {}),
         figures={"sequence_length": LENGTH}, summary="", seconds=0.0, finished="",
     ).write(folder / "prepare")  # fmt: skip
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks.samples import learn_vocab
 from pipeline import vocab
-from pipeline.text import clean, sentences, wordpiece
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text import clean, sentences
+from pipeline.tokenization import wordpiece
+from pipeline.tokenization.wordpiece import WordPiece
 
 BATCH = 4 * 2**20  # characters that `prepare` tokenizes at once
 LIBRARY_BATCH = 1000  # sentences: as fast as more, and the library's results fit in memory
@@ -47,7 +48,9 @@ def main() -> None:
     rates = {}
     cleaned, rates["clean"] = timed(lambda: [clean.clean(text) for text in texts])
     parts, rates["sentences"] = timed(
-        lambda: [part for text in cleaned for part in sentences.split(text, options.language)]
+        lambda: [
+            part for text in cleaned for part in sentences.split_sentences(text, options.language)
+        ]
     )
     ours, rates["WordPiece, from an empty cache"] = timed(lambda: encode(fresh, parts))
     encode(tokenizer, parts)
@@ -78,7 +81,7 @@ def read(folder: Path, most: float) -> list[str]:
 
 
 def learn(texts: list[str]) -> str:
-    return learn_vocab([vocab.beginning(text, SAMPLE // len(texts))[0] for text in texts])
+    return learn_vocab([vocab.truncate_utf8(text, SAMPLE // len(texts))[0] for text in texts])
 
 
 def encode(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:

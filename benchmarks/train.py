@@ -8,8 +8,8 @@ Every peer is a process of its own with the same number of threads, number forma
 batches (lengths as prepared shards have them); they take turns, one pass over the batches each, so
 that other work on the machine meets all of them, and the best pass counts. A step is forward,
 backward and a fused AdamW update. Padding counts nothing: tokens are real tokens, and FLOP/s are
-the published count of them (model/flops.py), whatever a peer computes to get there. MFU is its
-share of a matrix product's rate, measured in the same run on a shape that the model has.
+the published count of them (model/training/flops.py), whatever a peer computes to get there.
+MFU is its share of a matrix product's rate, measured in the same run on a shape that the model has.
 """
 
 import argparse
@@ -196,7 +196,7 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
 def schedule(options: argparse.Namespace, row: dict[str, Any]) -> str:
     """What Devlin et al.'s pre-training costs at the rate of `row`."""
     from benchmarks import train_worker
-    from model import flops
+    from model.training import flops
 
     config = train_worker.model_config(options)
     share = row["tokens"] / (options.batch * options.batches * options.length)  # not padding

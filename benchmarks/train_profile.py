@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks import train_worker
-from model import flops
+from model.training import flops
 
 # An operation belongs to the first kind one of whose words is in its name.
 KINDS = {

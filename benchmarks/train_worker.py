@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.samples import SIZE, tokenizer_of
-from model import attention, bert, flops, linear
-from model.batch import Batch
-from model.bert import BertForPreTraining
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
-from model.data import Loader
-from model.loss import cross_entropy
-from model.peak import memory, synchronize
-from pipeline.entry import CONF
+from model.encoders import attention, bert, linear
+from model.encoders.batch import Batch
+from model.encoders.bert import BertForPreTraining
+from model.encoders.cross_entropy import cross_entropy
+from model.loader.loader import Loader
+from model.training import flops
+from model.training.device_peak import memory, synchronize
+from pipeline.cli.entry_point import CONF
 
 Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
 
@@ -167,7 +168,7 @@ def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Te
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
     """As model/train.py does it: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
-    from model.engine import build_engine, start_world
+    from model.training.deepspeed_engine import build_engine, start_world
 
     world = start_world(options.threads, 600.0, 600.0)
     settings = TrainConfig(

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import mwparserfromhell
 
-from pipeline.corpora import Split, dumpxml
+from pipeline.readers import FileRange
+from pipeline.readers.io import mediawiki_xml
 from pipeline.text.wikitext import Extractor
 
 
 def articles(path: Path, count: int) -> list[str]:
     """The wikitext of the first `count` articles of a dump."""
-    pages = dumpxml.pages(Split(str(path), 0, path.stat().st_size))
+    pages = mediawiki_xml.pages(FileRange(str(path), 0, path.stat().st_size))
     texts = (page.text for page in pages if page.namespace in (0, None) and not page.redirect)
     return list(itertools.islice(texts, count))
 

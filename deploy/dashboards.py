@@ -19,9 +19,10 @@ from wandb_workspaces import expr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from model.config import TrackingConfig
-from model.tracking import RUN_ID, has_key
-from pipeline import entry, stage
-from pipeline.errors import ConfigError, Exit, InputError, UserError
+from model.training.tracking import RUN_ID, has_key
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError, Exit, InputError, UserError
+from pipeline.orchestration import stage
 
 # Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
 PUBLISHED = {
@@ -204,7 +205,7 @@ def main() -> None:
     try:
         make(parser.parse_args())
     except UserError as error:
-        print(f"error: {entry.explain(error)}", file=sys.stderr)
+        print(f"error: {entry_point.explain(error)}", file=sys.stderr)
         sys.exit(Exit.USER)
 
 

@@ -27,7 +27,7 @@ pod() { # nodes, stage: what a Kubernetes Job's pods would run
     shift 2
     # shellcheck disable=SC2016
     srun --nodes="$nodes" --ntasks="$nodes" --kill-on-bad-exit=0 \
-        bash -c 'JOB_COMPLETION_INDEX=$SLURM_PROCID exec python -m pipeline.pod "$@"' - \
+        bash -c 'JOB_COMPLETION_INDEX=$SLURM_PROCID exec python -m pipeline.orchestration.run_stage "$@"' - \
         "$stage" "$@" || code=$?
     if [ "$code" = 75 ]; then # nothing is wrong: go on in the next slot
         scontrol requeue "$SLURM_JOB_ID"

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pipeline.config import StageConfig, check, check_choice, incidental, input_path
+from pipeline.config import StageConfig, check, check_choice, input_path, runtime_option
 
 
 @dataclass(kw_only=True)
@@ -173,7 +173,9 @@ class DataConfig:
     more: list[str] = input_path([])  # further ones
     weights: list[float] = field(default_factory=list)  # of `dir` and of each of `more`
     vocab: str = input_path()  # the vocabulary it was made with
-    verify: bool = incidental(True)  # compare all shards with their checksums before the first step
+    verify: bool = runtime_option(
+        True
+    )  # compare all shards with their checksums before the first step
     window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
 
     def __post_init__(self) -> None:
@@ -200,30 +202,42 @@ class TrainConfig(StageConfig):
     objective: ObjectiveConfig = MISSING
     optimizer: OptimizerConfig = MISSING
     schedule: ScheduleConfig = MISSING
-    tracking: TrackingConfig = incidental(MISSING)
+    tracking: TrackingConfig = runtime_option(MISSING)
     compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "incidental"})
-    deepspeed: dict[str, Any] = incidental({})  # any key of a DeepSpeed configuration
+    deepspeed: dict[str, Any] = runtime_option({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
     precision: str = "fp32"  # bf16, fp16: of the passes; the optimizer keeps weights in fp32
     batch_size: int = 256  # samples a step, over all ranks
-    micro_batch: int = incidental(32)  # samples at a time on one rank, on average
+    micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
     steps: int = 1000
     clip: float = 1.0  # largest gradient norm
     seed: int = 0
-    log_every: int = incidental(10)  # steps from one row of metrics.jsonl to the next
-    evaluate_every: int = incidental(200)  # steps
+    log_every: int = runtime_option(10)  # steps from one row of metrics.jsonl to the next
+    evaluate_every: int = runtime_option(200)  # steps
     evaluate_samples: int = 2000  # of the validation shards, always the same
-    save_every: int = incidental(200)  # steps from one checkpoint to the next
-    keep: int = incidental(2)  # the last checkpoints
-    keep_every: int | None = incidental(None)  # and for good, those of multiples of so many steps
-    start_timeout: float = incidental(1800.0)  # seconds until all ranks are there, and a step done
-    timeout: float = incidental(900.0)  # seconds that a rank may wait for another
-    watchdog: float = incidental(600.0)  # seconds without progress after which a rank ends itself
-    heartbeat: str | None = incidental(None)  # folder of this node where ranks show that they live
-    bad_steps: int = incidental(10)  # in a row with a loss or gradient not finite: training ends
-    peak_tflops: float | None = incidental(None)  # of a device, for MFU; null: known or measured
-    threads: int | None = incidental(None)  # a rank, on CPU; null: the cores shared out
+    save_every: int = runtime_option(200)  # steps from one checkpoint to the next
+    keep: int = runtime_option(2)  # the last checkpoints
+    keep_every: int | None = runtime_option(
+        None
+    )  # and for good, those of multiples of so many steps
+    start_timeout: float = runtime_option(
+        1800.0
+    )  # seconds until all ranks are there, and a step done
+    timeout: float = runtime_option(900.0)  # seconds that a rank may wait for another
+    watchdog: float = runtime_option(
+        600.0
+    )  # seconds without progress after which a rank ends itself
+    heartbeat: str | None = runtime_option(
+        None
+    )  # folder of this node where ranks show that they live
+    bad_steps: int = runtime_option(
+        10
+    )  # in a row with a loss or gradient not finite: training ends
+    peak_tflops: float | None = runtime_option(
+        None
+    )  # of a device, for MFU; null: known or measured
+    threads: int | None = runtime_option(None)  # a rank, on CPU; null: the cores shared out
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""

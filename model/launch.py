@@ -3,7 +3,7 @@
 It runs a launcher (deepspeed, torchrun, or plain Python) and does what these do not: it passes
 SIGTERM on to the ranks alone, so that they save and nobody kills them after 30 seconds; it ends
 ranks that their launcher left behind; and it says with one exit code, the same for all launchers,
-what became of the ranks of this node (`pipeline.errors.Exit`).
+what became of the ranks of this node (`pipeline.common.errors.Exit`).
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline.errors import Exit
+from pipeline.common.errors import Exit
 
 RANKS = "TRAIN_RANKS"  # environment: folder where this node's ranks leave their ids and exit codes
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)

@@ -18,8 +18,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from model import launch
 from model.config import TrainConfig
-from pipeline import entry, stage
-from pipeline.errors import Exit
+from pipeline.cli import entry_point
+from pipeline.common.errors import Exit
+from pipeline.orchestration import stage
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -40,7 +41,7 @@ def main() -> NoReturn:
     """The command."""
     launch.begin_rank()
     try:
-        entry.run("train", TrainConfig, train, argv=launcher_arguments(sys.argv[1:]))
+        entry_point.run("train", TrainConfig, train, argv=launcher_arguments(sys.argv[1:]))
     except SystemExit as left:
         launch.end_rank(int(left.code or 0))
         if left.code in (Exit.RESTART, Exit.USER):
@@ -57,7 +58,7 @@ def main() -> NoReturn:
 
 def train(config: TrainConfig) -> None:
     """Run the stage: rank 0 keeps its books, the others only train."""
-    from model.trainer import make
+    from model.training.trainer import make
 
     if int(os.environ.get("RANK", "0")) == 0:
         stage.run("train", config, make, in_place=True)

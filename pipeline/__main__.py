@@ -2,15 +2,17 @@
 
 import textwrap
 
-from pipeline import dag, entry, inspect, reference
+from pipeline import inspect
+from pipeline.cli import entry_point, help_text
+from pipeline.orchestration import graph
 
 
 def commands() -> dict[str, str]:
     """What every command does, by its module or script, in the order of the work."""
-    chain = ["run", *dag.SCHEMAS]
-    others = [path.stem for path in sorted(entry.CONF.glob("*.yaml")) if path.stem != "hydra"]
+    chain = ["run", *graph.SCHEMAS]
+    others = [path.stem for path in sorted(entry_point.CONF.glob("*.yaml")) if path.stem != "hydra"]
     told = [
-        reference.first_comment(entry.CONF / f"{name}.yaml").partition(". ")[0]
+        help_text.first_comment(entry_point.CONF / f"{name}.yaml").partition(". ")[0]
         for name in dict.fromkeys([*chain, *others])
     ]
     assert inspect.__doc__ is not None

@@ -14,17 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import entry, stage
+from pipeline.cli import entry_point
+from pipeline.common.errors import InputError, first_line
 from pipeline.config import ConvertConfig
-from pipeline.errors import InputError, first_line
+from pipeline.orchestration import stage
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from model.batch import Batch
     from model.config import ModelConfig
-    from model.sources import Source
+    from model.encoders.batch import Batch
+    from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both sides compute in double precision
 
@@ -37,14 +38,15 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     """
     import torch
 
-    from model import export, huggingface, sources
+    from model.huggingface import bert_format, onnx_export
+    from model.training import initial_weights
 
     if config.onnx:
-        export.check_installed()
-    source = sources.read(config.train, config.average)
+        onnx_export.check_installed()
+    source = initial_weights.read(config.train, config.average)
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
-    huggingface.save(
+    bert_format.save(
         out, source.config, source.state, vocab, histories(config),
         dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source),
     )  # fmt: skip
@@ -60,7 +62,7 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
     if config.check:
         figures["largest_logit_difference"] = checked(out, source, dtype)
     if config.onnx:
-        figures["largest_onnx_difference"] = export.write(out)
+        figures["largest_onnx_difference"] = onnx_export.write(out)
     return stage.Result(summary=describe(figures), figures=figures)
 
 
@@ -70,28 +72,29 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     Raises:
         InputError: the vocabulary is neither the model's nor one that goes on from it.
     """
-    from model import sources, vocabulary
+    from model.huggingface import vocabulary
+    from model.training import initial_weights
 
     own = Path(config.train)
     if config.vocab is None:
-        if not vocabulary.there(own):
+        if not vocabulary.exists(own):
             raise InputError(f"vocab=null: there is no vocabulary in {own}; set vocab")
         return source, own, 0
-    stage.need(config.vocab, "vocab", "vocab")
+    stage.require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
     text, entries = vocabulary.read(vocab)
     rows = source.config.vocab_size
-    if sources.is_foreign(own) and vocabulary.there(own):
+    if initial_weights.is_foreign(own) and vocabulary.exists(own):
         before, known = vocabulary.read(own)
         if entries[: len(known)] == known and len(entries) > len(known):
-            size, state = vocabulary.grow(source.config, source.state, before, entries)
+            size, state = vocabulary.extend_embeddings(source.config, source.state, before, entries)
             return replace(source, config=size, state=state), vocab, len(entries) - len(known)
         if entries != known:
             raise InputError(
                 f"vocab={vocab}: its entries do not go on from those of {own}; vocab=null takes "
                 f"the ones there, python -m pipeline.vocab existing={own} adds to them"
             )
-    vocabulary.fits(source.config, len(entries), vocab)
+    vocabulary.check_size(source.config, len(entries), vocab)
     if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
         raise InputError(
             f"vocab={vocab}: not the vocabulary that {own} was trained with, though of the same "
@@ -102,13 +105,13 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
 
 def remarks_of(config: ConvertConfig, source: "Source") -> dict[str, Any]:
     """What the model card says of the weights themselves."""
-    from model import sources
+    from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
     drawn = sorted({note.partition(".")[0] for note in source.notes if "drawn anew" in note})
     return {
         "license": config.license,
-        "converted from": config.train if sources.is_foreign(config.train) else None,
+        "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
         "not trained, drawn anew": ", ".join(drawn) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
@@ -205,7 +208,7 @@ def our_logits(
     """Both logits of our model in double precision; it is gone before theirs is made."""
     import torch
 
-    from model.bert import BertForPreTraining
+    from model.encoders.bert import BertForPreTraining
 
     with torch.device("meta"):
         ours = BertForPreTraining(config)
@@ -219,7 +222,7 @@ def random_batch(config: "ModelConfig") -> "Batch":
     """Sequences of several lengths, the longest possible among them, of random tokens."""
     import torch
 
-    from model.batch import Batch
+    from model.encoders.batch import Batch
 
     assert config.vocab_size is not None
     longest = config.positions
@@ -272,7 +275,7 @@ def run(config: ConvertConfig) -> None:
 
 def main() -> None:
     """The command."""
-    entry.run("convert", ConvertConfig, run)
+    entry_point.run("convert", ConvertConfig, run)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 from tqdm import tqdm
 
-from pipeline import entry, stage, transfer
+from pipeline.cli import entry_point
+from pipeline.common import http_transfer
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.formatting import pluralize
+from pipeline.common.http_transfer import NotFound, RetryPolicy
 from pipeline.config import DownloadConfig, DownloadFile
-from pipeline.errors import ConfigError, InputError
-from pipeline.transfer import NotThere, Patience
-from pipeline.wording import many
+from pipeline.orchestration import stage
 
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 _LATEST = "latest"
@@ -80,7 +82,7 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
     return check_digest(entries[found[0]], where), found[0]
 
 
-def resolve(file: DownloadFile, patience: Patience) -> Source:
+def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
     """The address and the digest of a file.
 
     Where the publisher's list gives `latest` a date, the file of that date is asked for first, so
@@ -94,7 +96,7 @@ def resolve(file: DownloadFile, patience: Patience) -> Source:
         return Source(name, (file.url,), check_digest(file.digest, f"corpus.files: {name}"))
     if file.sums is None:
         return Source(name, (file.url,), None)
-    sums = transfer.read(file.sums, patience).decode("utf-8", "replace")
+    sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
     digest, listed = listed_digest(sums, name, file.sums)
     if listed == name:
         return Source(name, (file.url,), digest)
@@ -115,7 +117,7 @@ def checksums(path: Path, digest: str | None) -> dict[str, str]:
             total=path.stat().st_size, desc="check", unit="B", unit_scale=True, disable=None
         ) as bar,
     ):
-        while chunk := file.read(transfer.CHUNK):
+        while chunk := file.read(http_transfer.CHUNK):
             for each in hashes.values():
                 each.update(chunk)
             bar.update(len(chunk))
@@ -127,7 +129,7 @@ def is_right(sums: dict[str, str], digest: str | None) -> bool:
     return digest is None or sums[ALGORITHMS[len(digest)]] == digest
 
 
-def fetch(source: Source, part: Path, patience: Patience) -> str:
+def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
     """Bring the file from the first of its addresses that has it; returns that one.
 
     Raises:
@@ -135,9 +137,9 @@ def fetch(source: Source, part: Path, patience: Patience) -> str:
     """
     for url in source.urls:
         try:
-            transfer.fetch(url, part, patience, checked=source.digest is not None)
+            http_transfer.fetch(url, part, patience, checked=source.digest is not None)
             return url
-        except NotThere:
+        except NotFound:
             if url == source.urls[-1]:
                 raise
     raise AssertionError("a source has an address")
@@ -155,18 +157,18 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)
     if not kept:
-        url = fetch(source, part, Patience(config.timeout, config.tries))
+        url = fetch(source, part, RetryPolicy(config.timeout, config.tries))
         sums = checksums(part, source.digest)
         if not is_right(sums, source.digest):
             assert source.digest is not None
             kind = ALGORITHMS[len(source.digest)]
-            transfer.discard(part)
+            http_transfer.discard(part)
             raise InputError(
                 f"{url}: the {kind} of what came is {sums[kind]}, of what was published "
                 f"{source.digest}; it has been removed: run again, or ask the publisher"
             )
         part.replace(path)
-        transfer.discard(part)
+        http_transfer.discard(part)
     return {
         "name": source.name,
         "url": url,
@@ -205,13 +207,13 @@ def check(config: DownloadConfig, out: Path) -> None:
 def make(config: DownloadConfig, out: Path) -> stage.Result:
     """Bring the corpus's files to `out`."""
     check(config, out)
-    patience = Patience(config.timeout, config.tries)
+    patience = RetryPolicy(config.timeout, config.tries)
     files = [obtain(resolve(file, patience), out, config) for file in config.corpus.files]
     size = sum(file["bytes"] for file in files)
     unchecked = sum(file["digest"] is None for file in files)
     note = f", {unchecked} without a digest to check" if unchecked else ", digests right"
     return stage.Result(
-        summary=f"{many(len(files), 'file')}, {size:,} bytes{note}",
+        summary=f"{pluralize(len(files), 'file')}, {size:,} bytes{note}",
         figures={"files": files, "bytes": size},
         sums={file["name"]: file["sha256"] for file in files},
     )
@@ -219,7 +221,7 @@ def make(config: DownloadConfig, out: Path) -> stage.Result:
 
 def main() -> None:
     """The command."""
-    entry.run(
+    entry_point.run(
         "download",
         DownloadConfig,
         lambda config: stage.run("download", config, make, in_place=True),

@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from pipeline import entry, stage
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
-from pipeline.errors import ConfigError, InputError
-from pipeline.text.wordpiece import WordPiece
-from pipeline.wording import many
+from pipeline.orchestration import stage
+from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
-    from model.samples import Samples
+    from model.finetuning.features import Samples
 
     Blocks = Iterator[tuple[list[str], Samples, list[np.ndarray]]]  # texts, samples, vectors
 
@@ -53,7 +54,7 @@ def embed(config: EmbedConfig) -> None:
         ConfigError: the model has no such layer, or fewer positions.
         InputError: there is no model or no text, or the place cannot be written.
     """
-    from model.embed import Embedder
+    from model.finetuning.embeddings import Embedder
 
     embedder = Embedder(config.pretrained, config.layers, config.mix, config.pooling)
     longest = config.sequence_length or embedder.size.positions
@@ -65,9 +66,9 @@ def embed(config: EmbedConfig) -> None:
     wordpiece = WordPiece.load(config.pretrained)
 
     def blocks() -> "Blocks":
-        from model.samples import Framing, tokenize
+        from model.finetuning.features import TruncationConfig, tokenize
 
-        framing = Framing(longest, config.truncation)
+        framing = TruncationConfig(longest, config.truncation)
         with tqdm(total=len(lines), unit="line", disable=None) as bar:
             for start in range(0, len(lines), BLOCK):
                 texts = lines[start : start + BLOCK]
@@ -81,7 +82,9 @@ def embed(config: EmbedConfig) -> None:
             write_npy(path, blocks(), (len(lines), embedder.width))
         else:
             write_arrow(path, blocks(), config.pooling == "tokens", embedder.width, wordpiece)
-    print(f"embed: {many(len(lines), 'line')}, vectors of {embedder.width} -> {out}", flush=True)
+    print(
+        f"embed: {pluralize(len(lines), 'line')}, vectors of {embedder.width} -> {out}", flush=True
+    )
 
 
 @contextlib.contextmanager
@@ -98,7 +101,7 @@ def beside(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
     try:
-        with stage.room(out):
+        with stage.disk_errors_as_input_errors(out):
             yield path
         path.replace(out)
     finally:
@@ -141,7 +144,7 @@ def write_arrow(
 
 def main() -> None:
     """The command."""
-    entry.run("embed", EmbedConfig, embed)
+    entry_point.run("embed", EmbedConfig, embed)
 
 
 if __name__ == "__main__":

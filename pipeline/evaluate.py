@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline import entry, glue, grid, stage, submission
+from pipeline.cli import entry_point
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.grid import PRETRAINED, RANDOM, Bench, Record
+from pipeline.evaluation import examples, glue_submission, grid_search
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
+from pipeline.orchestration import stage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
 FAULTS = 20  # malformed rows that are named; all are counted
@@ -26,31 +28,33 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
         ConfigError: what `grid.prepare` says.
         InputError: likewise; or a test set that `submit` asks for is not there.
     """
-    bench = grid.prepare(config)
-    keys = grid.grid_of(config)
+    bench = grid_search.prepare(config)
+    keys = grid_search.grid_of(config)
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
-    done = {} if config.force else grid.finished(folder, keys)
+    done = {} if config.force else grid_search.finished(folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
-    best = grid.best_of(metric, keys, done)
+    best = grid_search.best_of(metric, keys, done)
     if keeping and best is not None and not (folder / best.stem).is_dir():
         done.pop(best)  # its model is wanted now, and was not then
-    tidy(out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done})
-    grid.do_all(bench, folder, keys, done)
+    clean_output(
+        out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done}
+    )
+    grid_search.run_trials(bench, folder, keys, done)
     records = [done[run] for run in keys]
     found = summary_of(bench, records)
     files = [bench.train, bench.dev]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
-    best = grid.best_of(metric, keys, done)
+    best = grid_search.best_of(metric, keys, done)
     assert best is not None
     if config.submit:
-        found["submission"] = submission.predict(config, folder / best.stem, out)
+        found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
     stage.write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
     predictions = done[best]["predictions"]
-    stage.write_text(out / PREDICTIONS, submission.rows(config.task, predictions))
+    stage.write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in bench.kind.files(bench.dev, predictions).items():
         stage.write_text(out / name, text)
     return stage.Result(summary=describe(found), figures=found)
@@ -66,30 +70,30 @@ def run_part(config: EvaluateConfig) -> bool:
     """Do what `config.part` says of the grid; whether all of the grid is done now."""
     assert config.part is not None
     index, parts = config.part
-    keys = grid.grid_of(config)
+    keys = grid_search.grid_of(config)
     mine = dict(list(keys.items())[index::parts])
     folder = Path(config.out) / RUNS
     folder.mkdir(parents=True, exist_ok=True)
-    done = grid.finished(folder, mine)
+    done = grid_search.finished(folder, mine)
     if len(done) < len(mine):
-        grid.do_all(grid.prepare(config), folder, mine, done)
-    whole = len(grid.finished(folder, keys)) == len(keys)
+        grid_search.run_trials(grid_search.prepare(config), folder, mine, done)
+    whole = len(grid_search.finished(folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole
 
 
-def tidy(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
+def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
     """Remove what an earlier run left and this one will not use."""
     for path in folder.iterdir():
         if path.is_dir() and path.name not in models:
             shutil.rmtree(path)
         elif path.is_file() and path.name not in files:
             path.unlink()
-    for name in (MODEL, submission.FOLDER):
+    for name in (MODEL, glue_submission.FOLDER):
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def summary_of(bench: Bench, records: list[Record]) -> Record:
+def summary_of(bench: SearchContext, records: list[Record]) -> Record:
     """The account of a task.
 
     `score` and `baseline` are means over the seeds, at the best point of the grid, of the task's
@@ -143,12 +147,12 @@ def point_of(task: TaskConfig, records: list[Record]) -> Record:
     }
 
 
-def also_of(bench: Bench, name: str, records: list[Record], found: Record) -> Record:
+def also_of(bench: SearchContext, name: str, records: list[Record], found: Record) -> Record:
     """The scores on another task's dev set, at the points of the grid that `found` chose."""
-    metric = glue.task_of(name).metrics[0]
+    metric = examples.task_of(name).metrics[0]
     kind, part = bench.also[name]
     scores: Record = {
-        "title": glue.task_of(name).submission or name,
+        "title": examples.task_of(name).submission or name,
         "metric": metric,
         "majority": kind.constant(bench.train, part)[metric],
     }
@@ -180,7 +184,7 @@ def describe(found: Record) -> str:
 
 def main() -> None:
     """The command."""
-    entry.run("evaluate", EvaluateConfig, evaluate)
+    entry_point.run("evaluate", EvaluateConfig, evaluate)
 
 
 if __name__ == "__main__":

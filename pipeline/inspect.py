@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ObjectiveConfig
-from model.masking import Masker
-from pipeline import keyed, stage
-from pipeline.errors import Exit, InputError, UserError
-from pipeline.intake import FATES
+from model.loader.masking import Masker
+from pipeline.beam.documents import OUTCOMES
+from pipeline.common import counter_rng
+from pipeline.common.errors import Exit, InputError, UserError
+from pipeline.common.formatting import pluralize
+from pipeline.orchestration import stage
 from pipeline.shards import SPLITS, Shard, open_folder
-from pipeline.text.wordpiece import WordPiece
-from pipeline.wording import many
+from pipeline.tokenization.wordpiece import WordPiece
 
 BARS = 16  # of the histogram, at most
 
@@ -42,8 +43,8 @@ def about(manifest: stage.Manifest) -> Iterator[str]:
 def balance(figures: Mapping[str, Any]) -> Iterator[str]:
     """What became of the documents."""
     documents = figures["documents"]
-    fates = " + ".join(f"{documents.get(fate, 0):,} {fate}" for fate in FATES)
-    yield f"{many(documents['read'], 'document')} read = {fates}"
+    fates = " + ".join(f"{documents.get(fate, 0):,} {fate}" for fate in OUTCOMES)
+    yield f"{pluralize(documents['read'], 'document')} read = {fates}"
     for kind in ("filtered", "skipped", "notes"):
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
@@ -115,10 +116,10 @@ def labels(shard: Shard) -> tuple[str, str]:
 def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int) -> Iterator[str]:
     """Some instances, drawn over all shards."""
     info = shards[0].info
-    key = keyed.key(seed, "inspect")
+    key = counter_rng.key(seed, "inspect")
     masker = Masker(wordpiece, ObjectiveConfig(name="mlm"), info.sequence_length, key)
     bounds = np.cumsum([shard.rows for shard in shards])
-    for place in keyed.permutation(key, int(bounds[-1]))[:count].tolist():
+    for place in counter_rng.permutation(key, int(bounds[-1]))[:count].tolist():
         number = int(np.searchsorted(bounds, place, side="right"))
         shard = shards[number]
         row = place - int(bounds[number]) + shard.rows
@@ -149,7 +150,7 @@ def show(options: argparse.Namespace) -> None:
         InputError: it is no folder of shards, or not what its manifest says.
     """
     folder = Path(options.folder)
-    manifest = stage.need(folder, "prepare", "DIR")
+    manifest = stage.require_manifest(folder, "prepare", "DIR")
     figures = manifest.figures
     print(*about(manifest), "", *balance(figures), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)
@@ -161,7 +162,7 @@ def show(options: argparse.Namespace) -> None:
         raise InputError(f"{folder}: {'; '.join(wrong)}; prepare it again")
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     if options.png:
-        from pipeline import plots  # matplotlib takes a second
+        from pipeline.reporting import plots  # matplotlib takes a second
 
         plots.histogram_png(Path(options.png), list(lengths), list(lengths.values()), "tokens")
         print(f"\nlengths -> {options.png}")

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import entry
+from pipeline.cli import entry_point
+from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
-from pipeline.errors import InputError
-from pipeline.kinds.answers import Answers, Question
-from pipeline.kinds.tagging import Tagging
-from pipeline.text.wordpiece import WordPiece
+from pipeline.evaluation.task_types.question_answering import Answers, Question
+from pipeline.evaluation.task_types.token_classification import Tagging
+from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import torch
 
-    from model.finetuned import Finetuned
+    from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
 BLOCK = 1024  # lines that are answered at once
@@ -89,16 +89,17 @@ def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
     """
     import torch
 
-    from model import finetuned, huggingface
+    from model.finetuning import saved_model
+    from model.huggingface import bert_format
 
     torch.set_flush_denormal(True)
     folder = Path(config.pretrained)
-    named = (huggingface.read_config(folder).get("architectures") or [""])[0]
+    named = (bert_format.read_config(folder).get("architectures") or [""])[0]
     wordpiece = WordPiece.load(folder)
-    if named not in finetuned.CLASSES.values():
+    if named not in saved_model.CLASSES.values():
         pretrained = Pretrained(config, wordpiece)
         return pretrained.answer
-    size, found = finetuned.load(folder)
+    size, found = saved_model.load(folder)
     longest = min(config.sequence_length or size.positions, size.positions)
     kinds: dict[str, Callable[..., list[Answer]]] = {
         "class": classes, "tag": tags, "answer": passages, "choice": endings,
@@ -113,10 +114,10 @@ class Pretrained:
     def __init__(self, config: PredictConfig, wordpiece: WordPiece):
         import torch
 
-        from model import huggingface
-        from model.bert import BertForPreTraining
+        from model.encoders.bert import BertForPreTraining
+        from model.huggingface import bert_format
 
-        self.size, state, notes = huggingface.load(config.pretrained)
+        self.size, state, notes = bert_format.load(config.pretrained)
         self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
         with torch.device("meta"):
             self.model = BertForPreTraining(self.size)
@@ -159,10 +160,10 @@ class Pretrained:
         Raises:
             InputError: it is too long.
         """
-        from model import samples
+        from model.finetuning import features
 
         parts = [self.pieces(text) for text in ([first] if second is None else [first, second])]
-        ids, start = samples.frame(
+        ids, start = features.frame(
             self.wordpiece, parts[0], parts[1] if second is not None else None
         )
         if len(ids) > self.longest:
@@ -182,7 +183,7 @@ class Pretrained:
         """Of the masks `(M, V)`, and of the pair `(1, 2)`."""
         import torch
 
-        from model.batch import Batch
+        from model.encoders.batch import Batch
 
         tokens = torch.from_numpy(ids)
         places = torch.arange(len(ids))
@@ -206,25 +207,25 @@ class Pretrained:
         ]
 
 
-def predicted(found: "Finetuned", samples: Any) -> Any:
+def predicted(found: "SavedModel", samples: Any) -> Any:
     """The logits of samples."""
-    from model import finetune
-    from pipeline import grid
+    from model.finetuning import loop
+    from pipeline.evaluation import grid_search
 
-    return finetune.predict(found.model, samples, grid.device_of())
+    return loop.predict(found.model, samples, grid_search.device_of())
 
 
 def classes(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
     """The class of each line and all probabilities, or its score."""
-    from model.samples import Framing, tokenize
+    from model.finetuning.features import TruncationConfig, tokenize
 
     parts = [line.partition("\t") for _, line in block]
     paired = any(tab for _, tab, _ in parts)
     second = [second for _, _, second in parts] if paired else None
     first = [first for first, _, _ in parts]
-    made = tokenize(wordpiece, first, second, [0.0] * len(block), Framing(longest))
+    made = tokenize(wordpiece, first, second, [0.0] * len(block), TruncationConfig(longest))
     answers = []
     for (_, line), logits in zip(block, predicted(found, made), strict=True):
         if not found.labels:
@@ -238,7 +239,9 @@ def classes(
     return answers
 
 
-def tags(found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]) -> list[Answer]:
+def tags(
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
+) -> list[Answer]:
     """The tags of the words of each line."""
     task = TaskConfig(
         name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"]
@@ -251,7 +254,7 @@ def tags(found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Lin
 
 
 def passages(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
     """The answer in each passage; `none` is how much likelier it has none.
 
@@ -275,14 +278,14 @@ def passages(
 
 
 def endings(
-    found: "Finetuned", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
     """The likeliest ending of each line.
 
     Raises:
         InputError: a line has fewer than two endings.
     """
-    from model.samples import Framing, tokenize
+    from model.finetuning.features import TruncationConfig, tokenize
 
     answers = []
     for where, line in block:
@@ -290,7 +293,7 @@ def endings(
         if len(others) < 2:
             raise InputError(f"{where}: a sentence and two endings or more, tabs between")
         made = tokenize(
-            wordpiece, [first] * len(others), others, [0.0] * len(others), Framing(longest)
+            wordpiece, [first] * len(others), others, [0.0] * len(others), TruncationConfig(longest)
         )
         scores = [float(logits[0]) for logits in predicted(found, made)]
         best = int(np.argmax(scores))
@@ -300,7 +303,7 @@ def endings(
 
 def main() -> None:
     """The command."""
-    entry.run("predict", PredictConfig, predict)
+    entry_point.run("predict", PredictConfig, predict)
 
 
 if __name__ == "__main__":

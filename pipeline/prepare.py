@@ -1,6 +1,6 @@
 """`python -m pipeline.prepare +corpus=NAME`: a corpus -> Arrow shards of sentence pairs.
 
-A Beam job of two phases that sends only paths over the wire (see `pipeline.graph`):
+A Beam job of two phases that sends only paths over the wire (see `pipeline.beam.transforms`):
 
 1. read a split of the corpus -> documents -> sentences -> token ids, sorted into buckets by hash;
 2. read one bucket from every split, drop duplicates, draw sentence pairs, write one shard.
@@ -13,22 +13,26 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pipeline import corpora, entry, filters, graph, near, stage
+from pipeline import readers
+from pipeline.beam import transforms
+from pipeline.beam.documents import DocumentCounts
+from pipeline.beam.plan import PreparePlan
+from pipeline.beam.progress import watch
+from pipeline.cli import entry_point
+from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import PrepareConfig, check
-from pipeline.errors import InputError
-from pipeline.intake import Account
-from pipeline.plan import Plan
-from pipeline.progress import watch
+from pipeline.filtering import filters, minhash
+from pipeline.orchestration import stage
 from pipeline.shards import ShardInfo
-from pipeline.text.wordpiece import WordPiece
-from pipeline.text.words import segmenter
-from pipeline.wording import many
+from pipeline.tokenization.word_segmentation import segmenter
+from pipeline.tokenization.wordpiece import WordPiece
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 
 
-def buckets(splits: list[corpora.Split], shard_bytes: int, share: float) -> dict[str, int]:
+def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
     """How many shards each split of the data gets: a function of the input's size alone."""
     text = sum(
         (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
@@ -37,17 +41,17 @@ def buckets(splits: list[corpora.Split], shard_bytes: int, share: float) -> dict
     return {"train": train, "validation": math.ceil(train * share)}
 
 
-def plan(config: PrepareConfig, out: Path) -> Plan:
+def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """Everything that the workers need, decided before any work starts.
 
     Raises:
         ConfigError, InputError: the corpus, the vocabulary or the two together cannot work.
     """
     check_filters(config)
-    reader = corpora.open_corpus(config.corpus, config.source)
+    reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
-    graph.loaded.cache_clear()
-    wordpiece = graph.loaded(config.vocab)
+    transforms.loaded.cache_clear()
+    wordpiece = transforms.loaded(config.vocab)
     check_words(config, wordpiece)
     info = ShardInfo(
         split="train",
@@ -58,7 +62,7 @@ def plan(config: PrepareConfig, out: Path) -> Plan:
         seed=config.seed,
         words=config.words,
     )
-    return Plan(
+    return PreparePlan(
         config=config,
         out=str(out),
         info=info,
@@ -76,7 +80,7 @@ def check_filters(config: PrepareConfig) -> None:
     """
     filters.build(config.filters)
     if config.filters.near_duplicates is not None:
-        near.Signer(config.filters)
+        minhash.MinHasher(config.filters)
 
 
 def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
@@ -94,9 +98,9 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
         )
 
 
-def collect(plan: Plan) -> dict[str, Any]:
+def collect(plan: PreparePlan) -> dict[str, Any]:
     """The account of all splits and shards, from the files that the tasks left."""
-    account, lengths, shards = Account(), Counter[int](), {}
+    account, lengths, shards = DocumentCounts(), Counter[int](), {}
     for index in range(len(plan.splits)):
         account.take(json.loads(plan.split_account(index).read_text()))
     for name in plan.shard_names():
@@ -127,13 +131,13 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     work = plan(config, out)
     work.scratch.mkdir(parents=True)
     with watch(work):
-        graph.run(work)
+        transforms.run(work)
     figures = collect(work)
     shutil.rmtree(work.scratch)
     documents, totals = figures["documents"], figures["totals"]
     if not totals.get("train"):
         raise InputError(
-            f"corpus {config.corpus.name}: {many(documents['read'], 'document')} read, no "
+            f"corpus {config.corpus.name}: {pluralize(documents['read'], 'document')} read, no "
             f"training instance made ({documents.get('empty', 0)} empty, "
             f"{documents.get('short', 0)} short, "
             f"{documents.get('duplicate', 0)} duplicates, {documents.get('filtered', 0)} filtered)"
@@ -142,8 +146,9 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     instances = totals["train"] + totals.get("validation", 0)
     shards = figures["shards"]
     return stage.Result(
-        summary=f"{many(documents['read'], 'document')}, {many(totals['tokens'], 'token')}, "
-        f"{many(instances, 'instance')} in {many(len(shards), 'shard')}",
+        summary=f"{pluralize(documents['read'], 'document')}, "
+        f"{pluralize(totals['tokens'], 'token')}, "
+        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}",
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
     )
@@ -168,7 +173,7 @@ def check_held_out(config: PrepareConfig, figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """The command."""
-    entry.run("prepare", PrepareConfig, lambda config: stage.run("prepare", config, make))
+    entry_point.run("prepare", PrepareConfig, lambda config: stage.run("prepare", config, make))
 
 
 if __name__ == "__main__":

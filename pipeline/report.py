@@ -6,12 +6,15 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-from model import card
-from model.tracking import read_metrics
-from pipeline import drawing, entry, plots, published, scores, stage, times
+from model.huggingface import model_card
+from model.training.tracking import read_metrics
+from pipeline.cli import entry_point
+from pipeline.common import formatting
+from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import ReportConfig
-from pipeline.errors import InputError
-from pipeline.wording import many
+from pipeline.orchestration import stage
+from pipeline.reporting import graph_svg, plots, published_scores, score_tables
 
 PAGE = "report.html"
 
@@ -42,7 +45,7 @@ def corpus_section(name: str, manifest: stage.Manifest) -> dict[str, Any]:
     figures, corpus = manifest.figures, manifest.config.get("corpus") or {}
     documents, totals = figures["documents"], figures["totals"]
     origin = {"corpus": corpus.get("name"), "language": corpus.get("language"),
-              "from": ", ".join(card.sources(corpus))}  # fmt: skip
+              "from": ", ".join(model_card.sources(corpus))}  # fmt: skip
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
     rows += [(f"passed over: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
@@ -107,8 +110,8 @@ def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str
 def make(config: ReportConfig, out: Path) -> stage.Result:
     """Write report.html into `out`."""
     stages = manifests(config)
-    rows = scores.score_rows(stages)
-    beside = published.table(scores.our_scores(stages))
+    rows = score_tables.score_rows(stages)
+    beside = published_scores.table(score_tables.our_scores(stages))
     sections = []
     for name, (folder, manifest) in stages.items():
         if manifest.stage == "prepare":
@@ -116,21 +119,22 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
         elif manifest.stage == "train":
             sections.append(train_section(name, folder))
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(["j2"])
+        loader=FileSystemLoader(Path(__file__).parent / "reporting"),
+        autoescape=select_autoescape(["j2"]),
     )
     seconds = sum(manifest.seconds for _, manifest in stages.values())
     page = environment.get_template("report.html.j2").render(
         title=f"BERT pre-training: {Path(config.workdir).name}",
-        finished=times.moment(max(manifest.finished for _, manifest in stages.values())),
-        spent=times.duration(seconds),
+        finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
+        spent=formatting.duration(seconds),
         cards=cards(stages),
-        dag=drawing.draw({name: manifest for name, (_, manifest) in stages.items()}),
+        dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
-        score_plot=scores.score_plot(rows),
-        checkpoint_plots=scores.by_checkpoint(stages),
-        columns=published.COLUMNS,
+        score_plot=score_tables.score_plot(rows),
+        checkpoint_plots=score_tables.by_checkpoint(stages),
+        columns=published_scores.COLUMNS,
         beside=beside,
-        cell=published.cell,
+        cell=published_scores.cell,
         sections=sections,
         stages=[
             table_row(name, manifest)
@@ -139,9 +143,9 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
     )
     stage.write_text(out / PAGE, page)
     if beside:
-        stage.write_text(out / "scores.md", published.markdown(beside))
+        stage.write_text(out / "scores.md", published_scores.markdown(beside))
         stage.write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
-    summary = f"{many(len(stages), 'stage')}, {many(len(rows), 'task')}"
+    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows), 'task')}"
     return stage.Result(summary=summary, figures={"page": PAGE})
 
 
@@ -151,7 +155,7 @@ def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:
     return {
         "name": name,
         "summary": manifest.summary,
-        "spent": times.duration(manifest.seconds),
+        "spent": formatting.duration(manifest.seconds),
         "files": len(manifest.files),
         "megabytes": f"{size / 1e6:,.1f}",
         "fingerprint": manifest.fingerprint[:12],
@@ -160,7 +164,7 @@ def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:
 
 def main() -> None:
     """The command."""
-    entry.run("report", ReportConfig, lambda config: stage.run("report", config, make))
+    entry_point.run("report", ReportConfig, lambda config: stage.run("report", config, make))
 
 
 if __name__ == "__main__":

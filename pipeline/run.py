@@ -9,14 +9,16 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline import dag, entry, secrecy, times
-from pipeline.cluster import KubernetesExecutor
+from pipeline.cli import entry_point
+from pipeline.common import formatting, redact
+from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
-from pipeline.errors import Exit
-from pipeline.executor import Executor, LocalExecutor, StageFailed
+from pipeline.orchestration import graph
+from pipeline.orchestration.kubernetes import KubernetesExecutor
+from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 
 
-def draw(nodes: list[dag.Node]) -> str:
+def draw(nodes: list[graph.Node]) -> str:
     """The graph as text: each stage, what it waits for, and whether it would run."""
     width = max(len(node.name) for node in nodes)
     sources = [
@@ -36,22 +38,22 @@ def execute(config: RunConfig) -> None:
     """Plan, then run what has to run."""
     config.cores = config.cores or os.cpu_count() or 1
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
-    nodes = dag.plan(config, chosen)
+    nodes = graph.plan(config, chosen)
     if config.executor.name == "local":
-        dag.check_places(config, nodes)
+        graph.check_places(config, nodes)
     if config.dry_run:
-        entry.show(secrecy.hide(draw(nodes)))
+        entry_point.show(redact.redact(draw(nodes)))
         return
     signal.signal(signal.SIGTERM, interrupt)
     began = time.monotonic()
     try:
         executor(config).run(nodes)
     except StageFailed as error:
-        print(secrecy.hide(f"error: {error}"), file=sys.stderr)
+        print(redact.redact(f"error: {error}"), file=sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     told = f", {cached} of them up to date" if cached else ""
-    spent = times.duration(time.monotonic() - began)
+    spent = formatting.duration(time.monotonic() - began)
     print(f"all done in {spent}: {len(nodes)} stages{told}")
     for node in nodes:
         if node.kind == "report":
@@ -120,14 +122,14 @@ def arguments(argv: list[str]) -> list[str]:
 
 def of_stage(override: str) -> str:
     """`train.steps=9` or `train-512.steps=9` as a key of `stages`; others as they are."""
-    kinds = "|".join(dag.SCHEMAS)
+    kinds = "|".join(graph.SCHEMAS)
     key = override.lstrip("+")
     return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override
 
 
 def main() -> None:
     """The command."""
-    entry.run("run", RunConfig, execute, argv=arguments(sys.argv[1:]))
+    entry_point.run("run", RunConfig, execute, argv=arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

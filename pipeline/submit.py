@@ -3,20 +3,22 @@
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline import entry, stage, submission
+from pipeline.cli import entry_point
 from pipeline.config import SubmitConfig
+from pipeline.evaluation import glue_submission
+from pipeline.orchestration import stage
 
 
 def run(config: SubmitConfig) -> None:
     """Submit the evaluations that are named, or all of the run's."""
     every = sorted(map(str, Path(config.workdir).glob("evaluate-*")))
     named = replace(config, evaluations=config.evaluations or every)
-    stage.run("submit", named, submission.make)
+    stage.run("submit", named, glue_submission.make)
 
 
 def main() -> None:
     """The command."""
-    entry.run("submit", SubmitConfig, run)
+    entry_point.run("submit", SubmitConfig, run)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,15 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from pipeline import corpora, entry, keyed, stage
+from pipeline import readers
+from pipeline.cli import entry_point
+from pipeline.common import counter_rng
+from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import TasksConfig
-from pipeline.errors import InputError
-from pipeline.instances import document_hash, held_out
+from pipeline.orchestration import stage
+from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.text import clean, sentences
-from pipeline.wording import many
 
 SPLIT_BYTES = 64 * 2**20
 KEPT = 400  # sentences of a document, so that no long book fills a task
@@ -37,7 +40,7 @@ HALF_WORDS = range(30, 61)
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class HeldOutDocument:
     """A held-out document: its place in every draw, and its sentences."""
 
     key: int
@@ -61,23 +64,23 @@ def words(text: str) -> tuple[list[str], str]:
 
 def narrowed(key: np.uint64, part: int) -> np.uint64:
     """The key of a part of what `key` stands for."""
-    return np.uint64(keyed.words(key, np.uint64(part)))
+    return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
-def held_documents(config: TasksConfig) -> list[Held]:
+def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     """Held-out documents, distinct, in a keyed order; reading ends when there is plenty.
 
     Raises:
         InputError: there are too few to ask anything.
     """
-    reader = corpora.open_corpus(config.corpus, config.source)
+    reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    order = keyed.permutation(keyed.key(config.seed, "tasks", "splits"), len(splits))
-    found: dict[int, Held] = {}
+    order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
+    found: dict[int, HeldOutDocument] = {}
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
     for index in tqdm(order, desc="tasks", unit="part", disable=None):
-        for document in reader.read(splits[index], corpora.Tally(config.corpus.on_error)):
+        for document in reader.read(splits[index], readers.SkipCounts(config.corpus.on_error)):
             read += 1
             text = clean.clean(document.text)
             digest = document_hash(text)
@@ -85,11 +88,13 @@ def held_documents(config: TasksConfig) -> list[Held]:
                 continue
             key = int.from_bytes(digest[:8], "big")
             language = document.language or config.corpus.language
-            found_parts = sentences.split(text, language, by_lines=document.sentence_lines)
+            found_parts = sentences.split_sentences(
+                text, language, by_lines=document.sentence_lines
+            )
             parts = [" ".join(sentence.split()) for sentence in found_parts]
             if len(parts) >= 2 and key not in found:
                 start = key % max(len(parts) - KEPT + 1, 1)
-                found[key] = Held(key, parts[start : start + KEPT])
+                found[key] = HeldOutDocument(key, parts[start : start + KEPT])
                 gathered += len(found[key].sentences)
             if gathered >= plenty and len(found) >= FEWEST:
                 break
@@ -97,19 +102,19 @@ def held_documents(config: TasksConfig) -> list[Held]:
             break
     if len(found) < FEWEST:
         raise InputError(
-            f"corpus {config.corpus.name}: {len(found)} of its {many(read, 'document')} are held "
-            f"out for validation and long enough, but the tasks need {FEWEST}; "
+            f"corpus {config.corpus.name}: {len(found)} of its {pluralize(read, 'document')} are "
+            f"held out for validation and long enough, but the tasks need {FEWEST}; "
             + (
                 f"raise validation_share (now {config.validation_share}), here and for prepare"
                 if read > FEWEST  # some have to be left to learn from
                 else "take more text, or in a run tasks=[] leaves them out"
             )
         )
-    draw = keyed.key(config.seed, "tasks", "documents")
+    draw = counter_rng.key(config.seed, "tasks", "documents")
     return sorted(found.values(), key=lambda held: narrowed(draw, held.key))
 
 
-def sides(documents: list[Held], dev_share: float) -> dict[str, list[Held]]:
+def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[HeldOutDocument]]:
     """The documents of dev and of train: `dev_share` of the sentences, two documents at least."""
     total = np.cumsum([len(held.sentences) for held in documents])
     cut = int(np.searchsorted(total, dev_share * total[-1])) + 1
@@ -117,7 +122,7 @@ def sides(documents: list[Held], dev_share: float) -> dict[str, list[Held]]:
     return {"dev": documents[:cut], "train": documents[cut:]}
 
 
-def single_sentences(held: Held) -> Iterator[tuple[str, ...]]:
+def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
     """Sentences whose words can be shuffled."""
     for sentence in held.sentences:
         found, _ = words(sentence)
@@ -125,14 +130,14 @@ def single_sentences(held: Held) -> Iterator[tuple[str, ...]]:
             yield (sentence,)
 
 
-def sentence_pairs(held: Held) -> Iterator[tuple[str, ...]]:
+def sentence_pairs(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
     """Sentences and what follows them; no sentence stands in two pairs."""
     for first, second in zip(held.sentences[::2], held.sentences[1::2], strict=False):
         if len(words(first)[0]) in NEXT_WORDS and len(words(second)[0]) in NEXT_WORDS:
             yield first, second
 
 
-def passage_halves(held: Held) -> Iterator[tuple[str, ...]]:
+def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
     """Neighbouring pieces of whole sentences: a piece may be the second half and then the first."""
     before = ""
     piece: list[str] = []
@@ -149,8 +154,8 @@ def passage_halves(held: Held) -> Iterator[tuple[str, ...]]:
 
 
 def choose(
-    documents: list[Held],
-    parts_of: Callable[[Held], Iterator[tuple[str, ...]]],
+    documents: list[HeldOutDocument],
+    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]],
     count: int,
     seen: set[str],
     key: np.uint64,
@@ -166,11 +171,11 @@ def choose(
             if parts[0] not in seen:
                 seen.add(parts[0])
                 fresh.append(Row(index, parts))
-        order = keyed.permutation(narrowed(key, held.key), len(fresh))
+        order = counter_rng.permutation(narrowed(key, held.key), len(fresh))
         ranked += [(rank, index, fresh[place]) for rank, place in enumerate(order)]
     ranked.sort(key=lambda entry: entry[:2])
     rows = [row for _, _, row in ranked[:count]]
-    return [rows[place] for place in keyed.permutation(key, len(rows))]
+    return [rows[place] for place in counter_rng.permutation(key, len(rows))]
 
 
 def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
@@ -180,7 +185,7 @@ def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
         found, joint = words(row.parts[0])
         inner, attempt = found[1:-1], 0
         while inner == found[1:-1]:
-            order = keyed.permutation(narrowed(key, number + 2**32 * attempt), len(inner))
+            order = counter_rng.permutation(narrowed(key, number + 2**32 * attempt), len(inner))
             inner, attempt = [found[1:-1][place] for place in order], attempt + 1
         text = joint.join([found[0], *inner, found[-1]])
         made.append(dataclasses.replace(row, parts=(text,), label=0))
@@ -218,15 +223,17 @@ class Task:
 
     folder: str
     columns: tuple[str, ...]
-    parts_of: Callable[[Held], Iterator[tuple[str, ...]]]
+    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]]
     spoil: Callable[[list[Row], np.uint64], list[Row]]
 
-    def rows(self, documents: list[Held], count: int, seen: set[str], key: np.uint64) -> list[Row]:
+    def rows(
+        self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64
+    ) -> list[Row]:
         """At most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
         both = chosen[::2][: len(spoiled)] + spoiled
-        return [both[place] for place in keyed.permutation(key, len(both))]
+        return [both[place] for place in counter_rng.permutation(key, len(both))]
 
 
 TASKS = (
@@ -259,12 +266,12 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
         seen: set[str] = set()
         figures[task.folder] = {}
         for side, count in wanted.items():
-            key = keyed.key(config.seed, "tasks", task.folder, side)
+            key = counter_rng.key(config.seed, "tasks", task.folder, side)
             rows = task.rows(parts[side], count, seen, key)
             if not rows:
                 raise InputError(
                     f"corpus {config.corpus.name}: its "
-                    f"{many(len(documents), 'held-out document')} give no rows for {side} of "
+                    f"{pluralize(len(documents), 'held-out document')} give no rows for {side} of "
                     f"{task.folder}; raise validation_share (now "
                     f"{config.validation_share}), here and for prepare"
                 )
@@ -276,7 +283,7 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
     whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
     note = "" if whole else f" (fewer than asked: {config.train_rows:,} + {config.dev_rows:,})"
     return stage.Result(
-        summary=f"{many(len(documents), 'held-out document')}, rows {listed}{note}",
+        summary=f"{pluralize(len(documents), 'held-out document')}, rows {listed}{note}",
         figures={
             "documents": {side: len(held) for side, held in parts.items()},
             "wanted": wanted,
@@ -287,7 +294,7 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
 
 def main() -> None:
     """The command."""
-    entry.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
+    entry_point.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,16 @@ from tokenizers import Tokenizer, models
 from tokenizers.trainers import WordPieceTrainer
 from tqdm import tqdm
 
-from pipeline import corpora, entry, keyed, stage
+from pipeline import readers
+from pipeline.cli import entry_point
+from pipeline.common import counter_rng
+from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import VocabConfig
-from pipeline.errors import InputError
-from pipeline.text import clean, wordpiece
-from pipeline.text.wordpiece import SPECIAL, WordPiece
-from pipeline.wording import many
+from pipeline.orchestration import stage
+from pipeline.text import clean
+from pipeline.tokenization import wordpiece
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
 SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
 LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
@@ -43,7 +47,7 @@ class Sample:
     splits: int = 0  # that were looked into
 
 
-def draw(config: VocabConfig) -> Sample:
+def sample_corpus(config: VocabConfig) -> Sample:
     """A sample of about `sample_bytes` of the corpus: the beginnings of its splits.
 
     Splits are visited in a keyed order. Each gives an equal share of what is still wanted, but at
@@ -52,10 +56,10 @@ def draw(config: VocabConfig) -> Sample:
     Raises:
         InputError: the corpus has no text.
     """
-    reader = corpora.open_corpus(config.corpus, config.source)
+    reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    order = keyed.permutation(keyed.key(config.seed, "vocab"), len(splits))
-    sample, read, tally = Sample(), 0, corpora.Tally(config.corpus.on_error)
+    order = counter_rng.permutation(counter_rng.key(config.seed, "vocab"), len(splits))
+    sample, read, tally = Sample(), 0, readers.SkipCounts(config.corpus.on_error)
     bar = tqdm(total=config.sample_bytes, unit="B", unit_scale=True, desc="sample", disable=None)
     with bar:
         for visited, index in enumerate(order):
@@ -66,7 +70,7 @@ def draw(config: VocabConfig) -> Sample:
             sample.splits += 1
             for document in reader.read(splits[index], tally):
                 read += 1
-                text, size = beginning(clean.clean(document.text), share)
+                text, size = truncate_utf8(clean.clean(document.text), share)
                 if text:
                     sample.texts.append(text)
                 sample.bytes += size
@@ -75,22 +79,24 @@ def draw(config: VocabConfig) -> Sample:
                 if share <= 0:
                     break
     if not sample.texts:
-        raise empty(config.corpus.name, splits, read, tally)
+        raise no_text_error(config.corpus.name, splits, read, tally)
     return sample
 
 
-def empty(name: str, splits: list[corpora.Split], read: int, tally: corpora.Tally) -> InputError:
+def no_text_error(
+    name: str, splits: list[readers.FileRange], read: int, tally: readers.SkipCounts
+) -> InputError:
     """What was looked into, and what was passed over there."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
-    more = f" and {many(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     passed = ", ".join(f"{number:,} {reason}" for reason, number in tally.items())
     return InputError(
-        f"corpus {name}: no text to learn a vocabulary from in {many(read, 'document')} of "
+        f"corpus {name}: no text to learn a vocabulary from in {pluralize(read, 'document')} of "
         f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")
     )
 
 
-def beginning(text: str, most: int) -> tuple[str, int]:
+def truncate_utf8(text: str, most: int) -> tuple[str, int]:
     """At most the first `most` bytes of the text, and their number."""
     raw = text.encode()
     if len(raw) > most:
@@ -176,7 +182,7 @@ def measure(sample: Sample, tokenizer: WordPiece) -> dict[str, Any]:
     }
 
 
-def take(config: VocabConfig, path: Path) -> tuple[str, str]:
+def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
     """The texts of vocab.txt and tokenizer.json of an existing vocabulary.
 
     A tokenizer.json says itself how text is normalized; to a vocab.txt the configuration does,
@@ -194,7 +200,7 @@ def take(config: VocabConfig, path: Path) -> tuple[str, str]:
     return "".join(f"{entry}\n" for entry in vocab), source
 
 
-def extend(config: VocabConfig, source: str) -> str:
+def extend_vocabulary(config: VocabConfig, source: str) -> str:
     """A tokenizer.json with the entries of `additions`, then those learnt, after its own.
 
     Ids stay what they are, so a model that knows the first ones only has to grow.
@@ -216,7 +222,7 @@ def extend(config: VocabConfig, source: str) -> str:
             config, size=max(count + config.learn, 100), lowercase=normalizer.get("lowercase"),
             strip_accents=normalizer.get("strip_accents"),
         )  # fmt: skip
-        learnt = [word for word in learn(draw(config), like) if word not in known]
+        learnt = [word for word in learn(sample_corpus(config), like) if word not in known]
         known |= dict.fromkeys(learnt[: config.learn])
     for number, word in enumerate(list(known)[count:], count):
         spec["model"]["vocab"][word] = number
@@ -235,10 +241,10 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        entries, source = take(config, Path(config.existing))
+        entries, source = load_existing(config, Path(config.existing))
         before = entries.count("\n")
         if config.additions is not None or config.learn:
-            source = extend(config, source)
+            source = extend_vocabulary(config, source)
             entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
         summary = f"{before:,} entries, as {config.existing} has them"
@@ -246,7 +252,7 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
         if figures["added"]:
             summary += f", and {figures['added']:,} after them"
     else:
-        sample = draw(config)
+        sample = sample_corpus(config)
         vocab = learn(sample, config)
         entries = "".join(f"{entry}\n" for entry in vocab)
         source = wordpiece.build(
@@ -286,7 +292,7 @@ def treatment(normalizer: dict[str, Any]) -> str:
 
 def main() -> None:
     """The command."""
-    entry.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))
+    entry_point.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))
 
 
 if __name__ == "__main__":

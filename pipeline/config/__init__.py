@@ -4,7 +4,17 @@
 there.
 """
 
-from pipeline.config.data import (
+from pipeline.config.base import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.config.downstream import (
+    TASK_METRICS,
+    ConvertConfig,
+    EmbedConfig,
+    EvaluateConfig,
+    PredictConfig,
+    SubmitConfig,
+    TaskConfig,
+)
+from pipeline.config.preparation import (
     CorpusConfig,
     DownloadConfig,
     DownloadFile,
@@ -14,20 +24,10 @@ from pipeline.config.data import (
     TasksConfig,
     VocabConfig,
 )
-from pipeline.config.fields import StageConfig, check, check_choice, incidental, input_path
-from pipeline.config.results import (
-    KINDS,
-    ConvertConfig,
-    EmbedConfig,
-    EvaluateConfig,
-    PredictConfig,
-    SubmitConfig,
-    TaskConfig,
-)
 from pipeline.config.run import ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
 
 __all__ = [
-    "KINDS",
+    "TASK_METRICS",
     "ConvertConfig",
     "CorpusConfig",
     "DownloadConfig",
@@ -49,6 +49,6 @@ __all__ = [
     "VocabConfig",
     "check",
     "check_choice",
-    "incidental",
     "input_path",
+    "runtime_option",
 ]

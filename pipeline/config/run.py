@@ -5,8 +5,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pipeline.config.data import CorpusConfig
-from pipeline.config.fields import StageConfig, check, check_choice
+from pipeline.config.base import StageConfig, check, check_choice
+from pipeline.config.preparation import CorpusConfig
 
 
 @dataclass(kw_only=True)

@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
-from pipeline.files import BROKEN_ZIP
-from pipeline.text.books import Book, without_licence
+from pipeline.common.storage import BROKEN_ZIP
+from pipeline.text.book_text import Book, without_licence
 from pipeline.text.encodings import decode
 
 LARGEST = 256 * 2**20  # bytes of all that is read of one book, unpacked

@@ -17,7 +17,7 @@ _PIECE = re.compile(
 )
 
 
-def split(text: str, language: str, *, by_lines: bool = False) -> list[str]:
+def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list[str]:
     """The sentences of a cleaned text: none empty, no space at their ends, in order.
 
     A sentence never spans two lines; with `by_lines` every line is one. A `language` (ISO 639 code)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deploy.dashboards import SECTIONS, report, workspace
-from model.tracking import RUN_ID
-from pipeline import stage
-from pipeline.errors import InputError
+from model.training.tracking import RUN_ID
+from pipeline.common.errors import InputError
+from pipeline.orchestration import stage
 
 DONE = {
     "documents": {"read": 106, "written": 100, "short": 6},

@@ -17,8 +17,10 @@ from fences import FENCE, blocks, commands
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline import dag, entry, run
+from pipeline import run
+from pipeline.cli import entry_point
 from pipeline.config import RunConfig
+from pipeline.orchestration import graph
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "hooks"))
@@ -50,18 +52,18 @@ def check_make(words: list[str]) -> None:
 def check_keys(command: str, words: list[str]) -> None:
     """Compose the configuration that a command line asks for."""
     for name, schema in COMMANDS.items():
-        entry.register(name, schema)
+        entry_point.register(name, schema)
     if command == "run":
         words = run.arguments([word for word in words if not word.startswith("@")])
     overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
         composed = compose(command, overrides)
         if "…" in words:  # only these keys are shown
             return
-        config = entry.validate(composed, COMMANDS[command])
+        config = entry_point.validate(composed, COMMANDS[command])
     if isinstance(config, RunConfig):
-        assert len(dag.plan(config, overrides)) > 5
+        assert len(graph.plan(config, overrides)) > 5
 
 
 def check(words: list[str]) -> None:
@@ -73,7 +75,7 @@ def check(words: list[str]) -> None:
         assert words[2].endswith(".NAME") or importlib.util.find_spec(words[2]), words[2]
         command = words[2].removeprefix("pipeline.")
         named_only = len(words) == 3 and command not in ("report", "convert")
-        if (entry.CONF / f"{command}.yaml").exists() and not named_only:
+        if (entry_point.CONF / f"{command}.yaml").exists() and not named_only:
             check_keys(command, words[3:])
     elif words[0] == "deepspeed":
         script = next(place for place, word in enumerate(words) if word.endswith(".py"))
@@ -125,5 +127,5 @@ def test_commands_are_found() -> None:
      "python -m pipeline.run +corpus=sample train.stesp=9"],
 )  # fmt: skip
 def test_a_wrong_command_would_be_noticed(line: str) -> None:
-    with pytest.raises((AssertionError, ModuleNotFoundError, *entry.MISTAKES)):
+    with pytest.raises((AssertionError, ModuleNotFoundError, *entry_point.MISTAKES)):
         check(shlex.split(line))

@@ -15,9 +15,9 @@ from fences import blocks
 from transformers import BertConfig, BertForMaskedLM
 
 from benchmarks.small import make_work
-from model import huggingface
-from model.bert import BertForPreTraining
 from model.config import ModelConfig
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format
 from pipeline.shards import open_folder, write_shard
 
 
@@ -138,6 +138,6 @@ def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
     )
     torch.manual_seed(0)
     model = BertForPreTraining(size)
-    huggingface.save(work / "convert", size, model.state_dict(), work / "vocab")
+    bert_format.save(work / "convert", size, model.state_dict(), work / "vocab")
     score = float(follow(root, "add-task.md", tmp_path).split()[-1])
     assert 0 <= score <= 1

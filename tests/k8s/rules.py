@@ -13,7 +13,7 @@ from rules_pods import pod_faults
 from rules_world import Object, World, number, quantity, unknown
 
 VERSIONS = ("1.31", "1.37")  # the oldest that has all we use, and the newest published
-STAGES = "pipeline.pod"
+STAGES = "pipeline.orchestration.run_stage"
 TRAINING = "bert-pretrain/role"
 INCIDENTS = 20  # restarts of all nodes, at least, before training counts as failed
 GRACE = 300  # seconds for all ranks to agree on a step and save

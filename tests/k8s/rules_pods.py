@@ -210,7 +210,7 @@ def probes(container: Object) -> Faults:
         return
     words = (probe.get("exec") or {}).get("command") or []
     home = {e["name"]: e.get("value") for e in container.get("env", [])}.get("HEARTBEAT")
-    if "model.heartbeat" not in words or home not in words:
+    if "model.resilience.heartbeat" not in words or home not in words:
         yield f"livenessProbe: does not look into HEARTBEAT={home}"
     for key in ("periodSeconds", "timeoutSeconds"):
         if probe.get(key, 1) < 10:

@@ -11,11 +11,11 @@ from loopback_jobs import JobController
 from loopback_server import ApiServer
 from loopback_store import Object, Store, now
 
-from pipeline import cluster, stage
+from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.config import ExecutorConfig, ReportConfig
-from pipeline.dag import Node
-from pipeline.errors import ConfigError, Restart, UserError
-from pipeline.executor import StageFailed
+from pipeline.orchestration import kubernetes, stage
+from pipeline.orchestration.graph import Node
+from pipeline.orchestration.local import StageFailed
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Ends = Callable[[str], tuple[int, str]]  # of a Job's pod: exit code, last words
@@ -115,7 +115,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 def drive(nodes: list[Node], **settings: object) -> None:
     """Run the driver."""
     config = ExecutorConfig(name="kubernetes", poll=0.1, patience=2.0, **settings)  # type: ignore[arg-type]
-    cluster.KubernetesExecutor(config).run(nodes)
+    kubernetes.KubernetesExecutor(config).run(nodes)
 
 
 def test_jobs_are_resumed_when_their_inputs_are_done(

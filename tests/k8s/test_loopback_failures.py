@@ -9,8 +9,8 @@ from loopback import NAMESPACE, Cluster
 from loopback_jobs import condition
 from loopback_store import Refused
 
-from model import checkpoint
-from pipeline import stage
+from model.training import checkpoint
+from pipeline.orchestration import stage
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
@@ -51,7 +51,7 @@ class Training:
         self.cluster.wait(lambda: self.cluster.is_over("train"), 240, "train")
         assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
         out = self.cluster.claim / "sample" / "train"
-        made = stage.need(out, "train", "out")
+        made = stage.require_manifest(out, "train", "out")
         return stage.sha256(out / made.figures["checkpoint"] / checkpoint.WEIGHTS)
 
     def pod(self, index: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from loopback import Cluster
 
 from deploy.dashboards import SECTIONS
-from model.tracking import read_metrics
+from model.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(900)]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.tracking import read_metrics
-from pipeline import stage
+from model.training.tracking import read_metrics
+from pipeline.orchestration import stage
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 WORDS = [f"w{number}" for number in range(120)]
 SMALL = (
@@ -50,8 +50,8 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
     write_split(folder, wordpiece, "validation", 40, seed, pairs)
     stage.Manifest(
         stage="prepare", fingerprint=f"{seed:064x}", version=1, config={}, inputs={},
-        files=stage.account(folder, {}), figures={"sequence_length": 32}, summary="", seconds=0.0,
-        finished="",
+        files=stage.file_checksums(folder, {}), figures={"sequence_length": 32}, summary="",
+        seconds=0.0, finished="",
     ).write(folder)  # fmt: skip
 
 

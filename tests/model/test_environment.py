@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_threads_spin_briefly(root: Path) -> None:
     """GNU OpenMP says, as it is loaded, by what it goes."""
     done = subprocess.run(
-        [sys.executable, "-c", "import model.trainer"], cwd=root, check=True,
+        [sys.executable, "-c", "import model.training.trainer"], cwd=root, check=True,
         env={"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True,
     )  # fmt: skip
     assert "GOMP_SPINCOUNT = '1000'" in done.stderr

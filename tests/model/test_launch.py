@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from model.launch import verdict
-from pipeline.errors import Exit
+from pipeline.common.errors import Exit
 
 ROOT = Path(__file__).parents[2]
 RANKS = {"rank-0": 11, "rank-1": 12}

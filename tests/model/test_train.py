@@ -12,11 +12,12 @@ import psutil
 import pytest
 from transformers import BertModel
 
-from model import huggingface, sources
+from model.huggingface import bert_format
 from model.train import launcher_arguments
-from pipeline import stage
-from pipeline.dag import free_port
-from pipeline.text.wordpiece import SPECIAL, build
+from model.training import initial_weights
+from pipeline.orchestration import stage
+from pipeline.orchestration.graph import free_port
+from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.model.conftest import WORDS, losses
 
 
@@ -119,14 +120,14 @@ def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
 def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     root: Path, work: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    trained = sources.read(undisturbed)
-    huggingface.save(tmp_path / "whole", trained.config, trained.state, work / "vocab")
+    trained = initial_weights.read(undisturbed)
+    bert_format.save(tmp_path / "whole", trained.config, trained.state, work / "vocab")
     bare = BertModel.from_pretrained(tmp_path / "whole", add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")
     done = train(root, work, tmp_path / "train", f"start={tmp_path / 'bare'}", "steps=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"start: pooler.dense.weight: not in {tmp_path / 'bare'}, drawn anew" in done.stdout
-    weights = sources.read(tmp_path / "train").state
+    weights = initial_weights.read(tmp_path / "train").state
     name = "encoder.layers.1.up.weight"  # one small step from where it was
     assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
 
@@ -165,8 +166,8 @@ def test_what_launchers_add_to_the_command_line_goes() -> None:
 
 def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no checkpoint there"):
-        sources.read(tmp_path)
-    trained = sources.read(undisturbed)
+        initial_weights.read(tmp_path)
+    trained = initial_weights.read(undisturbed)
     assert trained.config.hidden == 32
     assert trained.steps == [12]
     assert trained.state["encoder.embeddings.word.weight"].shape == (125, 32)

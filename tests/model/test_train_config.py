@@ -3,7 +3,7 @@
 import pytest
 
 from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
-from pipeline.errors import ConfigError
+from pipeline.common.errors import ConfigError
 
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
 

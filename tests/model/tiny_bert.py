@@ -7,10 +7,11 @@ import torch
 from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 
-from model import bert, huggingface
-from model.batch import Batch
 from model.config import ModelConfig
-from pipeline.text.wordpiece import SPECIAL
+from model.encoders import bert
+from model.encoders.batch import Batch
+from model.huggingface import bert_format
+from pipeline.tokenization.wordpiece import SPECIAL
 
 WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
          "the", "Über", "uber", ".", "中", "文"]  # fmt: skip
@@ -36,7 +37,7 @@ def our_state() -> dict[str, torch.Tensor]:
 def write_theirs(folder: Path) -> BertForPreTraining:
     """Write a folder as transformers itself does; its model."""
     torch.manual_seed(1)
-    sizes = {name: getattr(CONFIG, ours) for ours, name in huggingface.SIZES.items()}
+    sizes = {name: getattr(CONFIG, ours) for ours, name in bert_format.SIZES.items()}
     model = BertForPreTraining(BertConfig(**sizes)).eval()
     model.save_pretrained(folder)
     return model

@@ -16,20 +16,21 @@ os.environ["DEEPSPEED_LOG_LEVEL"] = "warning"
 from hydra import compose, initialize_config_dir
 
 from model.config import TrainConfig
-from model.trainer import make
-from pipeline import entry, stage
-from pipeline.dag import free_port
-from pipeline.errors import Exit, UserError
+from model.training.trainer import make
+from pipeline.cli import entry_point
+from pipeline.common.errors import Exit, UserError
+from pipeline.orchestration import stage
+from pipeline.orchestration.graph import free_port
 
 import_module("deepspeed.runtime.zero.muon.original_muon")  # as the first optimizer does: seconds
-entry.register("train", TrainConfig)
+entry_point.register("train", TrainConfig)
 
 
 def rank(number: int, overrides: list[str]) -> None:
     os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number)}
     try:
-        with initialize_config_dir(str(entry.CONF), version_base="1.3"):
-            config = entry.validate(compose("train", overrides), TrainConfig)
+        with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+            config = entry_point.validate(compose("train", overrides), TrainConfig)
         if number == 0:
             stage.run("train", config, make, in_place=True)
         else:

@@ -21,12 +21,14 @@ from transformers import (
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
-from model import checkpoint, export, huggingface, sources
-from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from pipeline import convert, stage
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format, onnx_export
+from model.training import checkpoint, initial_weights
+from pipeline import convert
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import ConvertConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.orchestration import stage
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 
@@ -116,7 +118,7 @@ def test_missing_inputs_are_named(run, tmp_path):
 @pytest.mark.parametrize("name", ["bert.pooler.dense.bias", "cls.predictions.bias"])
 def test_the_check_sees_one_wrong_number(run, name):
     stage.run("convert", run, convert.make)
-    trained = sources.read(run.train)
+    trained = initial_weights.read(run.train)
     path = Path(run.out) / "model.safetensors"
     tensors = load_file(path)
     tensors[name][9] += 1e-3
@@ -221,7 +223,7 @@ def test_weights_are_averaged_over_the_last_checkpoints(run):
     assert made.figures["averaged"] == [8, 9]
     assert "mean of 2 checkpoints" in made.summary
     assert "| mean of the weights after steps | 8, 9 |" in (Path(run.out) / "README.md").read_text()
-    found = huggingface.load(run.out)[1]
+    found = bert_format.load(run.out)[1]
     for name in states[7]:
         torch.testing.assert_close(found[name], (states[8][name] + states[9][name]) / 2)
     upto = converted(run, average=2, train=str(single.parent / "step-00000008"))
@@ -250,15 +252,15 @@ def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dty
 def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
     made = converted(run, onnx=True)
     assert made.figures["largest_onnx_difference"] < 1e-5
-    session = onnxruntime.InferenceSession(Path(run.out) / export.MODEL)
-    assert {i.name for i in session.get_inputs()} == set(export.INPUTS)
-    theirs = export.Outputs(AutoModelForPreTraining.from_pretrained(run.out).eval())
+    session = onnxruntime.InferenceSession(Path(run.out) / onnx_export.MODEL)
+    assert {i.name for i in session.get_inputs()} == set(onnx_export.INPUTS)
+    theirs = onnx_export.Outputs(AutoModelForPreTraining.from_pretrained(run.out).eval())
     for rows, longest in ((1, 2), (5, 17)):
-        inputs = export.sample(theirs.model.config, rows, longest, seed=rows)
-        assert export.compare(Path(run.out) / export.MODEL, theirs, inputs) < 1e-5
+        inputs = onnx_export.sample(theirs.model.config, rows, longest, seed=rows)
+        assert onnx_export.compare(Path(run.out) / onnx_export.MODEL, theirs, inputs) < 1e-5
     with torch.no_grad():
         theirs.model.cls.seq_relationship.bias += 1e-3  # the comparison sees a wrong number
-    assert export.compare(Path(run.out) / export.MODEL, theirs, inputs) > 9e-4
+    assert onnx_export.compare(Path(run.out) / onnx_export.MODEL, theirs, inputs) > 9e-4
 
 
 def test_the_command_converts_and_then_is_up_to_date(run, root):

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from pipeline import download, stage, transfer
+from pipeline import download
+from pipeline.common import http_transfer
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
-from pipeline.errors import ConfigError, InputError
+from pipeline.orchestration import stage
 
 CONTENT = bytes(range(256)) * 12_000  # about 3 MB
 
@@ -76,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(transfer, "PAUSE", 0.0)
+    monkeypatch.setattr(http_transfer, "PAUSE", 0.0)
     with Server() as made:
         made.files["/big.bin"] = CONTENT
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
@@ -138,7 +140,7 @@ def test_a_later_run_goes_on_where_the_first_gave_up(
 def test_tries_that_bring_much_do_not_count(
     server: Server, big: DownloadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PROGRESS", 100_000)
+    monkeypatch.setattr(http_transfer, "PROGRESS", 100_000)
     server.cuts = [200_000] * 10
     run(config(tmp_path, big, tries=2))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT

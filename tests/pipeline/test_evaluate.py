@@ -12,12 +12,16 @@ from hydra.core.global_hydra import GlobalHydra
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from model import finetune, huggingface
-from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from pipeline import entry, evaluate, glue, grid, stage
+from model.encoders.bert import BertForPreTraining
+from model.finetuning import loop
+from model.huggingface import bert_format
+from pipeline import evaluate
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.evaluation import examples, grid_search
+from pipeline.orchestration import stage
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(
@@ -53,7 +57,7 @@ def model_folder(tmp_path_factory) -> Path:
     )  # fmt: skip
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run") / "convert"
-    huggingface.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
+    bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
     return folder
 
 
@@ -128,13 +132,13 @@ def test_the_baseline_can_be_left_out(config):
 def count_training(monkeypatch) -> list[int]:
     """Seeds of the runs that are trained from now on."""
     seeds: list[int] = []
-    train = finetune.train
+    train = loop.train
 
     def counted(model, samples, recipe, *rest):
         seeds.append(recipe.seed)
         return train(model, samples, recipe, *rest)
 
-    monkeypatch.setattr(finetune, "train", counted)
+    monkeypatch.setattr(loop, "train", counted)
     return seeds
 
 
@@ -232,13 +236,17 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
 
 def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first():
     runs = [
-        grid.Run(start, 16, 1e-3, seed) for start in ("random", "pretrained") for seed in (2, 1)
+        grid_search.Trial(start, 16, 1e-3, seed)
+        for start in ("random", "pretrained")
+        for seed in (2, 1)
     ]
     done = {run: {"scores": {"accuracy": 0.5}} for run in reversed(runs)}
-    assert grid.best_of("accuracy", runs, done) == grid.Run("pretrained", 16, 1e-3, 2)
+    assert grid_search.best_of("accuracy", runs, done) == grid_search.Trial(
+        "pretrained", 16, 1e-3, 2
+    )
     done[runs[3]] = {"scores": {"accuracy": 0.6}}
-    assert grid.best_of("accuracy", runs, done) == runs[3]
-    assert grid.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
+    assert grid_search.best_of("accuracy", runs, done) == runs[3]
+    assert grid_search.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
 
 
 @pytest.mark.parametrize("change", [
@@ -259,7 +267,7 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
     text = rows.replace("\tyes\n", "\tneutral\n").replace("\tno\n", "\tentailment\n")
     for name in ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv", "test_matched.tsv"):
         (mnli / name).write_text(text.replace("label", "gold_label"))
-    task = glue.task_of("mnli")
+    task = examples.task_of("mnli")
     found = run(replace(config, task=task, submit=True)).figures
     assert list(found["also"]) == ["mnli_mm"]  # the diagnostic is not here
     assert found["also"]["mnli_mm"]["score"] == pytest.approx(found["score"])
@@ -271,17 +279,17 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 
 def test_a_task_without_a_training_set_says_so(config):
     with pytest.raises(ConfigError, match="task ax has no training set"):
-        replace(config, task=glue.task_of("ax"))
+        replace(config, task=examples.task_of("ax"))
 
 
 @pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
 def test_the_published_protocols_are_grids(protocol, points):
-    entry.register("evaluate", EvaluateConfig)
+    entry_point.register("evaluate", EvaluateConfig)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
         composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
-    config = entry.validate(composed, EvaluateConfig)
-    assert len(grid.grid_of(config)) == points
+    config = entry_point.validate(composed, EvaluateConfig)
+    assert len(grid_search.grid_of(config)) == points
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

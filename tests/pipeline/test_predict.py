@@ -13,14 +13,15 @@ import pytest
 import torch
 import transformers
 
-from model import finetune, finetuned, huggingface
-from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from model.heads import HeadConfig
+from model.encoders.bert import BertForPreTraining
+from model.finetuning import loop, saved_model
+from model.finetuning.heads import HeadConfig
+from model.huggingface import bert_format
 from pipeline import embed, predict
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EmbedConfig, PredictConfig
-from pipeline.errors import ConfigError, InputError
-from pipeline.text.wordpiece import SPECIAL, build
+from pipeline.tokenization.wordpiece import SPECIAL, build
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
 CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
@@ -38,13 +39,13 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
-    huggingface.save(folder, CONFIG, BertForPreTraining(CONFIG).state_dict(), vocab)
+    bert_format.save(folder, CONFIG, BertForPreTraining(CONFIG).state_dict(), vocab)
     return folder
 
 
 def tuned(kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path) -> Path:
-    model = finetune.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
-    finetuned.save(folder, model, CONFIG, labels, vocab)
+    model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
+    saved_model.save(folder, model, CONFIG, labels, vocab)
     return folder
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import graph, shards, stage
+from pipeline import shards
+from pipeline.beam import transforms
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.orchestration import stage
 from pipeline.prepare import make
 
 SENTENCES = [
@@ -72,7 +74,7 @@ def one(root: Path, corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPath
 
 
 def test_every_document_is_accounted_for(one: Path) -> None:
-    figures = stage.need(one, "prepare", "one").figures
+    figures = stage.require_manifest(one, "prepare", "one").figures
     documents = figures["documents"]
     assert documents["read"] == 43
     assert documents["duplicate"] == 1
@@ -86,16 +88,16 @@ def test_every_document_is_accounted_for(one: Path) -> None:
 def test_a_document_that_an_engine_loses_fails_the_job(
     corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_graph = graph.run
+    run_graph = transforms.run
 
-    def lossy(work: graph.Plan) -> None:
+    def lossy(work: transforms.Plan) -> None:
         run_graph(work)
         path = work.shard_account(next(iter(work.shard_names())))
         part = json.loads(path.read_text())
         part["documents"]["written"] -= 1
         path.write_text(json.dumps(part))
 
-    monkeypatch.setattr(graph, "run", lossy)
+    monkeypatch.setattr(transforms, "run", lossy)
     config = PrepareConfig(
         corpus=CorpusConfig(name="books", reader="books", path=str(corpus)),
         runner=RunnerConfig(), vocab=str(vocab), source=str(tmp_path), out=str(tmp_path / "out"),
@@ -108,7 +110,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 def test_the_bytes_do_not_depend_on_workers_or_file_order(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    expected = stage.need(one, "prepare", "one")
+    expected = stage.require_manifest(one, "prepare", "one")
     two = prepare(root, corpus, vocab, tmp_path / "two", "runner.workers=2")
     four = prepare(root, corpus, vocab, tmp_path / "four", "runner.workers=4")
     renamed = tmp_path / "renamed"
@@ -126,7 +128,7 @@ def test_the_bytes_do_not_depend_on_workers_or_file_order(
 def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path, workers: int
 ) -> None:
-    expected = stage.need(one, "prepare", "one")
+    expected = stage.require_manifest(one, "prepare", "one")
     more = [f"runner.workers={workers}", "split_bytes=1000"]  # many splits: time enough to kill it
     words = command(corpus, vocab, tmp_path / "killed", *more)
     process = subprocess.Popen([sys.executable, "-m", *words], cwd=root)
@@ -148,7 +150,7 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
 def test_another_seed_gives_other_pairs(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    expected = stage.need(one, "prepare", "one")
+    expected = stage.require_manifest(one, "prepare", "one")
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
     assert expected.files.keys() == other.files.keys()
     assert expected.files != other.files

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from model.tracking import METRICS
-from pipeline import report, stage
+from model.training.tracking import METRICS
+from pipeline import report
+from pipeline.common.errors import InputError
 from pipeline.config import ReportConfig
-from pipeline.errors import InputError
+from pipeline.orchestration import stage
 
 
 def manifest(

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models
 
-from pipeline import stage, vocab
+from pipeline import vocab
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, VocabConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.orchestration import stage
 from pipeline.text import clean
-from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 TEXT = "the cat sat on a mat and Émile saw 中文 words, running; [MASK] and [SEP] too."
 WORDS = TEXT.split()
@@ -104,16 +105,17 @@ def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
 
 def test_the_sample_is_as_large_as_asked_and_keyed(books: Path) -> None:
     samples = {
-        seed: vocab.draw(config(books, books, sample_bytes=5000, seed=seed)) for seed in (0, 1)
+        seed: vocab.sample_corpus(config(books, books, sample_bytes=5000, seed=seed))
+        for seed in (0, 1)
     }
     assert 4990 <= samples[0].bytes <= 5000
-    assert samples[0] == vocab.draw(config(books, books, sample_bytes=5000))
+    assert samples[0] == vocab.sample_corpus(config(books, books, sample_bytes=5000))
 
 
 def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocab, "SPLIT_BYTES", 4000)
     monkeypatch.setattr(vocab, "LEAST_BYTES", 100)
-    sample = vocab.draw(config(books, books, sample_bytes=2000))
+    sample = vocab.sample_corpus(config(books, books, sample_bytes=2000))
     assert sample.splits > 3
     assert len(sample.texts) > 3
     assert sample.bytes <= 2000
@@ -234,4 +236,4 @@ def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> No
     corpus = CorpusConfig(name="wiki", reader="wikipedia", path=f"{tmp_path}/a.xml")
     told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 namespace\)"
     with pytest.raises(InputError, match=told):
-        vocab.draw(VocabConfig(corpus=corpus, source="none", out="out"))
+        vocab.sample_corpus(VocabConfig(corpus=corpus, source="none", out="out"))

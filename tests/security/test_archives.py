@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hostile import damaged, hammer
 
+from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Tally, open_corpus
-from pipeline.errors import InputError
+from pipeline.readers import SkipCounts, open_corpus
 from pipeline.text import epub
 
 NAMES = [
@@ -32,7 +32,7 @@ def documents(path: Path, on_error: str = "fail") -> list[str]:
     reader = open_corpus(
         CorpusConfig(name="books", reader="books", path=str(path), on_error=on_error), ""
     )
-    tally = Tally(on_error)
+    tally = SkipCounts(on_error)
     return [d.text for split in reader.splits(1 << 20) for d in reader.read(split, tally)]
 
 
@@ -82,7 +82,7 @@ def test_a_book_cannot_name_files_outside_its_archive() -> None:
 def test_a_member_that_unpacks_to_more_than_fits_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.corpora.members.LARGEST", 10_000)
+    monkeypatch.setattr("pipeline.readers.io.archives.LARGEST", 10_000)
     monkeypatch.setattr("pipeline.text.epub.LARGEST", 10_000)
     bomb = b"0" * 20_000
     for suffix, data in ((".zip", zipped({"a.txt": bomb})), (".tar.gz", tarred({"a.txt": bomb}))):

@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import strategies as st
 
-from pipeline import entry
+from pipeline.cli import entry_point
 from pipeline.config import RunConfig
-from pipeline.dag import SCHEMAS
+from pipeline.orchestration.graph import SCHEMAS
 
 pytestmark = pytest.mark.fuzz
 
@@ -28,16 +28,16 @@ VALUES = [
 def keys() -> dict[str, list[str]]:
     """The keys of each command and of its groups."""
     for name, schema in COMMANDS.items():
-        entry.register(name, schema)
+        entry_point.register(name, schema)
     GlobalHydra.instance().clear()
     found = {}
-    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
         for name in COMMANDS:
             composed = compose(name)
-            groups = [str(key) for key in composed if entry.choices(str(key))]
+            groups = [str(key) for key in composed if entry_point.choices(str(key))]
             found[name] = [str(key) for key in composed] + groups
             for group in groups:
-                found[name] += [f"+{group}={choice}" for choice in entry.choices(group)]
+                found[name] += [f"+{group}={choice}" for choice in entry_point.choices(group)]
             for key in composed:
                 node = composed._get_node(key)
                 if hasattr(node, "keys") and not node._is_missing() and not node._is_none():
@@ -60,16 +60,16 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
         )
         words = [f"{sign}{key}={value}" for sign, key, value in overrides]
         try:
-            with entry.composing():
+            with entry_point.hydra_errors_as_config_errors():
                 composed = compose(command, words)
-            entry.validate(composed, COMMANDS[command])
-        except entry.MISTAKES as error:
-            told = entry.explain(error)
+            entry_point.validate(composed, COMMANDS[command])
+        except entry_point.MISTAKES as error:
+            told = entry_point.explain(error)
             assert told.strip()
             assert "\n" not in told
 
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
         hammer(check, st.data(), examples=60)
 
 
@@ -91,16 +91,16 @@ def test_any_yaml_is_a_config_or_is_explained(
         (tmp_path / "corpus" / "mine.yaml").write_text(text, encoding="utf-8", errors="replace")
         GlobalHydra.instance().clear()
         try:
-            with initialize_config_dir(str(entry.CONF), version_base="1.3"):
+            with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
                 words = ["+corpus=mine", f"hydra.searchpath=[{tmp_path}]"]
-                with entry.composing():
+                with entry_point.hydra_errors_as_config_errors():
                     composed = compose("vocab", words)
-                entry.validate(composed, SCHEMAS["vocab"])
-        except entry.MISTAKES as error:
-            assert entry.explain(error).strip()  # noqa: PT017
+                entry_point.validate(composed, SCHEMAS["vocab"])
+        except entry_point.MISTAKES as error:
+            assert entry_point.explain(error).strip()  # noqa: PT017
         assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
-    entry.register("vocab", SCHEMAS["vocab"])
+    entry_point.register("vocab", SCHEMAS["vocab"])
     hammer(check, soup(PIECES, 12), examples=40)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hostile import damaged, hammer, soup
 
+from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Tally, open_corpus
-from pipeline.errors import InputError
+from pipeline.readers import SkipCounts, open_corpus
 from pipeline.text.wikitext import Extractor
 
 pytestmark = pytest.mark.fuzz
@@ -48,7 +48,7 @@ def read(path: Path) -> None:
             corpus = CorpusConfig(name="wiki", reader="wikipedia", path=str(path))
             reader = open_corpus(corpus, "")
             for split in reader.splits(size):
-                for document in reader.read(split, Tally()):
+                for document in reader.read(split, SkipCounts()):
                     assert document.text.strip()
                     assert "\r" not in document.text
         except InputError as error:
@@ -78,7 +78,7 @@ def test_what_was_found_stays_mended(tmp_path: Path, whole: bytes, broken: bytes
     path.write_bytes(DUMP.replace(whole, broken, 1))
     reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
     with pytest.raises(InputError, match=r"dump\.xml"):
-        [list(reader.read(split, Tally())) for split in reader.splits(1 << 20)]
+        [list(reader.read(split, SkipCounts())) for split in reader.splits(1 << 20)]
 
 
 @pytest.mark.parametrize("packing", ["bz2", "gz", "multistream"])

@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from hostile import damaged, hammer
 
-from pipeline import glue, stage
+from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, TaskConfig
-from pipeline.corpora import Tally, open_corpus
-from pipeline.errors import InputError
-from pipeline.text.wordpiece import SPECIAL, WordPiece, build
+from pipeline.evaluation import examples
+from pipeline.orchestration import stage
+from pipeline.readers import SkipCounts, open_corpus
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 pytestmark = pytest.mark.fuzz
 
@@ -29,7 +30,7 @@ def documents(reader: str, path: Path) -> None:
         try:
             made = open_corpus(corpus, "")
             for split in made.splits(1 << 20):
-                for document in made.read(split, Tally(on_error)):
+                for document in made.read(split, SkipCounts(on_error)):
                     document.text.encode("utf-8", "surrogatepass")
         except InputError as error:
             assert str(path) in str(error)  # noqa: PT017
@@ -69,7 +70,7 @@ def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
     def check(data: bytes) -> None:
         (tmp_path / "T" / "dev.tsv").write_bytes(data)
         try:
-            glue.read_examples(tmp_path, task, "dev.tsv")
+            examples.read_examples(tmp_path, task, "dev.tsv")
         except InputError as error:
             assert str(tmp_path) in str(error)  # noqa: PT017
 

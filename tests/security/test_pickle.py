@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from benchmarks.small import make_work
-from model import huggingface
-from model.bert import BertForPreTraining
 from model.config import ModelConfig
-from model.weights import read_file
-from pipeline.errors import InputError
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format
+from model.huggingface.read_weights import read_file
+from pipeline.common.errors import InputError
 
 SIZE = ModelConfig(name="t", layers=1, hidden=8, heads=1, feed_forward=8, vocab_size=125)
 
@@ -37,7 +37,7 @@ def test_a_pickle_that_would_act_is_refused_and_does_nothing(tmp_path: Path, nam
 def test_nothing_that_we_write_is_a_pickle(tmp_path: Path) -> None:
     make_work(tmp_path)
     state = BertForPreTraining(SIZE).state_dict()
-    huggingface.save(tmp_path / "convert", SIZE, state, tmp_path / "vocab")
+    bert_format.save(tmp_path / "convert", SIZE, state, tmp_path / "vocab")
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 5
     for path in written:

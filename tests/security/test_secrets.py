@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import stage
+from pipeline.common.redact import redact
 from pipeline.config import DownloadConfig
-from pipeline.secrecy import hide
+from pipeline.orchestration import stage
 
 SECRET = "hf_Zm9vYmFyYmF6"
 
@@ -32,7 +32,7 @@ def test_passwords_and_keys_become_stars(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("HOTKEY", "HOME is not one")
-    assert hide(text) == shown
+    assert redact(text) == shown
 
 
 @pytest.mark.parametrize("secret", ['quo"ted\\word', "pässwörter"])
@@ -42,7 +42,7 @@ def test_a_secret_that_json_writes_otherwise_is_hidden_too(
     monkeypatch.setenv("CORPUS_PASSWORD", secret)
     for ascii_only in (True, False):
         text = json.dumps({"url": f"ftp://host/?p={secret}"}, ensure_ascii=ascii_only)
-        assert json.loads(hide(text)) == {"url": "ftp://host/?p=***"}
+        assert json.loads(redact(text)) == {"url": "ftp://host/?p=***"}
 
 
 def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
-from pipeline.corpora import Tally, open_corpus
-from pipeline.errors import InputError
+from pipeline.readers import SkipCounts, open_corpus
 
 PAGE = (
     "<mediawiki><page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id>"
@@ -16,7 +16,7 @@ PAGE = (
 
 def texts(path: Path) -> list[str]:
     reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
-    return [d.text for split in reader.splits(1 << 30) for d in reader.read(split, Tally())]
+    return [d.text for split in reader.splits(1 << 30) for d in reader.read(split, SkipCounts())]
 
 
 def test_entities_that_multiply_are_refused(tmp_path: Path) -> None:

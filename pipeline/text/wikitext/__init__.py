@@ -9,7 +9,7 @@ import html.entities
 import re
 from functools import lru_cache
 
-from pipeline.text.wikitext import brackets, elements, lines, names, variants
+from pipeline.text.wikitext import brackets, elements, language_variants, lines, namespaces
 
 _SWITCH = re.compile(
     r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__"
@@ -33,11 +33,11 @@ class Extractor:
         self, language: str = "en", *, files: str | None = None, categories: str | None = None
     ) -> None:
         """`files` and `categories` are the wiki's own names of these namespaces."""
-        dropped = [*names.FILES, *names.CATEGORIES, *names.LANGUAGES]
+        dropped = [*namespaces.FILES, *namespaces.CATEGORIES, *namespaces.LANGUAGES]
         dropped += [name for name in (files, categories) if name]
         self._links = brackets.Links(dropped)
-        self._variants = language in variants.CONVERTED
-        words = "|".join(map(re.escape, names.REDIRECTS))
+        self._variants = language in language_variants.CONVERTED
+        words = "|".join(map(re.escape, namespaces.REDIRECTS))
         self._redirect = re.compile(rf"\s*#(?:{words})\s*:?\s*\[\[", re.IGNORECASE)
 
     def is_redirect(self, wikitext: str) -> bool:
@@ -54,7 +54,7 @@ class Extractor:
             text = elements.remove_references(text)
         text = brackets.remove_templates(text)
         if self._variants:
-            text = variants.resolve(text)
+            text = language_variants.resolve(text)
         text = brackets.remove_braces(text)
         text = self._links.resolve(text)
         text = brackets.resolve_external(text)

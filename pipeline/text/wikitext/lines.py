@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.text.wikitext.names import LINK_SECTIONS
+from pipeline.text.wikitext.namespaces import LINK_SECTIONS
 
 _HEADING = re.compile(r"\n=[^\n]*+")  # if it also ends so
 _TITLE_MARKUP = re.compile(r"'{2,}|<[^<>]*>|\{\{[^{}]*\}\}|\[\[(?:[^\[\]|]*\|)?|\]\]")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.text.books import WRAP, parse, plain
+from pipeline.text.book_text import WRAP, parse, plain
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

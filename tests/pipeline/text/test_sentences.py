@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text.clean import clean
-from pipeline.text.sentences import LONGEST, split
+from pipeline.text.sentences import LONGEST, split_sentences
 
 TEXTS = st.text(st.sampled_from("ab A.!?。！\"“”'()«0 é中…:;\n") | st.characters())
 
@@ -26,13 +26,13 @@ TEXTS = st.text(st.sampled_from("ab A.!?。！\"“”'()«0 é中…:;\n") | st
 def test_sentences_end_where_a_reader_ends_them(
     language: str, text: str, wanted: list[str]
 ) -> None:
-    assert split(text, language) == wanted
+    assert split_sentences(text, language) == wanted
 
 
 @given(TEXTS, st.sampled_from(["en", "zh", "de", "ar"]))
 def test_no_letter_is_lost(text: str, language: str) -> None:
     text = clean(text)
-    found = split(text, language)
+    found = split_sentences(text, language)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(sentence and sentence == sentence.strip() for sentence in found)
 
@@ -40,11 +40,16 @@ def test_no_letter_is_lost(text: str, language: str) -> None:
 @given(st.lists(TEXTS, max_size=4))
 def test_lines_are_split_one_by_one(texts: list[str]) -> None:
     lines = clean("\n".join(texts)).split("\n")
-    assert split("\n".join(lines), "en") == [s for line in lines for s in split(line, "en")]
+    assert split_sentences("\n".join(lines), "en") == [
+        s for line in lines for s in split_sentences(line, "en")
+    ]
 
 
 def test_an_open_quote_does_not_swallow_the_next_paragraph() -> None:
-    assert split('He said: "Never.\nThen he left. Gone.', "en")[-2:] == ["Then he left.", "Gone."]
+    assert split_sentences('He said: "Never.\nThen he left. Gone.', "en")[-2:] == [
+        "Then he left.",
+        "Gone.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +57,16 @@ def test_an_open_quote_does_not_swallow_the_next_paragraph() -> None:
 )
 def test_endless_sentences_are_cut_where_it_hurts_least(letters: str, ends: str) -> None:
     text = (letters * 9000)[:9000].strip()
-    found = split(text, "en")
+    found = split_sentences(text, "en")
     assert all(len(piece) <= LONGEST and piece.endswith(ends) for piece in found[:-1])
     assert "".join("".join(found).split()) == "".join(text.split())
 
 
 def test_a_failure_of_the_library_costs_one_line_only() -> None:
     broken = "A\u3000."  # not clean: version 1.0.32 slices inside U+3000 here
-    assert split(f"One. Two.\n{broken}\nThree.", "en") == ["One.", "Two.", broken, "Three."]
+    assert split_sentences(f"One. Two.\n{broken}\nThree.", "en") == [
+        "One.",
+        "Two.",
+        broken,
+        "Three.",
+    ]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.corpora import Split, dumpxml
-from pipeline.text.wikitext import Extractor, names
+from pipeline.readers import FileRange
+from pipeline.readers.io import mediawiki_xml
+from pipeline.text.wikitext import Extractor, namespaces
 from pipeline.text.wikitext.lines import paragraphs, remove_link_sections
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -124,7 +125,7 @@ DROPPED_TAGS = frozenset(
     ("ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly",
      "syntaxhighlight")
 )  # fmt: skip
-DROPPED_LINKS = frozenset(names.FILES + names.CATEGORIES + names.LANGUAGES)
+DROPPED_LINKS = frozenset(namespaces.FILES + namespaces.CATEGORIES + namespaces.LANGUAGES)
 
 
 def oracle(wikitext: str) -> str:
@@ -188,7 +189,7 @@ def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
     path = shared_data / "wiki_xml" / name
     extract = Extractor()
     shared = ours = theirs = 0
-    for page in dumpxml.pages(Split(str(path), 0, path.stat().st_size)):
+    for page in mediawiki_xml.pages(FileRange(str(path), 0, path.stat().st_size)):
         if page.namespace == 0 and not page.redirect and not extract.is_redirect(page.text):
             mine, its = trigrams(extract.text(page.text)), trigrams(oracle(page.text))
             shared += (mine & its).total()

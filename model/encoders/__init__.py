@@ -1,0 +1,1 @@
+"""The networks: BERT's layers, attention, dropout, loss."""

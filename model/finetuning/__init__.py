@@ -1,0 +1,1 @@
+"""Downstream training: heads, features, the fine-tuning loop, embeddings."""

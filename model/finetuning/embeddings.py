@@ -1,0 +1,67 @@
+"""Contextual vectors of texts: hidden states of chosen layers, mixed and pooled.
+
+Shapes: N texts, T tokens in a batch, W width of a vector.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from model.encoders.bert import summary_places
+from model.finetuning import loop
+from model.finetuning.features import Samples
+from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
+from model.huggingface import bert_format
+from pipeline.common.errors import ConfigError
+
+BATCH_TOKENS = 8192  # of one forward pass, about
+
+
+class Embedder:
+    """Texts to vectors."""
+
+    def __init__(self, folder: Path | str, layers: list[int], mix: str, pooling: str):
+        """Open a Hugging Face folder.
+
+        Raises:
+            ConfigError: the model has no such layer.
+        """
+        self.size, state, _ = bert_format.load(folder)
+        if max(map(abs, layers)) > self.size.layers:
+            raise ConfigError(f"layers={layers}: the model has {self.size.layers}")
+        head = HeadConfig("class", 1, frozen=True, layers=layers, mix=mix)
+        with torch.device("meta"):
+            self._model = BertWithHead(self.size, head)
+        mine = {name: state[name] for name in self._model.state_dict() if name in state}
+        self._model.load_state_dict(mine, strict=False, assign=True)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model.encoder.to(self.device).eval()
+        self._pooling = pooling
+        self.width = self.size.hidden * (len(layers) if mix == "concat" else 1)
+
+    @torch.no_grad()
+    def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:
+        """The vector `(W,)` of each text, or `(length, W)` of its tokens, [CLS] and [SEP] too."""
+        found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
+        for rows in batches(samples.lengths()):
+            arguments = loop.inputs(samples, rows, self.device)[:-1]
+            starts = arguments[3]
+            x = self._model.features(*arguments)  # (T, W)
+            if self._pooling == "tokens":
+                parts = np.split(x.float().cpu().numpy(), starts[1:-1].cpu().numpy())
+            else:
+                places = summary_places(starts, self.size).long()
+                parts = list(pool_tokens(x, starts, places, self._pooling).float().cpu().numpy())
+            for row, part in zip(rows, parts, strict=True):
+                found[row] = part
+        return found
+
+
+def batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Every text once, those of like length together, as many as a pass may hold."""
+    order = np.argsort(lengths, kind="stable")
+    groups = np.cumsum(lengths[order]) // BATCH_TOKENS
+    yield from np.split(order, np.flatnonzero(np.diff(groups)) + 1)

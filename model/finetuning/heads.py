@@ -1,0 +1,157 @@
+"""Heads for downstream tasks on the encoder (Devlin et al. 2019, section 4 and figure 4).
+
+Shapes: B samples in a batch, S sequences (S = B, but for chunks and choices), T tokens, H hidden,
+W width of what a head reads, C outputs.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.config import ModelConfig
+from model.encoders.bert import Encoder, Pooler, initialise, summary_places
+from model.encoders.dropout import Dropout
+from model.finetuning.features import UNLABELLED
+
+CLASS, CHOICE, TAG, ANSWER = "class", "choice", "tag", "answer"
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """What a head reads and gives."""
+
+    kind: str  # class: (B, C) of samples; choice: (B, C) of a sample's sequences; tag, answer:
+    outputs: int  # C: (T, C) of tokens. One output of a class head is a score.
+    frozen: bool = False  # the encoder is not trained
+    layers: list[int] = field(default_factory=lambda: [-1])  # read where frozen; 0: embeddings
+    mix: str = "concat"  # of several layers: concat, mean, or weighted by learnt shares
+    pooling: str = "cls"  # of a sequence's tokens, where frozen: cls, mean or max
+    chunks: str = "mean"  # of a sample's chunks: mean, max or attention
+
+
+class BertWithHead(nn.Module):
+    """Encoder and head."""
+
+    def __init__(self, size: ModelConfig, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(size)
+        whole = config.kind in (CLASS, CHOICE)
+        self.pooler = Pooler(size) if whole and not config.frozen else None
+        width = size.hidden
+        if config.frozen:
+            self.encoder.requires_grad_(False)
+            width *= len(config.layers) if config.mix == "concat" else 1
+        if config.frozen and config.mix == "weighted":
+            self.shares = nn.Parameter(torch.empty(len(config.layers)))
+        if config.kind == CLASS and config.chunks == "attention":
+            self.attention = nn.Linear(width, 1)
+        self.dropout = Dropout(size.dropout)
+        self.head = nn.Linear(width, 1 if config.kind == CHOICE else config.outputs)
+        initialise(self, size.initializer_range)
+
+    def train(self, mode: bool = True) -> "BertWithHead":
+        """As usual, but a frozen encoder drops nothing."""
+        super().train(mode)
+        if self.config.frozen:
+            self.encoder.eval()
+        return self
+
+    def forward(
+        self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int,
+        groups: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """Ids, segments, positions `(T,)`, `starts` `(S+1,)`, the sample of each sequence `(S,)`.
+
+        `groups` is None where every sample is one sequence. Logits `(B, C)`, or `(T, C)` of tokens.
+        """
+        arguments = (ids, segments, positions, starts, longest)
+        whole = self.config.kind in (CLASS, CHOICE)
+        places = summary_places(starts, self.encoder.config).long() if whole else None
+        if self.config.frozen:
+            x = self.features(*arguments)  # (T, W)
+            x = x if places is None else pool_tokens(x, starts, places, self.config.pooling)
+        else:
+            x = self.encoder(*arguments, places)
+            x = x if self.pooler is None else self.pooler(x)  # (S, H), or (T, H)
+        if self.config.kind == CLASS and groups is not None:
+            x = self.pool_chunks(x, groups)  # (B, W)
+        logits = self.head(self.dropout(x))
+        if self.config.kind == CHOICE:
+            logits = logits.view(-1, self.config.outputs)
+        return logits  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def states(self, *arguments: Any) -> list[Tensor]:
+        """The chosen layers' hidden states, each `(T, H)`."""
+        every = self.encoder.states(*arguments)
+        return [every[layer] for layer in self.config.layers]
+
+    def features(self, *arguments: Any) -> Tensor:
+        """The mix of the chosen layers `(T, W)`."""
+        states = self.states(*arguments)
+        if self.config.mix == "concat":
+            return torch.cat(states, -1)
+        stacked = torch.stack(states)  # (K, T, H)
+        if self.config.mix == "mean":
+            return stacked.mean(0)
+        return torch.einsum("k,kth->th", self.shares.softmax(0), stacked)
+
+    def pool_chunks(self, x: Tensor, groups: Tensor) -> Tensor:
+        """`(S, W)` -> `(B, W)`."""
+        kind = self.config.chunks
+        count = int(groups[-1]) + 1
+        if kind == "attention":
+            score = self.attention(x)[:, 0]  # (S,)
+            share = (score - pool(score[:, None], groups, count, "max")[groups, 0]).exp()
+            total = share.new_zeros(count).index_add(0, groups, share)
+            return x.new_zeros(count, x.shape[1]).index_add(
+                0, groups, x * (share / total[groups])[:, None]
+            )
+        return pool(x, groups, count, kind)
+
+
+def pool(x: Tensor, groups: Tensor, count: int, kind: str) -> Tensor:
+    """The mean or the largest of the rows `(R, W)` of each of `count` groups `(R,)`."""
+    index = groups[:, None].expand_as(x)
+    reduce = {"mean": "mean", "max": "amax"}[kind]
+    empty = x.new_zeros(count, x.shape[1])
+    return empty.scatter_reduce(0, index, x, reduce, include_self=False)
+
+
+def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
+    """`(T, W)` -> `(S, W)`: the token at each of `places` `(S,)`, or the mean or largest of all."""
+    if kind == "cls":
+        return x[places]
+    count = len(starts) - 1
+    each = torch.arange(count, device=x.device)
+    return pool(x, each.repeat_interleave(starts.diff().long()), count, kind)
+
+
+def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor:
+    """The mean loss of a batch: cross entropy; the squared error of a score.
+
+    Labels are `(B,)`; `(T,)` for tags, of which some are `UNLABELLED`; `(S, 2)` for answers, the
+    first and the last token within the sequence.
+    """
+    if kind == ANSWER:
+        padded = pad(logits, starts)  # (S, L, 2)
+        return functional.cross_entropy(padded, labels.long())
+    if kind == TAG:
+        return functional.cross_entropy(logits, labels.long(), ignore_index=UNLABELLED)
+    if logits.shape[1] == 1:
+        return functional.mse_loss(logits[:, 0], labels.to(logits.dtype))
+    return functional.cross_entropy(logits, labels.long())
+
+
+def pad(logits: Tensor, starts: Tensor) -> Tensor:
+    """`(T, C)` -> `(S, L, C)`, minus infinity where there is no token."""
+    lengths = starts.diff().long()
+    places = torch.arange(int(lengths.max()), device=logits.device)
+    real = places < lengths[:, None]  # (S, L)
+    padded = logits.new_full((*real.shape, logits.shape[1]), -torch.inf)
+    padded[real] = logits
+    return padded

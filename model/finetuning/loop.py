@@ -1,0 +1,155 @@
+"""Fine-tuning: the encoder with a small head, as Devlin et al. 2019, section 4.
+
+Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from model.config import ModelConfig, ScheduleConfig
+from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
+from model.finetuning.heads import ANSWER, TAG, BertWithHead, HeadConfig, loss_of
+from model.training.optimizer import parameter_groups
+from model.training.schedule import lr_factor
+from pipeline.common import counter_rng
+
+CLIP = 1.0  # largest gradient norm
+EVALUATION_BATCH = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a head is trained."""
+
+    batch_size: int
+    learning_rate: float
+    epochs: int
+    seed: int
+    warmup_share: float
+    weight_decay: float
+    precision: str = "fp32"  # or bf16: that of the passes; weights and moments stay fp32
+
+
+def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...]:
+    """The arguments of `Tuned.forward` for some samples, laid end to end."""
+    sequences, groups = sequences_of(samples, rows)
+    lengths = np.array([len(samples.ids[index]) for index in sequences])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+    segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
+    ids = np.concatenate([samples.ids[index] for index in sequences])
+    arrays = (ids, segments, positions, starts.astype(np.int32))
+    tensors = [torch.from_numpy(array).to(device) for array in arrays]
+    of = torch.from_numpy(groups).to(device) if len(samples.groups) else None
+    return *tensors, int(lengths.max()), of
+
+
+def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
+    """The sequences of some samples `(S,)`, and the place in `rows` that each belongs to `(S,)`."""
+    bounds = samples.bounds()
+    counts = bounds[rows + 1] - bounds[rows]
+    groups = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return bounds[rows][groups] + within, groups
+
+
+def labels_of(samples: Samples, rows: Ints, kind: str) -> Tensor:
+    """The labels of some samples, as `heads.loss_of` takes them."""
+    if kind == TAG:
+        return torch.from_numpy(np.concatenate([samples.labels[row] for row in rows]))
+    return torch.from_numpy(samples.labels[rows])
+
+
+def build(
+    size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int
+) -> BertWithHead:
+    """A head on pre-trained weights, or for None on random ones; the head is always new."""
+    torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
+    model = BertWithHead(size, head)
+    if weights is not None:
+        mine = set(model.state_dict())
+        missing, _ = model.load_state_dict(
+            {name: tensor for name, tensor in weights.items() if name in mine}, strict=False
+        )
+        own = ("head.", "attention.", "shares")
+        assert all(name.startswith(own) for name in missing), missing
+    return model
+
+
+def train(
+    model: BertWithHead, samples: Samples, recipe: Recipe, device: torch.device,
+    on_batch: Callable[[], object] = lambda: None,
+) -> Iterator[float]:  # fmt: skip
+    """Fine-tune `model` in place; yields the mean loss of each epoch when the epoch is over."""
+    model.to(device)
+    kind = model.config.kind
+    # What the optimizer changes, and what computes: the same, but for half precision.
+    worker = model if recipe.precision == "fp32" else copy.deepcopy(model).bfloat16()
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
+    )
+    schedule = ScheduleConfig(name="linear", warmup_share=recipe.warmup_share)
+    steps, step = recipe.epochs * batch_count(samples, recipe.batch_size), 0
+    for epoch in range(recipe.epochs):
+        worker.train()
+        loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        order = counter_rng.key(recipe.seed, "finetune order", epoch)
+        for rows in epoch_batches(samples, recipe.batch_size, order):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.learning_rate * lr_factor(schedule, step, steps)
+            arguments = inputs(samples, rows, device)
+            labels = labels_of(samples, rows, kind).to(device)
+            loss = loss_of(kind, worker(*arguments).float(), labels, arguments[3])
+            worker.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            update(model, worker, optimizer)
+            loss_sum += loss.detach() * len(rows)
+            step += 1
+            on_batch()
+        yield float(loss_sum) / len(samples)
+
+
+def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:
+    """One step of `model` by the gradients of `worker`, which then has the new weights too."""
+    pairs = [
+        (mine, its)
+        for mine, its in zip(model.parameters(), worker.parameters(), strict=True)
+        if its.grad is not None
+    ]
+    for mine, its in pairs:
+        if worker is not model and its.grad is not None:
+            mine.grad = its.grad.float()
+    nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    optimizer.step()
+    if worker is not model:
+        with torch.no_grad():
+            for mine, its in pairs:
+                its.copy_(mine)
+
+
+@torch.no_grad()
+def predict(
+    model: BertWithHead, samples: Samples, device: torch.device,
+    on_batch: Callable[[], object] = lambda: None,
+) -> list[npt.NDArray[np.float32]]:  # fmt: skip
+    """The logits of each sample: N of `(C,)`; for tags and answers `(length, C)`."""
+    model.to(device).eval()
+    found: list[Any] = [None] * len(samples)
+    order = np.argsort(samples.lengths(), kind="stable")
+    for start in range(0, len(order), EVALUATION_BATCH):
+        rows = order[start : start + EVALUATION_BATCH]
+        arguments = inputs(samples, rows, device)
+        logits = model(*arguments).float().cpu().numpy()
+        if model.config.kind in (TAG, ANSWER):
+            logits = np.split(logits, arguments[3][1:-1].cpu().numpy())
+        for row, values in zip(rows, logits, strict=True):
+            found[row] = values
+        on_batch()
+    return found

@@ -1,0 +1,155 @@
+"""The model card: what a reader of the folder wants to know, from the manifests of the stages."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from model.config import ModelConfig
+from pipeline.orchestration.stage import Manifest
+
+HEAD = """---
+license: {license}
+library_name: transformers
+pipeline_tag: fill-mask
+{language}tags:
+- bert
+- fill-mask
+---
+
+# {title}
+
+BERT ({size}), pre-trained {start} with masked-language modelling{pairs}
+([Devlin et al. 2019](https://arxiv.org/abs/1810.04805)).
+
+| | |
+|---|---|
+{rows}
+"""
+
+UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
+
+ENGLISH = "The capital of France is [MASK]."
+USE = """
+## Use
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", "PATH/OF/THIS/FOLDER")
+fill("{example}")
+```
+"""
+
+
+def write(
+    config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any]
+) -> str:
+    """The text of README.md; sections of stages that left no manifest are missing.
+
+    `remarks` are rows about the weights themselves; `license` among them goes to the head.
+    """
+    manifests = list(manifests)
+    train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
+    data = [manifest for manifest in manifests if manifest.stage == "prepare"]
+    corpus = data[0].config.get("corpus", {}) if data else {}
+    remarks = dict(remarks)
+    origin = (train.config.get("start") if train else None) or remarks.pop("converted from", None)
+    pairs = train.config.get("objective", {}).get("next_sentence", True) if train else True
+    rows = {
+        "parameters": f"{parameters:,}",
+        "layers": config.layers,
+        "hidden size": config.hidden,
+        "attention heads": config.heads,
+        "longest sequence": f"{config.positions} tokens",
+        "vocabulary": f"{config.vocab_size:,} WordPiece entries",
+    }
+    license = remarks.pop("license", None) or UNLICENSED
+    language = corpus.get("language")
+    text = HEAD.format(
+        language=f"language: {language}\n" if language else "",
+        title=f"BERT {config.name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        size=config.name,
+        license=license,
+        start=f"on from `{Path(origin).name}`" if origin else "from scratch",
+        pairs=" and next-sentence prediction" if pairs else "",
+        rows=table(rows | remarks),
+    )
+    for part, prepare in enumerate(data, 1):
+        title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
+        text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))
+    if train:
+        text += section("Training", recipe_rows(train))
+        text += section("Held-out figures", figure_rows(train))
+    example = ENGLISH if language in (None, "en") else f"A text in '{language}' with a [MASK]"
+    return text + USE.format(example=example)
+
+
+def section(title: str, rows: dict[str, Any]) -> str:
+    """A heading and a table of two columns; nothing where there are no rows."""
+    return f"\n## {title}\n\n| | |\n|---|---|\n{table(rows)}\n" if rows else ""
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Markdown rows."""
+    return "\n".join(f"| {key} | {value} |" for key, value in rows.items() if value is not None)
+
+
+def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
+    """What the model has read."""
+    figures = prepare.figures
+    totals, documents = figures.get("totals", {}), figures.get("documents", {})
+    return {
+        "corpus": corpus.get("name"),
+        "from": ", ".join(sources(corpus)) or None,
+        "documents": number(documents.get("written")),
+        "duplicates left out": number(documents.get("duplicate")),
+        "tokens": number(totals.get("tokens")),
+        "samples": number(totals.get("train")),
+        "sequence length": figures.get("sequence_length"),
+        "shards' fingerprint": prepare.fingerprint[:16],
+    }
+
+
+def sources(corpus: dict[str, Any]) -> list[str]:
+    """What the text was read from: a file or folder of the user's by its name, else addresses."""
+    if corpus.get("path") is not None:
+        return [Path(corpus["path"]).name or corpus["path"]]
+    own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
+    parts = (corpus.get("parts") or {}).values()
+    return own + [source for part in parts for source in sources(part)]
+
+
+def recipe_rows(train: Manifest) -> dict[str, Any]:
+    """How it was trained."""
+    config, figures = train.config, train.figures
+    optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
+    return {
+        "steps": number(figures.get("steps")),
+        "samples a step": number(config.get("batch_size")),
+        "tokens seen": number(figures.get("tokens")),
+        "optimizer": optimizer.get("name"),
+        "learning rate": optimizer.get("learning_rate"),
+        "weight decay": optimizer.get("weight_decay"),
+        "schedule": schedule.get("name"),
+        "precision": config.get("precision"),
+        "seed": config.get("seed"),
+        "device": figures.get("device"),
+        "hours": f"{train.seconds / 3600:.2f}",
+        "run's fingerprint": train.fingerprint[:16],
+    }
+
+
+def figure_rows(train: Manifest) -> dict[str, Any]:
+    """What it can do on documents that it has not seen."""
+    rows = {
+        name.replace("_", " "): f"{value:.4f}"
+        for name, value in train.figures.get("validation", {}).items()
+        if isinstance(value, int | float)
+    }
+    share = train.figures.get("most_frequent_accuracy")
+    return rows | ({"most frequent token's share": f"{share:.4f}"} if share is not None else {})
+
+
+def number(value: Any) -> str | None:
+    """An integer as people write it."""
+    return f"{value:,}" if isinstance(value, int) else None

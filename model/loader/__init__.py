@@ -1,0 +1,1 @@
+"""Shards -> batches: sample order, masking, prefetching."""

@@ -1,0 +1,128 @@
+"""A stream of samples: some shards in the order of training, and what their rows hold.
+
+Shapes: N samples.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from model.loader.masking import Bools, Ints, Masker
+from model.loader.sample_order import Order, Window
+from pipeline.common.errors import InputError
+from pipeline.shards import Shard
+
+SCAN = 2**20  # tokens looked at at once
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """What is known of samples before their tokens are read; each field `(N,)`, in their order."""
+
+    shard: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int32]  # of segment A in the shard's values
+    a_len: npt.NDArray[np.uint16]
+    b_len: npt.NDArray[np.uint16]
+    masked: npt.NDArray[np.uint16]  # how many tokens will be hidden
+    is_random_next: Bools
+
+    def __len__(self) -> int:
+        return len(self.shard)
+
+    def __getitem__(self, which: Any) -> "SampleTable":
+        return SampleTable(**{name: column[which] for name, column in vars(self).items()})
+
+    def lengths(self) -> Ints:
+        """Tokens of each sample, the special ones among them: `(N,)`."""
+        b_len = self.b_len.astype(np.int64)
+        return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
+
+    @classmethod
+    def concatenate(cls, parts: list["SampleTable"]) -> "SampleTable":
+        """All rows of `parts`, in order; the columns themselves where there is one part."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+class SampleStream:
+    """Rows by their place in the order of some shards."""
+
+    def __init__(self, shards: list[Shard], first: int, order: Order, masker: Masker):
+        """`first` is the number that the rows call the first of `shards` by."""
+        self._shards, self._first, self._order, self._masker = shards, first, order, masker
+        self._tables: list[tuple[Window, SampleTable]] = []
+        self.samples = order.samples  # of an epoch
+
+    def rows(self, start: int, stop: int) -> SampleTable:
+        """The rows of samples `start` to `stop - 1`: slices of the tables of their windows."""
+        parts = []
+        while True:
+            window, table = self._table(start)
+            parts.append(table[start - window.first : stop - window.first])
+            start = window.last
+            if start >= stop:
+                return SampleTable.concatenate(parts)
+
+    def _table(self, index: int) -> tuple[Window, SampleTable]:
+        """The window of a sample and its rows in order; the last two are kept."""
+        for window, table in self._tables:
+            if index in window:
+                return window, table
+        window = self._order.window(index)
+        parts = [self._columns(shard) for shard in window.shards.tolist()]
+        self._read_ahead(window.following)
+        self._tables = [(window, SampleTable.concatenate(parts)[window.order]), *self._tables[:1]]
+        return self._tables[0]
+
+    def _read_ahead(self, shards: Ints) -> None:
+        """Ask the system to read the next shards from disk, from one end to the other."""
+        if hasattr(os, "posix_fadvise"):
+            for shard in shards:
+                with self._shards[shard].path.open("rb") as file:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+
+    def _columns(self, number: int) -> SampleTable:
+        """All rows of a shard as they lie.
+
+        Raises:
+            InputError: the columns contradict each other.
+        """
+        shard = self._shards[number]
+        lengths = np.diff(shard.offsets)
+        special = _special_tokens(shard, self._masker)
+        b_len = lengths - shard.a_len
+        full = lengths + 2 + (b_len > 0)
+        if len(full) and (
+            min(lengths.min(), b_len.min()) < 0 or full.max() > shard.info.sequence_length
+        ):
+            raise InputError(f"{shard.path}: lengths out of range; prepare it again")
+        return SampleTable(
+            shard=np.full(shard.rows, self._first + number, np.int32),
+            start=shard.offsets[:-1],
+            a_len=shard.a_len,
+            b_len=b_len.astype(np.uint16),
+            masked=self._masker.counts(full, lengths - special).astype(np.uint16),
+            is_random_next=shard.is_random_next,
+        )
+
+
+def _special_tokens(shard: Shard, masker: Masker) -> Ints:
+    """How many special tokens each row of a shard holds in its text, mostly [UNK]: `(rows,)`.
+
+    Raises:
+        InputError: an id outside the vocabulary.
+    """
+    found = []
+    for low in range(0, len(shard.values), SCAN):
+        values = shard.ids(low, low + SCAN)
+        if values.max() >= shard.info.vocab_size:
+            raise InputError(f"{shard.path}: an id beyond the vocabulary; prepare it again")
+        found.append(low + np.flatnonzero(masker.is_special(values)))
+    before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
+    return np.diff(before)

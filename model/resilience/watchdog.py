@@ -1,0 +1,100 @@
+"""What keeps a rank from being lost or from hanging: signals, a watchdog, a sign of life.
+
+A thread of its own hears signals and watches the clock, so it acts while the main thread stands in
+a collective operation that will never end.
+"""
+
+import faulthandler
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from model.resilience.heartbeat import Heartbeat
+from pipeline.common.errors import Exit
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+LEAVING = 30.0  # seconds that a rank has to leave when its peers are lost
+
+
+class Watchdog:
+    """Watches over one rank, from before the other ranks are there until it is done.
+
+    Until `training` a signal ends the process at once: there is nothing to save. After that it is
+    only noted in `signal`, and whoever trains looks there.
+    """
+
+    def __init__(self, rank: int, start_timeout: float, limit: float, heartbeat: str | None):
+        self.signal: str | None = None  # the name of the first one that came
+        self._rank, self._limit = rank, limit
+        self._training, self._closed = False, threading.Event()
+        self._until = time.monotonic() + start_timeout
+        self._heartbeat = Heartbeat(Path(heartbeat), rank) if heartbeat else None
+        self._listen, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        self._before = {number: signal.signal(number, _noted) for number in STOPPING}
+        self._thread = threading.Thread(target=self._watch, name="guard", daemon=True)
+        self._thread.start()
+
+    def training(self) -> None:
+        """From here on there is a state to save."""
+        self._training = True
+
+    def beat(self) -> None:
+        """Something got done."""
+        self._until = time.monotonic() + self._limit
+        if self._heartbeat is not None:
+            self._heartbeat.beat()
+
+    def leaving(self) -> None:
+        """The peers are lost: what is left to do must not wait for them."""
+        self._limit = LEAVING
+        self._until = time.monotonic() + self._limit
+
+    def close(self) -> None:
+        """Training is done: signals do again what they did before."""
+        self._closed.set()
+        os.write(self._tell, b"\0")
+        self._thread.join()
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._listen)
+        os.close(self._tell)
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+
+    def _watch(self) -> None:
+        while True:
+            left = self._until - time.monotonic()
+            if left <= 0:
+                faulthandler.dump_traceback(all_threads=True)
+                exit_for_restart(f"rank {self._rank}: no progress within the time limit")
+            ready, _, _ = select.select([self._listen], [], [], min(left, 1.0))
+            if ready:
+                for number in os.read(self._listen, 64):
+                    self._heard(number)
+            if self._closed.is_set():
+                return
+
+    def _heard(self, number: int) -> None:
+        if number in STOPPING and self.signal is None:
+            self.signal = signal.Signals(number).name
+            if not self._training:
+                exit_for_restart(f"rank {self._rank}: {self.signal} before the first step")
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """The thread has it from the pipe."""
+
+
+def exit_for_restart(why: str) -> NoReturn:
+    """End this process now, to be started again, whatever its threads are doing."""
+    print(f"restart: {why}", file=sys.stderr, flush=True)
+    os._exit(Exit.RESTART)

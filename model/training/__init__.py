@@ -1,0 +1,1 @@
+"""Pre-training: trainer, DeepSpeed engine, optimizers, checkpoints, metrics."""

@@ -1,0 +1,237 @@
+"""DeepSpeed behind one small face: build the engine, gather its state, scatter a state into it."""
+
+import math
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import deepspeed
+import torch
+from deepspeed import utils as fragments
+from torch import nn
+
+from model.config import TrainConfig
+from model.resilience import process_group
+from model.resilience.nonfinite import clip_and_skip
+from model.training.checkpoint import MOMENT_KEYS, Tensors
+from model.training.lamb import Lamb, layouts
+from model.training.optimizer import build_optimizer
+from pipeline.common.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all."""
+
+    rank: int
+    size: int
+    local_rank: int
+    device: torch.device
+
+
+def start_world(
+    threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
+) -> World:
+    """Join the process group that the launcher set up, or make one of this process alone."""
+    for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
+        os.environ.setdefault(key, value)
+    if os.environ["WORLD_SIZE"] == "1":
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", "0")
+    local_rank = int(os.environ["LOCAL_RANK"])
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+    else:
+        device = torch.device("cpu")
+        local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+        torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local_size))
+        torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
+        # Without this, start-up compiles an op that nothing here needs.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    process_group.join("nccl" if device.type == "cuda" else "gloo", start_timeout, timeout, device)
+    deepspeed.init_distributed(verbose=False, timeout=timedelta(seconds=timeout))
+    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
+
+
+def accumulation_steps(config: TrainConfig, world: World) -> int:
+    """Micro-batches a step on each rank."""
+    largest_share = math.ceil(config.batch_size / world.size)
+    return math.ceil(largest_share / config.micro_batch)
+
+
+def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
+    """The DeepSpeed configuration: what follows from ours, overlaid with `config.deepspeed`.
+
+    Raises:
+        ConfigError: a combination that trains wrongly.
+    """
+    accumulation = accumulation_steps(config, world)
+    settings: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": config.micro_batch,
+        "gradient_accumulation_steps": accumulation,
+        "train_batch_size": config.micro_batch * accumulation * world.size,
+        "gradient_clipping": config.clip,
+        "zero_allow_untested_optimizer": True,
+        "steps_per_print": 2**31,
+        **config.deepspeed,
+    }
+    if config.precision != "fp32":
+        settings.setdefault(config.precision, {"enabled": True})
+    reject_unsupported(config, settings, world)
+    return settings
+
+
+def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
+    """Stop before a combination trains wrongly without a word.
+
+    Raises:
+        ConfigError: it would.
+    """
+    zero = settings.get("zero_optimization", {})
+    stage, precision = zero.get("stage", 0), config.precision
+    if precision != "fp32" and stage == 0:
+        # DeepSpeed takes another optimizer wrapper there, which trains measurably worse.
+        raise ConfigError(f"precision={precision} needs ZeRO stage 1 or above: add deepspeed=zero1")
+    if precision == "fp16" and world.device.type != "cuda":
+        raise ConfigError("precision=fp16 needs a GPU: take bf16 or fp32 on a CPU")
+    if config.compute.compile and stage == 3:
+        # The parameters come and go by hooks that a compiled layer does not call.
+        raise ConfigError("compute=compile needs ZeRO stage 0, 1 or 2: add deepspeed=zero2")
+    if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
+        # PyTorch 2.13 fails there, on matrix products with a dynamic number of rows.
+        raise ConfigError(f"compute=compile fails on a CPU in precision={precision}: take plain")
+    if "optimizer" in settings or "scheduler" in settings:
+        # Its weight decay would fall on biases and layer norms too.
+        raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")
+    if config.optimizer.name == "lamb" and zero.get("round_robin_gradients"):
+        raise ConfigError(
+            "optimizer=lamb: deepspeed.zero_optimization.round_robin_gradients hides where a "
+            "parameter's pieces are; leave it out"
+        )
+    gradients = settings.get("data_types", {}).get("grad_accum_dtype")
+    if precision == "bf16" and stage == 1 and gradients == "fp32":
+        # Another wrapper again: its partitions can neither be found nor saved.
+        raise ConfigError(
+            "deepspeed.data_types.grad_accum_dtype=fp32 with precision=bf16 needs ZeRO stage 2 "
+            "or 3: add deepspeed=zero2"
+        )
+
+
+def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
+    """The DeepSpeed engine around `module`, with an optimizer built here.
+
+    An optimizer named in DeepSpeed's own JSON would put weight decay on biases and layer norms.
+    """
+    optimizer = build_optimizer(module, config.optimizer)
+    settings = deepspeed_config(config, world)
+    clip = 0.0
+    if settings.get("zero_optimization", {}).get("stage", 0) == 0:
+        clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
+    engine, *_ = deepspeed.initialize(
+        model=module.to(world.device),
+        optimizer=optimizer,
+        config=settings,
+        dist_init_required=False,
+    )
+    if not hasattr(engine.optimizer, "overflow"):
+        clip_and_skip(engine.optimizer, clip)
+    if isinstance(optimizer, Lamb):
+        optimizer.partitions = layouts(engine)
+    return engine
+
+
+def _partitioned(engine: Any) -> bool:
+    return bool(engine.zero_optimization_stage() > 0)
+
+
+def _optimizer(engine: Any) -> torch.optim.Optimizer:
+    """The torch optimizer below ZeRO's."""
+    inner: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    return inner
+
+
+def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Whole fp32 weights and moments by name; every rank must call it, rank 0 gets them."""
+    weights: dict[str, torch.Tensor] = {}
+    moments: dict[str, torch.Tensor] = {}
+    keep = engine.global_rank == 0
+    _link_optimizer_state(engine)
+    state = _optimizer(engine).state
+    for name, parameter in engine.module.named_parameters():
+        if _partitioned(engine):
+            weight = fragments.safe_get_full_fp32_param(parameter)
+            found = {
+                key: fragments.safe_get_full_optimizer_state(parameter, key) for key in MOMENT_KEYS
+            }
+        else:
+            weight = parameter.detach()
+            found = {key: state[parameter][key] for key in MOMENT_KEYS}
+        if keep:
+            weights[name] = weight.to("cpu", torch.float32, copy=True).contiguous()
+            for key, moment in found.items():
+                moments[f"{key}.{name}"] = (
+                    moment.to("cpu", torch.float32, copy=True).view(weight.shape).contiguous()
+                )
+    return weights, moments
+
+
+def load_state(engine: Any, tensors: Tensors, step: int) -> None:
+    """Put a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
+
+    The module that the engine was built around must hold the same weights already: what the
+    forward pass reads is made from them, here only the optimizer's own copies are set.
+    """
+    optimizer = _optimizer(engine)
+    _make_state(engine, optimizer)
+    for name, parameter in engine.module.named_parameters():
+        moments = {key: tensors.moment(key, name).to(engine.device) for key in MOMENT_KEYS}
+        if engine.zero_optimization_stage() == 3:
+            weight = _own_part(parameter, tensors.weight(name).to(engine.device))
+            fragments.safe_set_local_fp32_param(parameter, weight)
+            for key, moment in moments.items():
+                fragments.safe_set_local_optimizer_state(
+                    parameter, _own_part(parameter, moment), key
+                )
+        elif _partitioned(engine):
+            fragments.safe_set_full_fp32_param(parameter, tensors.weight(name).to(engine.device))
+            for key, moment in moments.items():
+                fragments.safe_set_full_optimizer_state(parameter, moment, key)
+        else:
+            for key, moment in moments.items():
+                optimizer.state[parameter][key].copy_(moment)
+    for entry in optimizer.state.values():
+        entry["step"] = torch.full_like(entry["step"], float(step))
+
+
+def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that this rank owns at stage 3: equal parts, the last one padded."""
+    size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]
+    start = size * torch.distributed.get_rank()
+    part = whole.flatten()[start : start + size]
+    return torch.nn.functional.pad(part, (0, size - part.numel()))
+
+
+def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Make moments of zeros: before its first step the optimizer has none to write into."""
+    flat = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)  # stage 3
+    if flat is None:
+        flat = [p for group in optimizer.param_groups for p in group["params"]]
+    for parameter in flat:
+        optimizer.state[parameter] = {
+            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            **{key: torch.zeros_like(parameter) for key in MOMENT_KEYS},
+        }
+    _link_optimizer_state(engine)
+
+
+def _link_optimizer_state(engine: Any) -> None:
+    """Show the parameters of stages 1 and 2 where their moments are.
+
+    DeepSpeed 0.19.8 does it after the first group's first step, when the moments of the other
+    groups do not exist, and never again.
+    """
+    if hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state"):
+        engine.optimizer._hp_optimizer_states_linked = False
+        engine.optimizer._lazy_init_hp_params_optimizer_state()

@@ -1,0 +1,31 @@
+"""The optimizer, and which parameters it treats how."""
+
+import torch
+from torch import nn
+
+from model.config import OptimizerConfig
+from model.training.lamb import Lamb
+
+
+def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Two groups: matrices decay, biases and layer norms do not (Devlin et al.'s optimizer).
+
+    Nor do these have trust ratios under LAMB, which `adapt` says.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    matrices = [p for p in parameters if p.dim() >= 2]
+    vectors = [p for p in parameters if p.dim() < 2]
+    return [
+        {"params": matrices, "weight_decay": weight_decay, "adapt": True},
+        {"params": vectors, "weight_decay": 0.0, "adapt": False},
+    ]
+
+
+def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """AdamW or LAMB on the module's parameters; neither needs a compiler at start-up."""
+    groups = parameter_groups(module, config.weight_decay)
+    rate, epsilon = config.learning_rate, config.epsilon
+    betas = (config.betas[0], config.betas[1])
+    if config.name == "lamb":
+        return Lamb(groups, lr=rate, betas=betas, eps=epsilon)
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)

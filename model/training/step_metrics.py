@@ -1,0 +1,122 @@
+"""The figures of training: losses, right answers, tokens, and where the time went.
+
+Shapes: M masked positions, V vocabulary, B sequences.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from model.encoders.batch import Batch
+from model.encoders.cross_entropy import cross_entropy
+from model.training.deepspeed_engine import World
+from model.training.device_peak import memory
+from model.training.phase_timer import PhaseTimer
+
+SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
+        "masked", "sequences", "tokens")  # fmt: skip
+
+
+def losses(
+    masked_logits: torch.Tensor, pair_logits: torch.Tensor, batch: Batch
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """From logits `(M, V)` and `(B, 2)`: both losses, summed, and the figures named in `SUMS`.
+
+    The masked-LM logits are overwritten.
+    """
+    masked, right = cross_entropy(masked_logits, batch.masked_labels)
+    pair_logits = pair_logits.float()
+    pair = functional.cross_entropy(pair_logits, batch.next_sentence_labels, reduction="sum")
+    with torch.no_grad():
+        sums = torch.stack(
+            [
+                masked.double(),
+                right.double(),
+                pair.double(),
+                (pair_logits.argmax(-1) == batch.next_sentence_labels).sum().double(),
+                *(
+                    masked.new_tensor(size, dtype=torch.float64)
+                    for size in (len(batch.masked_labels), len(pair_logits), len(batch.input_ids))
+                ),
+            ]
+        )
+    return masked, pair, sums
+
+
+class Meter:
+    """Sums over micro-batches and ranks, and where the time went, until they are read."""
+
+    def __init__(self, world: World, work: Callable[[Batch], float] | None = None, peak: float = 0):
+        """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
+        self.world, self.rate = world, 0.0
+        self.clock = PhaseTimer(world.device)
+        self._work, self._peak = work, peak
+        self._tokens = torch.tensor([name == "tokens" for name in SUMS], device=world.device)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew."""
+        self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.world.device)
+        self._operations, self._began = 0.0, time.perf_counter()
+        self.clock.restart()
+
+    def add(self, sums: torch.Tensor) -> None:
+        """One micro-batch's figures; no synchronisation with the device.
+
+        Of one that is not finite, and so makes its update void, only the tokens count.
+        """
+        self._sums += torch.where(sums.isfinite().all() | self._tokens, sums, 0.0)
+
+    def count(self, batch: Batch) -> None:
+        """The work of a micro-batch that is still on the host."""
+        if self._work is not None:
+            self._operations += self._work(batch)
+
+    def tokens(self) -> int:
+        """Tokens over all ranks since the last `read`; every rank must call it."""
+        total = self._sums[SUMS.index("tokens")].clone()
+        dist.all_reduce(total)
+        return int(total)
+
+    def read(self, next_sentence: bool) -> dict[str, float]:
+        """The figures over all ranks since they were last read; every rank must call it."""
+        dist.all_reduce(self._sums)
+        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
+        self._sums.zero_()
+        seconds = time.perf_counter() - self._began
+        masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
+        figures = {
+            "loss": sums["masked_lm_loss"] / masked,
+            "masked_lm_loss": sums["masked_lm_loss"] / masked,
+            "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
+        }
+        if next_sentence:
+            figures["next_sentence_loss"] = sums["next_sentence_loss"] / sequences
+            figures["next_sentence_accuracy"] = sums["next_sentence_correct"] / sequences
+            figures["loss"] += figures["next_sentence_loss"]
+        return figures | {
+            "learning_rate": self.rate,
+            "tokens": sums["tokens"],
+            "tokens_per_second": sums["tokens"] / seconds,
+            "samples_per_second": sums["sequences"] / seconds,
+            **self._efficiency(seconds),
+        }
+
+    def _efficiency(self, seconds: float) -> dict[str, float]:
+        """Shares of time (rank 0's are shown), MFU of all ranks, the largest rank's memory."""
+        shares = {
+            "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds
+            for phase, spent in self.clock.seconds().items()
+        }
+        if self._work is None:
+            return shares
+        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64)
+        most = torch.tensor(memory(self.world.device))
+        done, most = done.to(self.world.device), most.to(self.world.device)
+        dist.all_reduce(done)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        operations, peak = done.tolist()
+        return {"mfu": operations / seconds / peak, "memory_gib": most.item(), **shares}

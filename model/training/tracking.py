@@ -1,0 +1,191 @@
+"""Where a run's figures go: metrics.jsonl (the truth), Weights & Biases, and the terminal."""
+
+import contextlib
+import json
+import netrc
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from model.config import TrackingConfig
+from pipeline.common import redact
+from pipeline.common.errors import InputError, first_line
+from pipeline.orchestration import stage
+
+METRICS = "metrics.jsonl"
+RUN_ID = "wandb-run-id"
+# Figures come last: a narrow terminal cuts them, and neither the bar nor the time that is left.
+BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
+
+
+def has_key() -> bool:
+    """Whether there is a Weights & Biases key: in the environment or in ~/.netrc."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2]
+    try:
+        return netrc.netrc().authenticators(host.strip("/")) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> Any:
+    """A W&B run that goes on over resumes, or None; network trouble never stops training.
+
+    Raises:
+        InputError: it does, where `mode` is online: then it was asked for.
+    """
+    if config.name == "none":
+        return None
+    import wandb
+
+    mode: Any = config.mode
+    if mode == "auto":
+        mode = "online" if has_key() else "offline"
+    path = out / RUN_ID
+    run_id = path.read_text() if path.exists() else secrets.token_hex(4)
+    stage.write_text(path, run_id)
+    for attempt in (mode, "offline"):
+        try:
+            return wandb.init(
+                project=config.project,
+                id=run_id,
+                resume="allow" if attempt == "online" else None,
+                dir=out,
+                mode=attempt,
+                config=json.loads(redact.redact(json.dumps(settings))),
+                settings=wandb.Settings(console="off", silent=True, init_timeout=30),
+            )
+        except Exception as error:  # whatever is wrong with it, training is worth more
+            if config.mode == "online":
+                raise InputError(
+                    f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
+                    "the network, or take tracking.mode=offline"
+                ) from error
+            print(f"warning: W&B does not start as {attempt} ({error})", flush=True)
+    return None
+
+
+def _forget_wandb() -> None:
+    """Drop the connection to W&B's service, which would fail once more at exit."""
+    import wandb
+
+    with contextlib.suppress(Exception):
+        wandb.teardown()
+
+
+class Tracker:
+    """Rank 0 writes; on other ranks every method does nothing."""
+
+    def __init__(
+        self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int,
+        settings: dict[str, Any],
+    ):  # fmt: skip
+        self.active = rank == 0
+        if not self.active:
+            return
+        self._keep_until(out / METRICS, start)
+        self._file = (out / METRICS).open("a", encoding="utf-8")
+        self._wandb = open_wandb(config, out, settings)
+        self._start, self._steps, self._began = start, steps, time.monotonic()
+        self._bar = tqdm(
+            initial=start,
+            total=steps,
+            desc="train",
+            bar_format=BAR,
+            disable=not sys.stderr.isatty(),
+        )
+
+    @staticmethod
+    def _keep_until(path: Path, step: int) -> None:
+        """Drop the rows after `step`: a resumed run writes them again."""
+        if path.exists():
+            rows = [line for line in path.read_text().splitlines() if line.endswith("}")]
+            kept = [line for line in rows if json.loads(line)["step"] <= step]
+            stage.write_text(path, "".join(line + "\n" for line in kept))
+
+    def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
+        """One row: `kind` is train or validation; `step` counts updates from 1."""
+        if not self.active:
+            return
+        row = {"kind": kind, "step": step, **figures}
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        with self._without_wandb():
+            if self._wandb is not None:
+                named = {f"{kind}/{key}": value for key, value in figures.items()}
+                self._wandb.log(named, step=step)
+        if kind == "train":
+            self._bar.set_postfix_str(one_line(figures))
+            if self._bar.disable:  # no terminal: a line instead
+                spent = (time.monotonic() - self._began) / max(step - self._start, 1)
+                left = tqdm.format_interval((self._steps - step) * spent)
+                print(
+                    f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True
+                )
+
+    def advance(self) -> None:
+        """One update is done."""
+        if self.active:
+            self._bar.update()
+
+    def say(self, text: str) -> None:
+        """A line on the terminal that does not break the bar."""
+        if self.active:
+            self._bar.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        """Finish the files."""
+        if self.active:
+            self._bar.close()
+            self._file.close()
+            with self._without_wandb():
+                if self._wandb is not None:
+                    self._wandb.finish()
+
+    @contextlib.contextmanager
+    def _without_wandb(self) -> Iterator[None]:
+        """Go on without W&B where the body finds that it fails.
+
+        A launcher that gets a signal ends W&B's service before the rank has saved.
+        """
+        try:
+            yield
+        except Exception as error:  # whatever is wrong with it, training is worth more
+            self._wandb = None
+            self.say(f"warning: W&B gets no more rows ({first_line(error)}); {METRICS} has all")
+            _forget_wandb()
+
+
+LINE = {
+    "loss": "loss {:.3f}",
+    "masked_lm_accuracy": "accuracy {:.3f}",
+    "next_sentence_accuracy": "pairs {:.3f}",
+    "learning_rate": "rate {:.2e}",
+    "gradient_norm": "gradient {:.2f}",
+    "loss_scale": "scale {:g}",
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "mfu": "MFU {:.1%}",
+    "memory_gib": "{:.1f} GiB",
+    "data_wait_share": "data {:.1%}",
+}
+
+
+def one_line(figures: dict[str, float]) -> str:
+    """The figures that people look at while they wait."""
+    return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl; none where there is no such file."""
+    path = folder / METRICS
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]

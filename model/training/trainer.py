@@ -1,0 +1,367 @@
+"""The training loop."""
+
+import dataclasses
+import logging
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from model.config import ModelConfig, TrainConfig
+from model.encoders.batch import Batch
+from model.encoders.bert import BertForPreTraining
+from model.loader.loader import GlobalBatch, Loader
+from model.loader.prefetch import prefetch
+from model.loader.shard_checksums import ShardFiles
+from model.resilience import process_group
+from model.resilience.nonfinite import Health
+from model.resilience.watchdog import Watchdog
+from model.training import checkpoint, device_peak, flops, initial_weights
+from model.training.deepspeed_engine import (
+    accumulation_steps,
+    build_engine,
+    gather_state,
+    load_state,
+    start_world,
+)
+from model.training.schedule import batch_size, lr_factor, warmup_steps
+from model.training.step_metrics import Meter, losses
+from model.training.tracking import Tracker
+from pipeline.common import counter_rng
+from pipeline.common.errors import ConfigError, InputError, Restart, first_line
+from pipeline.common.formatting import pluralize
+from pipeline.orchestration import stage
+from pipeline.tokenization.wordpiece import WordPiece
+
+AHEAD = 4096  # samples a rank that are made ahead, about
+
+
+def make(config: TrainConfig, out: Path) -> stage.Result:
+    """Train as one of the ranks, from the newest checkpoint of the same settings or from the start.
+
+    Raises:
+        ConfigError, InputError: settings, shards, vocabulary or checkpoints that do not fit.
+        Restart: a rank was told to leave, or lost the others; the state is saved if it could be.
+        Diverged: too many updates in a row came to nothing.
+    """
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    rank = int(os.environ.get("RANK", "0"))
+    guard = Watchdog(rank, config.start_timeout, config.watchdog, config.heartbeat)
+    try:
+        trainer = Trainer(config, out, guard)
+        try:
+            result = trainer.run()
+        finally:
+            trainer.tracker.close()
+    except Exception as error:
+        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        if process_group.is_peer_failure(error):
+            raise Restart(f"rank {rank}: lost the others ({first_line(error)})") from error
+        raise
+    dist.destroy_process_group()
+    guard.close()
+    return result
+
+
+class Trainer:
+    """One rank's part of a run."""
+
+    def __init__(self, config: TrainConfig, out: Path, guard: Watchdog):
+        self.config, self.out, self.guard = config, out, guard
+        self.fingerprint, _ = stage.fingerprint("train", config)
+        shards = ShardFiles(config.data)
+        self.data = shards.checksum()
+        wordpiece = WordPiece.load(config.data.vocab)
+        self.model_config = fitted(config, wordpiece, shards.sequence_length)
+        self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
+        self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
+        self.tokenizer = wordpiece.sha256
+        self.folder = checkpoint.runs(out) / self.fingerprint[:12]
+        self.world = start_world(config.threads, config.start_timeout, config.timeout)
+        if config.data.verify:
+            shards.verify(self.world.rank, self.world.size)
+        self.health = Health(config.bad_steps)
+        self.step = self.samples = self.tokens = 0
+        self.carried = 0  # updates of the optimizer before this run
+        self.saved = -1  # the step of the newest checkpoint
+        self.stop = False  # whether any rank was told to stop
+        self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
+        self.engine = self._start()
+        settings = dataclasses.asdict(config) | {"world_size": self.world.size}
+        self.tracker = Tracker(
+            config.tracking, out, self.world.rank, self.step, config.steps, settings
+        )
+
+    def _start(self) -> Any:
+        """The engine, with the state of the newest checkpoint where there is one."""
+        torch.manual_seed(int(counter_rng.key(self.config.seed, "initialise") >> 1))
+        module = BertForPreTraining(self.model_config)
+        before = self._fill(module)
+        module.encoder.recompute = self.config.compute.recompute
+        if self.config.compute.compile:
+            for layer in module.encoder.layers:
+                layer.compile_rest()  # type: ignore[operator]
+        engine = build_engine(module, self.config, self.world)
+        if before is not None:
+            load_state(engine, *before)
+        return engine
+
+    def _fill(self, module: BertForPreTraining) -> tuple[checkpoint.Tensors, int] | None:
+        """Give the module the weights that training goes on from or starts with, if there are any.
+
+        Returns where the optimizer's moments for them are, and the updates that these have seen.
+        """
+        if self.config.force and self.world.rank == 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        process_group.check_shared_folder(self.folder, self.config.timeout)
+        found = process_group.broadcast_from_rank0(
+            checkpoint.newest(self.folder) if self.world.rank == 0 else None
+        )
+        if found is not None:
+            path, state = found
+            if state.data != self.data:
+                raise InputError(
+                    f"{path}: trained on other shards than those that are in "
+                    f"{', '.join(self.config.data.folders)} now; put them back, or train anew with "
+                    "force=true"
+                )
+            self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
+            self.saved, self.health.skipped = state.step, state.skipped
+            self.carried = state.carried
+            tensors = checkpoint.Tensors(path)
+            module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
+            return tensors, state.updates
+        if self.config.start is not None:
+            source = initial_weights.start(self.config.start, self.model_config)
+            module.load_state_dict(source.state)
+            if self.config.start_optimizer:
+                path, state = source.checkpoint()
+                self.carried = state.updates
+                return checkpoint.Tensors(path), state.updates
+        return None
+
+    def run(self) -> stage.Result:
+        """Train to the last step; the result's figures are for the report."""
+        self._announce()
+        self.engine.train()
+        meter = self._meter()
+        self.guard.training()
+        ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
+        with prefetch(self._global_batches(), ahead) as batches:
+            while self.step < self.config.steps:
+                meter.clock.skip()
+                batch = next(batches)
+                meter.clock.lap("data")
+                self._update(batch, meter)
+                self.step += 1
+                self.samples += batch.sequences
+                self.tracker.advance()
+                self._after_step(meter)
+                self._leave_if_due(meter)
+        validation = self._evaluate()
+        self._save(meter)
+        return self._result(validation)
+
+    def _meter(self) -> Meter:
+        """A meter that knows what the device could do."""
+        objective = self.config.objective
+        share = objective.mask_share if objective.predict == "masked" else 1.0
+
+        def work(batch: Batch) -> float:
+            lengths = batch.cu_seqlens.diff().numpy()
+            return flops.of_sequences(self.model_config, lengths, share)
+
+        return Meter(self.world, work, self.peak)
+
+    def _leave_if_due(self, meter: Meter) -> None:
+        """Save and leave, where a rank was told to or nothing is learnt any more.
+
+        Raises:
+            Restart: a rank got a signal.
+            Diverged: too many updates in a row came to nothing.
+        """
+        if self.health.hopeless:
+            raise self.health.diagnosis(str(self._save(meter)))
+        if self.stop:
+            self._save(meter)
+            signal = self.guard.signal or "another rank's signal"
+            raise Restart(
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; the same "
+                "command goes on"
+            )
+
+    def _global_batches(self) -> Iterator[GlobalBatch]:
+        """This rank's part of every batch from here on."""
+        world, config, start = self.world, self.config, self.samples
+        for step in range(self.step, config.steps):
+            size = batch_size(config.schedule, config.batch_size, step, config.steps)
+            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            start += size
+
+    def _update(self, batch: GlobalBatch, meter: Meter) -> None:
+        """Forward, backward and one optimizer step over a global batch."""
+        config, world = self.config, self.world
+        # Dropout too is a function of the position: a resumed run draws what it would have drawn.
+        torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
+        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, config.steps)
+        for group in self.engine.optimizer.param_groups:
+            group["lr"] = rate
+        # DeepSpeed averages over ranks and the micro-batches of a full batch; the loss is a mean
+        # over this one.
+        scale = world.size * self.engine.gradient_accumulation_steps()
+        for number, micro_batch in enumerate(batch.batches, start=1):
+            last = number == len(batch.batches)
+            self.engine.set_gradient_accumulation_boundary(last)
+            meter.count(micro_batch)
+            micro = micro_batch.to(world.device)
+            masked_logits, pair_logits = self.engine(micro)
+            masked, pair, sums = losses(masked_logits, pair_logits, micro)
+            loss = masked / max(batch.masked, 1)
+            if config.objective.next_sentence:
+                loss = loss + pair / batch.sequences
+            meter.clock.lap("forward")
+            self.engine.backward(loss * scale)
+            meter.clock.lap("backward")
+            if last:
+                # Here the device is waited for anyway: the step begins with the gradient's norm.
+                self.stop = process_group.any_rank(self.guard.signal is not None, world.device)
+            self.engine.step()
+            meter.clock.lap("step")
+            meter.add(sums)
+            self.guard.beat()
+        meter.rate = rate
+        applied = self.engine.was_step_applied()
+        trouble = self.health.note(applied, self.step + 1, self.samples, batch.sequences)
+        if trouble is not None:
+            self.tracker.say(f"warning: {trouble}")
+
+    def _after_step(self, meter: Meter) -> None:
+        """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
+        config, last = self.config, self.step == self.config.steps
+        if self.step % config.log_every == 0 or last:
+            figures = meter.read(config.objective.next_sentence)
+            self.tokens += int(figures.pop("tokens"))
+            figures |= {"samples": self.samples, "tokens": self.tokens}
+            figures["skipped_steps"] = self.health.skipped
+            norm = float(self.engine.get_global_grad_norm())
+            if math.isfinite(norm):
+                figures["gradient_norm"] = norm
+            if config.precision == "fp16":
+                figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
+            self.tracker.log("train", self.step, figures)
+        if self.step % config.evaluate_every == 0 and not last:
+            self._evaluate()
+        if self.step % config.save_every == 0 and not last:
+            self._save(meter)
+        if self.step % config.log_every == 0:
+            meter.restart()  # what evaluation and saving took is not training time
+
+    def _announce(self) -> None:
+        """One line that says what will be done."""
+        config, model = self.config, self.model_config
+        done = f", resumed after step {self.step:,}" if self.step else ""
+        count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
+        # Of a processor that others use too, products are slower, and MFU seems higher.
+        measured = self.world.device.type == "cpu" and config.peak_tflops is None
+        best = "as measured now, with whatever else runs here" if measured else "at best"
+        batches = pluralize(accumulation_steps(config, self.world), "micro-batch", "es")
+        self.tracker.say(
+            f"train: {model.name}, {count:,} parameters, {self.world.size} x "
+            f"{self.world.device.type}, {config.precision}, ZeRO stage "
+            f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
+            f"{config.batch_size} samples ({batches} "
+            f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
+            f"{self.peak:.3g} TFLOP/s a device {best}{done}"
+        )
+
+    @torch.no_grad()
+    def _evaluate(self) -> dict[str, float]:
+        """Held-out figures, on the same samples with the same masks whatever the world size."""
+        config, world = self.config, self.world
+        self.engine.eval()
+        meter = Meter(world)
+        count = min(config.evaluate_samples, self.held_out.samples)
+        for start in range(0, count, config.batch_size):
+            size = min(config.batch_size, count - start)
+            part = self.held_out.batch(start, size, world.rank, world.size, config.micro_batch)
+            for micro_batch in part.batches:
+                micro = micro_batch.to(world.device)
+                masked_logits, pair_logits = self.engine(micro)
+                meter.add(losses(masked_logits, pair_logits, micro)[2])
+                self.guard.beat()
+        self.engine.train()
+        figures = meter.read(config.objective.next_sentence)
+        kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
+        self.tracker.log("validation", self.step, kept)
+        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        self.tracker.say(f"step {self.step:,}: held-out {shown}")
+        return kept
+
+    def _save(self, meter: Meter) -> Path:
+        """A checkpoint; every rank takes part in the gathering, rank 0 writes."""
+        if self.saved == self.step:
+            return self.folder / checkpoint.name_of(self.step)
+        self.saved = self.step
+        weights, moments = gather_state(self.engine)
+        tokens = self.tokens + meter.tokens()
+        self.guard.beat()
+        if self.world.rank == 0:
+            state = checkpoint.State(
+                step=self.step,
+                samples=self.samples,
+                tokens=tokens,
+                skipped=self.health.skipped,
+                carried=self.carried,
+                fingerprint=self.fingerprint,
+                model=dataclasses.asdict(self.model_config),
+                data=self.data,
+                tokenizer=self.tokenizer,
+            )
+            checkpoint.write(self.folder, state, weights, moments)
+            checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
+        dist.barrier()
+        self.guard.beat()
+        return self.folder / checkpoint.name_of(self.step)
+
+    def _result(self, validation: dict[str, float]) -> stage.Result:
+        accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
+        pairs = validation.get("next_sentence_accuracy")
+        shown = f", next sentence {pairs:.3f}" if pairs is not None else ""
+        return stage.Result(
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, held-out masked-LM accuracy "
+            f"{accuracy:.3f} (most frequent token {unigram:.3f}){shown}",
+            figures={
+                "steps": self.step,
+                "samples": self.samples,
+                "tokens": self.tokens,
+                "validation": validation,
+                "most_frequent_accuracy": unigram,
+                "world_size": self.world.size,
+                "device": self.world.device.type,
+                "checkpoint": str(
+                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
+                ),
+            },
+        )
+
+
+def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
+    """The model's size with the tokenizer's vocabulary, for sequences of up to `length` tokens.
+
+    Raises:
+        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
+    """
+    if length > config.model.positions:
+        raise ConfigError(
+            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
+            f"{config.model.positions}"
+        )
+    size = config.model.vocab_size or wordpiece.size
+    if size != wordpiece.size:
+        raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
+    return dataclasses.replace(config.model, vocab_size=size)

@@ -1,0 +1,1 @@
+"""The Apache Beam job of `prepare`: its plan, tasks, runners and workers."""

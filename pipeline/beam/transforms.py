@@ -1,0 +1,239 @@
+"""The Beam graph of `prepare`, and the tasks that its workers run.
+
+Files carry text, Beam carries paths: a split's documents go into one lz4 Arrow file whose record
+batch k holds the documents of bucket k, and only (bucket, path) pairs cross the wire. The graph
+uses Create, Reshuffle, ParDo and GroupByKey alone, so that every Beam engine runs it. A task writes
+beside and renames, and its bytes depend on its input alone: a retry is harmless.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.beam import runners
+from pipeline.beam.buckets import SplitDocuments, load_bucket
+from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.fast_import import beam
+from pipeline.beam.plan import PreparePlan
+from pipeline.common import counter_rng
+from pipeline.common.errors import InputError, UserError
+from pipeline.filtering import filters, minhash
+from pipeline.orchestration import stage
+from pipeline.shards import write_shard
+from pipeline.shards.full_sentences import full_sentences
+from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
+from pipeline.tokenization.wordpiece import WordPiece
+
+
+class Task(beam.DoFn):
+    """A step of the plan on a worker. A user's error is left in a file for the driver to read."""
+
+    def __init__(self, plan: PreparePlan):
+        self.plan = plan
+
+    def work(self, element: Any) -> Iterator[Any]:
+        """Do the step."""
+        raise NotImplementedError
+
+    def process(self, element: Any) -> Iterator[Any]:
+        """Do the step; see `graph.run` for what becomes of errors."""
+        with self.told():
+            yield from self.work(element)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Leave a user's error where the driver finds it."""
+        try:
+            yield
+        except UserError as error:
+            stage.write_text(self.plan.scratch / "error.txt", str(error))
+            raise
+
+
+class Tokenize(Task):
+    """Phase 1: the documents of a split, cleaned, cut into sentences, tokenized, by bucket."""
+
+    def setup(self) -> None:
+        """Once a worker."""
+        with self.told():
+            self.intake = DocumentReader(self.plan.config)
+            self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
+
+    def work(self, element: int) -> Iterator[tuple[int, int]]:
+        """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
+        plan, account = self.plan, DocumentCounts()
+        split_documents = SplitDocuments(plan)
+        for chunk in self.intake.chunks(plan.splits[element], account):
+            split_documents.add(self.wordpiece, chunk)
+        account.totals["tokens"] += split_documents.tokens
+        account.documents["empty"] += split_documents.empty
+        used = split_documents.write(element)
+        stage.write_text(plan.split_account(element), json.dumps(vars(account)))
+        yield from ((bucket, element) for bucket in used)
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(place: str) -> WordPiece:
+    """A vocabulary, once a process: it takes a fifth of a second."""
+    return WordPiece.load(place)
+
+
+def vocabulary(place: str, sha256: str) -> WordPiece:
+    """The vocabulary of a plan.
+
+    Raises:
+        InputError: it is not what it was when the plan was made.
+    """
+    wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
+        loaded.cache_clear()
+        wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
+        raise InputError(f"vocab={place}: changed during the run; start it again")
+    return wordpiece
+
+
+class ToOne(beam.DoFn):
+    """Gives everything one key, so that one task waits for all of it."""
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, Any]]:
+        """A bucket and its splits."""
+        bucket, splits = element
+        yield 0, (bucket, sorted(splits))
+
+
+class NearDuplicates(Task):
+    """Between the phases: which documents of all splits are too much like others."""
+
+    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Iterable[int]]]:
+        """`element` has all buckets with their splits; they go on once the verdict is written."""
+        plan, config = self.plan, self.plan.config.filters
+        assert config.near_duplicates is not None
+        paths = [plan.signatures(index) for index in range(len(plan.splits))]
+        there = [path for path in paths if path.exists()]  # a split may have no documents
+        found = minhash.find_duplicates(there, config.permutations, config.near_duplicates)
+        path = plan.near_duplicates()
+        beside = path.with_name(f".{path.name}.tmp")
+        found.tofile(beside)
+        beside.replace(path)
+        yield from ((bucket, sorted(splits)) for bucket, splits in element[1])
+
+
+class WriteShard(Task):
+    """Phase 2: one bucket of documents -> one shard."""
+
+    def work(self, element: tuple[int, Iterable[int]]) -> Iterator[str]:
+        """`element` is a bucket and the indices of the splits that have documents of it."""
+        bucket, splits = element
+        plan, name = self.plan, self.plan.shard_names()[bucket]
+        split = name.partition("-")[0]
+        documents, copies, taken = load_bucket(plan, bucket, sorted(splits))
+        if split != "train":  # a score counts each document once
+            copies = np.ones_like(copies)
+        tokens, pairs = draw_pairs(documents, copies, plan, name)
+        special = np.where(pairs.b_len > 0, 3, 2)
+        account: dict[str, Any] = {
+            "documents": taken | {"written": len(documents)},
+            "filtered": {filters.NEAR: taken["filtered"]} if taken["filtered"] else {},
+            "totals": {
+                split: len(pairs),
+                "random_next": int(pairs.is_random_next.sum()),
+                "repeats": int(copies.sum()) - len(copies),
+            },
+            "lengths": Counter((pairs.a_len + pairs.b_len + special).tolist()),
+            "shard": None,
+        }
+        if len(pairs):
+            path = Path(plan.out) / f"{name}.arrow"
+            values, offsets = gather(tokens, pairs)
+            info = dataclasses.replace(plan.info, split=split)
+            write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
+            sums = {"sha256": stage.sha256(path), "rows": len(pairs), "tokens": len(values)}
+            account["shard"] = {"name": path.name, **sums}
+        stage.write_text(plan.shard_account(name), json.dumps(account))
+        yield name
+
+
+def draw_pairs(
+    documents: Documents, copies: np.ndarray, plan: PreparePlan, name: str
+) -> tuple[np.ndarray, Pairs]:
+    """Tokens, and pairs as slices of them: `duplicates` times for each copy, in a keyed order."""
+    config = plan.config
+    rounds = config.duplicates * copies.astype(np.int64)
+    drawn, tokens, laid = [], [], 0
+    for duplicate in range(int(rounds.max(initial=config.duplicates))):
+        key = counter_rng.key(config.seed, "pairs", duplicate)
+        chosen = np.flatnonzero(rounds > duplicate)
+        if config.pairs == "none":
+            separator = plan.separator if config.cross_documents else None
+            most = config.sequence_length - 2
+            stream, pairs = full_sentences(documents, most, key, separator=separator, chosen=chosen)
+            drawn.append(dataclasses.replace(pairs, a_start=pairs.a_start + laid))
+            tokens.append(stream)
+            laid += len(stream)
+        else:
+            most, short = config.sequence_length - 3, config.short_sequence_probability
+            by_order = config.pairs == "sop"
+            drawn.append(
+                next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
+            )
+    pairs = Pairs.concatenate(drawn)
+    order = counter_rng.permutation(counter_rng.key(config.seed, "shard", name), len(pairs))
+    return np.concatenate(tokens) if tokens else documents.tokens, pairs[order]
+
+
+def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
+    """The graph: split indices -> (bucket, split index) -> shard names."""
+    buckets = (
+        pipeline
+        | "Splits" >> beam.Create(range(len(plan.splits)))
+        | "Spread splits" >> beam.Reshuffle()
+        | "Tokenize" >> beam.ParDo(Tokenize(plan))
+        | "By bucket" >> beam.GroupByKey()
+    )
+    if plan.config.filters.near_duplicates is not None:
+        buckets = (
+            buckets
+            | "To one" >> beam.ParDo(ToOne())
+            | "Together" >> beam.GroupByKey()
+            | "Near duplicates" >> beam.ParDo(NearDuplicates(plan))
+        )
+    return (
+        buckets
+        | "Spread buckets" >> beam.Reshuffle()
+        | "Write shards" >> beam.ParDo(WriteShard(plan))
+    )
+
+
+def run(plan: PreparePlan) -> None:
+    """Run the graph to its end.
+
+    Raises:
+        UserError: what a worker found wrong with the input.
+        RuntimeError: a bucket was lost on the way.
+    """
+    # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    try:
+        with (
+            runners.start(plan.config.runner, len(plan.splits)) as (engine, flags),
+            beam.Pipeline(runner=engine, options=flags) as pipeline,
+        ):
+            build(pipeline, plan)
+    except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
+        found = plan.scratch / "error.txt"
+        if found.exists():
+            raise InputError(found.read_text(encoding="utf-8")) from error
+        raise
+    for bucket_name in plan.shard_names():
+        if not plan.shard_account(bucket_name).exists():  # no document fell into it
+            empty: dict[str, Any] = {"documents": {}, "lengths": {}, "shard": None}
+            stage.write_text(plan.shard_account(bucket_name), json.dumps(empty))

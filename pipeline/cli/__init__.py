@@ -1,0 +1,1 @@
+"""The command line: composing, validating, help texts, one-line errors."""

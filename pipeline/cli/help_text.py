@@ -1,0 +1,164 @@
+"""What the keys of a command are: names, types, defaults and meanings, from schema and YAML.
+
+The comments of the dataclasses are the only place where a meaning is written: `--help` and the
+pages of the documentation show what is there.
+"""
+
+import ast
+import dataclasses
+import inspect
+import io
+import itertools
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+from pipeline.cli import entry_point
+from pipeline.cli.overrides import quoted
+from pipeline.config import StageConfig
+
+LONGEST = 120  # characters of a default that is worth showing
+ROLES = {"input": "Something that is read.", "incidental": "Does not change what is made."}
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A key of a command."""
+
+    name: str
+    type: str  # as people write it: `list[str]`, `int or null`
+    default: str | None  # as one types it; None: it must be set; empty: too long to show
+    meaning: str  # sentences, or nothing where the name says it
+
+
+def comments(schema: type) -> dict[str, str]:
+    """What the comments of a dataclass say of its fields: after the field, else above it."""
+    source = textwrap.dedent(inspect.getsource(schema))
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    words = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith("# fmt:")
+    }
+    lines = source.splitlines()
+    found = {}
+    for node in tree.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        assert node.end_lineno is not None
+        own = [words[n] for n in range(node.lineno, node.end_lineno + 1) if n in words]
+        above = []
+        number = node.lineno - 1
+        while number in words and lines[number - 1].lstrip().startswith("#"):
+            above.append(words[number])
+            number -= 1
+        found[node.target.id] = " ".join(own or reversed(above))
+    return found
+
+
+def meanings(schema: type) -> dict[str, str]:
+    """The comments of a schema and of those that it is made from."""
+    found: dict[str, str] = {}
+    for base in reversed(schema.__mro__):
+        if dataclasses.is_dataclass(base):
+            found |= comments(base)
+    return found
+
+
+def type_name(kind: Any) -> str:
+    """A type as people write it: `int`, `list[str]`, `str or null`."""
+    text = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
+    text = re.sub(r"(\w+\.)+", "", text).replace(" | None", " or null")
+    return text.replace("dict[str, Any]", "keys")
+
+
+def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
+    """The keys of a schema, those of nested schemas by dotted names; `values` as composed."""
+    told = meanings(schema)
+    for field in dataclasses.fields(schema):
+        value, kind = values.get(field.name, MISSING), field.type
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            inner = value if isinstance(value, dict) else {}
+            yield from keys(kind, inner, f"{prefix}{field.name}.")
+            continue
+        if field.name not in values and field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.name not in values and field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        meaning = told.get(field.name, "")
+        sentence = meaning[:1].upper() + meaning[1:] + ("." if meaning else "")
+        role = ROLES.get(field.metadata.get("role", ""), "")
+        shown = None if value == MISSING else plain(value)
+        if shown is not None and len(shown) > LONGEST:
+            shown = ""
+        yield Key(prefix + field.name, type_name(kind), shown, f"{sentence} {role}".strip())
+
+
+def ordered(schema: type, values: Mapping[str, Any]) -> list[Key]:
+    """A command's keys, those last that every stage has."""
+    common = {field.name for field in dataclasses.fields(StageConfig)}
+    return sorted(keys(schema, values), key=lambda key: key.name in common)
+
+
+def plain(value: Any) -> str:
+    """A value as one types it on a command line; what refers to other keys stays as it is."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {plain(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    return value if isinstance(value, str) and "${" in value else quoted(value)
+
+
+def groups(schema: type) -> list[str]:
+    """The config groups that a command is composed of."""
+    return [field.name for field in dataclasses.fields(schema) if entry_point.choices(field.name)]
+
+
+def first_comment(path: Path) -> str:
+    """The comment at the head of a YAML file, on one line; its settings where it has none."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    settings = [line for line in lines if line and not line.startswith(("#", "name:"))]
+    return " ".join(paragraphs(path)) or "; ".join(settings)
+
+
+def paragraphs(path: Path) -> list[str]:
+    """The comment at the head of a YAML file; an empty line of it parts two paragraphs."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    told = [line.lstrip("# ") for line in head if not line.startswith("# @package")]
+    return [" ".join(part.split("\n")).strip() for part in "\n".join(told).split("\n\n") if part]
+
+
+def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
+    """What `--help` prints: a sentence, the keys with their values, the choices of groups."""
+    strong, plain_again = ("\033[1m", "\033[0m") if bold else ("", "")
+
+    def entry_of(head: str, body: str) -> str:
+        first, gap = f"  {head}", 34
+        lines = textwrap.wrap(body, max(30, width - gap)) or [""]
+        begin = first.ljust(gap) if len(first) < gap - 1 else f"{first}\n{' ' * gap}"
+        begin = begin.replace(head, f"{strong}{head}{plain_again}", 1)
+        return (begin + f"\n{' ' * gap}".join(lines)).rstrip()
+
+    head = paragraphs(entry_point.CONF / f"{name}.yaml")
+    parts = [*("\n".join(textwrap.wrap(part, width)) for part in head), ""]
+    chosen = groups(schema)
+    if chosen:
+        parts.append("Choices (GROUP=NAME; +GROUP=NAME where none is made yet):")
+        parts += [entry_of(f"{group}=", ", ".join(entry_point.choices(group))) for group in chosen]
+        parts.append("")
+    parts.append("Keys (KEY=VALUE), with their values now:")
+    for key in ordered(schema, values):
+        now = "???" if key.default is None else key.default or "…"
+        body = key.meaning
+        for told in ROLES.values():
+            body = body.removesuffix(told).strip()
+        parts.append(entry_of(f"{key.name}={now}", body or key.type))
+    parts += ["", "--cfg job prints the whole configuration; ??? has to be set."]
+    return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""The ground floor: errors, storage, downloads, keyed randomness, formatting."""

@@ -1,0 +1,67 @@
+"""Randomness as arithmetic: every draw is a function of a key and a position, never of a state.
+
+The generator is the finalizer of SplitMix64 (Steele, Lea and Flood 2014, section 3), applied to
+`key + position * golden`: a bijection of 64-bit words with full avalanche. So a draw costs a few
+vector operations, needs no state, and is the same whoever computes it, in whatever order.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+Bits = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def key(seed: int, purpose: str, *parts: int | str) -> np.uint64:
+    """The 64-bit key of a purpose under a seed; `parts` narrow it (an epoch, a bucket name)."""
+    text = "\x1f".join([str(seed), purpose, *map(str, parts)])
+    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
+
+
+def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
+    """Random words, `uint64`, in the broadcast shape of `key` and `position` (non-negative)."""
+    with np.errstate(over="ignore"):
+        z = np.asarray(position).astype(np.uint64)
+        z = (z + np.uint64(1)) * _GOLDEN
+        z = z + np.asarray(key)
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(0xBF58476D1CE4E5B9)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return np.asarray(z)
+
+
+def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Draws from [0, 1) with 53 random bits."""
+    return (random_bits(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def integers(
+    key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike
+) -> npt.NDArray[np.int64]:
+    """Draws from 0 .. high-1; the bias is under high / 2**53."""
+    drawn: npt.NDArray[np.int64] = (uniform(key, position) * np.asarray(high)).astype(np.int64)
+    return drawn
+
+
+def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Heads among `n` fair coins, one count per entry of `key` `(N,)` and `n` `(N,)`."""
+    heads = np.zeros(n.shape, np.int64)
+    for block in range(-(-int(n.max(initial=0)) // 64)):
+        take = np.clip(n - 64 * block, 0, 64)
+        mask = np.where(
+            take == 64,
+            np.uint64(0xFFFFFFFFFFFFFFFF),
+            (np.uint64(1) << np.minimum(take, 63).astype(np.uint64)) - np.uint64(1),
+        )
+        heads += np.bitwise_count(random_bits(key, np.full(n.shape, block)) & mask).astype(np.int64)
+    return heads
+
+
+def permutation(key: np.uint64, n: int) -> npt.NDArray[np.int64]:
+    """The keyed order of `n` things: `(n,)` int64."""
+    return np.argsort(random_bits(key, np.arange(n)), kind="stable")

@@ -1,0 +1,256 @@
+"""HTTP transfers that survive broken connections: retries with back-off, and resuming.
+
+A file grows as NAME.part; `.NAME.part.json` beside it says which version of it the server sent, so
+that a later try, or a later run, goes on only where the server still has that version (RFC 9110,
+section 13.1.5, If-Range).
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import requests
+import urllib3
+from tqdm import tqdm
+
+from pipeline.common import redact
+from pipeline.common.errors import ConfigError, InputError
+
+CHUNK = 2**20
+PROGRESS = 2**20  # bytes; after so much, the failed tries before no longer count
+PAUSE = 1.0  # seconds before the second try, doubled for each one after
+LONGEST_PAUSE = 120.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a try, and when a transfer, is given up."""
+
+    timeout: float  # seconds without a byte
+    tries: int  # in a row that bring next to nothing
+
+
+class NotFound(InputError):
+    """The server has nothing at this address."""
+
+
+class TransientError(Exception):
+    """This try failed, but the next one may not."""
+
+    def __init__(self, reason: str, pause: float = 0.0):
+        super().__init__(reason)
+        self.pause = pause  # seconds that the server asks for
+
+
+def read(url: str, patience: RetryPolicy) -> bytes:
+    """The content of a small file.
+
+    Raises:
+        InputError: it cannot be had.
+    """
+
+    def once() -> bytes:
+        with _response(url, {}, patience) as response:
+            return response.content
+
+    return _persist(once, url, patience, lambda: 0)
+
+
+def fetch(url: str, part: Path, patience: RetryPolicy, *, checked: bool) -> None:
+    """Bring the file at `url` to `part`, going on with what is there already.
+
+    `checked` says that the content will be checked against a digest: then it is safe to go on
+    where the server does not name versions.
+
+    Raises:
+        InputError: it cannot be had, or the disk is full; what came stays for another run.
+    """
+
+    def once() -> None:
+        _transfer(url, part, patience, checked)
+
+    _persist(once, url, patience, lambda: part.stat().st_size if part.exists() else 0)
+
+
+def note_of(part: Path) -> Path:
+    """The file beside a part that says which version it is of."""
+    return part.with_name(f".{part.name}.json")
+
+
+def discard(part: Path) -> None:
+    """Remove a part and its note."""
+    part.unlink(missing_ok=True)
+    note_of(part).unlink(missing_ok=True)
+
+
+def _persist(
+    once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]
+) -> Answer:
+    """The answer of the first try that succeeds; progress gives further tries."""
+    failures, reached = 0, progress()
+    while True:
+        try:
+            return once()
+        except TransientError as error:
+            if progress() >= reached + PROGRESS:
+                failures = 0
+            failures, reached = failures + 1, progress()
+            if failures >= patience.tries:
+                kept = f"; {reached:,} bytes are kept, run again to go on" if reached else ""
+                raise InputError(f"{url}: gave up after {failures} tries: {error}{kept}") from error
+            pause = min(max(PAUSE * 2 ** (failures - 1), error.pause), LONGEST_PAUSE)
+            told = f"{url}: {error}; trying again in {pause:.0f} s"
+            tqdm.write(redact.redact(told), file=sys.stderr)
+            time.sleep(pause)
+
+
+@contextlib.contextmanager
+def _response(
+    url: str, headers: dict[str, str], patience: RetryPolicy
+) -> Iterator[requests.Response]:
+    """The server's answer, streamed; what can go wrong with it becomes `Broken` or a user error."""
+    # Compressed files must arrive as they are, and some servers turn nameless clients away.
+    headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
+    try:
+        with requests.get(url, headers=headers, stream=True, timeout=patience.timeout) as response:
+            _check_status(url, response)
+            yield response
+    except (
+        requests.exceptions.InvalidURL,
+        requests.exceptions.InvalidSchema,
+        requests.exceptions.MissingSchema,
+    ) as error:
+        raise ConfigError(f"{url}: not an address that can be fetched ({error})") from error
+    except requests.exceptions.SSLError as error:
+        raise InputError(f"{url}: no secure connection ({error})") from error
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise TransientError(f"{type(error).__name__}: {_root(error)}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an error began with: the message that wrappers repeat at length."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error
+
+
+def _check_status(url: str, response: requests.Response) -> None:
+    status = f"the server answers {response.status_code} {response.reason}"
+    if response.status_code in (408, 425, 429) or response.status_code >= 500:
+        after = response.headers.get("Retry-After", "")
+        raise TransientError(status, float(after) if after.isdigit() else 0.0)
+    if response.status_code in (404, 410):
+        raise NotFound(f"{url}: {status}; check the address")
+    if response.status_code >= 400 and response.status_code != 416:
+        raise InputError(f"{url}: {status}")
+
+
+def _transfer(url: str, part: Path, patience: RetryPolicy, checked: bool) -> None:
+    """One try: ask for what is missing, and append it."""
+    offset = part.stat().st_size if part.exists() else 0
+    known = _read_note(part, url)
+    headers = {}
+    version = known.get("etag") or known.get("modified")
+    if offset and (version or checked):
+        headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
+    with _response(url, headers, patience) as response:
+        if response.status_code == 416 and _total(response) == offset:
+            return  # it was complete
+        now = _version(response, url)
+        if response.status_code == 206:
+            if _first(response) != offset or (version and now != known):
+                discard(part)
+                raise TransientError("the file has changed on the server; starting over")
+        elif response.status_code == 200:
+            offset = 0
+        else:
+            discard(part)
+            raise TransientError("the server cannot go on where the last try ended; starting over")
+        length = response.headers.get("Content-Length", "")
+        missing = int(length) if length.isdigit() else None
+        _check_space(part, missing, offset)
+        if not offset:
+            part.unlink(missing_ok=True)
+        note_of(part).write_text(json.dumps(now))
+        _append(response, part, offset, missing)
+
+
+def _read_note(part: Path, url: str) -> dict[str, str]:
+    """What the note of a part says, if it is of this address."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(note_of(part).read_text())
+        if isinstance(found, dict) and found.get("url") == url:
+            return found
+    return {}
+
+
+def _version(response: requests.Response, url: str) -> dict[str, str]:
+    """What names the version that the server sends; weak ETags do not promise the same bytes."""
+    etag = response.headers.get("ETag", "")
+    return {
+        "url": url,
+        "etag": "" if etag.startswith("W/") else etag,
+        "modified": response.headers.get("Last-Modified", ""),
+    }
+
+
+def _total(response: requests.Response) -> int | None:
+    """The file's size in a `Content-Range`."""
+    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
+
+
+def _first(response: requests.Response) -> int | None:
+    """The first byte's place in a `Content-Range`."""
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
+
+
+def _check_space(part: Path, missing: int | None, offset: int) -> None:
+    """Refuse to begin what cannot fit.
+
+    Raises:
+        InputError: the disk has too little room.
+    """
+    reused = part.stat().st_size - offset if part.exists() else 0
+    free = shutil.disk_usage(part.parent).free + reused
+    if missing is not None and missing > free:
+        raise InputError(
+            f"{part.parent}: the disk has {free:,} bytes free, {part.stem} needs {missing:,} more; "
+            "make room, or set out"
+        )
+
+
+def _append(response: requests.Response, part: Path, offset: int, missing: int | None) -> None:
+    """Add the body to the part.
+
+    Raises:
+        Broken: it ended early.
+        InputError: it cannot be written.
+    """
+    total = None if missing is None else offset + missing
+    bar = tqdm(total=total, initial=offset, desc=part.stem, unit="B", unit_scale=True, disable=None)
+    try:
+        with bar, part.open("ab") as file:
+            # The connection's errors are urllib3's own: an OSError here is the disk's.
+            while chunk := response.raw.read(CHUNK, decode_content=False):
+                file.write(chunk)
+                bar.update(len(chunk))
+    except OSError as error:
+        raise InputError(
+            f"{part}: cannot be written after {part.stat().st_size:,} bytes "
+            f"({os.strerror(error.errno or 0)}); make room and run again to go on, or set out"
+        ) from error
+    size = part.stat().st_size
+    if total is not None and size < total:
+        raise TransientError(f"the connection ended {total - size:,} bytes early")

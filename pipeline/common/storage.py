@@ -1,0 +1,208 @@
+"""Files by path, or by address in an object store: s3://, gs://, hdfs://.
+
+Addresses are read through Arrow's file systems, which come with it. Keys, region and endpoint are
+found where Amazon's and Google's own tools find them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_REGION, AWS_ENDPOINT_URL; GOOGLE_APPLICATION_CREDENTIALS.
+"""
+
+import contextlib
+import errno
+import fnmatch
+import functools
+import glob
+import io
+import lzma
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from pyarrow import ArrowException, fs
+
+from pipeline.common.errors import ConfigError, InputError, first_line
+
+# What the module zipfile raises where an archive is damaged, or made to look so.
+BROKEN_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError,
+    ValueError,
+)  # fmt: skip
+BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
+_ADDRESS = re.compile(r"[a-z][a-z0-9]+://")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What readers ask of a file, by the names of `os.stat_result`."""
+
+    st_size: int
+    st_mtime_ns: int
+
+
+@dataclass(frozen=True, order=True)
+class Remote:
+    """A file or folder of an object store, with what readers need of `pathlib.Path`."""
+
+    address: str
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return PurePosixPath(self.address).name
+
+    @property
+    def parent(self) -> "Remote":
+        """The folder it is in."""
+        return Remote(self.address.rpartition("/")[0])
+
+    def stat(self) -> Stat:
+        """Size and time of change.
+
+        Raises:
+            OSError: it is not there, or may not be read.
+        """
+        info = self._info()
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
+        return Stat(info.size or 0, info.mtime_ns or 0)
+
+    def is_dir(self) -> bool:
+        """Whether there is something below it.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address):
+            return bool(self._info().type == fs.FileType.Directory)
+
+    def is_file(self) -> bool:
+        """Whether it is an object.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address):
+            return bool(self._info().type == fs.FileType.File)
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """The object, to be read in any order.
+
+        Raises:
+            OSError: it is not there, or may not be read.
+        """
+        assert mode == "rb"
+        with _told():
+            system, inner = _system(self.address)
+            return cast(BinaryIO, io.BufferedReader(system.open_input_file(inner), BUFFER))
+
+    def read_bytes(self) -> bytes:
+        """All of it."""
+        with self.open() as file:
+            return file.read()
+
+    def below(self) -> list["Remote"]:
+        """All objects in it and in its folders.
+
+        Raises:
+            InputError: the store does not answer, or does not let us look.
+        """
+        with _reached(self.address), _told():
+            system, inner = _system(self.address)
+            found = system.get_file_info(fs.FileSelector(inner, recursive=True))
+        scheme = self.address.partition("://")[0]
+        return [Remote(f"{scheme}://{i.path}") for i in found if i.type == fs.FileType.File]
+
+    def _info(self) -> Any:
+        with _told():
+            system, inner = _system(self.address)
+            return system.get_file_info(inner)
+
+
+File = Path | Remote
+
+
+def at(place: File | str) -> File:
+    """The file or folder that a path or an address names."""
+    if isinstance(place, str) and _ADDRESS.match(place):
+        return Remote(place.rstrip("/"))
+    return Path(place) if isinstance(place, str) else place
+
+
+def below(top: File) -> list[File]:
+    """All files in a folder and in its folders, but hidden ones, sorted."""
+    found: list[File] = list(top.below()) if isinstance(top, Remote) else []
+    if isinstance(top, Path):
+        found = [path for path in top.rglob("*") if path.is_file()]
+    start = len(str(top)) + 1 if str(top) != "." else 0
+    hidden = re.compile(r"(^|/)\.|^~")
+    return sorted(
+        (file for file in found if not hidden.search(str(file)[start:].replace("\\", "/"))), key=str
+    )
+
+
+def matching(pattern: str) -> list[File]:
+    """The files that a path or an address with wildcards names, sorted."""
+    top = at(pattern)
+    if isinstance(top, Path):
+        if top.is_file():  # also one with such characters in its name
+            return [top]
+        return sorted(
+            path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()
+        )
+    if not glob.has_magic(pattern):
+        return [top] if top.is_file() else []
+    fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+    deep = "**" in pattern
+    return sorted(
+        file
+        for file in Remote(fixed).below()
+        if fnmatch.fnmatchcase(str(file), pattern)
+        and (deep or str(file).count("/") == pattern.count("/"))
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _opened(root: str) -> tuple[Any, str]:
+    try:
+        return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
+    except (ValueError, ArrowException) as error:
+        raise ConfigError(f"{root}: no such kind of address ({error})") from error
+
+
+def _system(address: str) -> tuple[Any, str]:
+    """The file system of an address, one a bucket and process, and the path in it."""
+    scheme, _, rest = address.partition("://")
+    bucket, _, inner = rest.partition("/")
+    system, root = _opened(f"{scheme}://{bucket}")
+    return system, f"{root}/{inner}".rstrip("/")
+
+
+@contextlib.contextmanager
+def _reached(address: str) -> Iterator[None]:
+    """A store that cannot be looked into is the user's to mend."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{address}: cannot be reached ({error.strerror}); check the address, the keys, the "
+            "region and the endpoint"
+        ) from error
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Arrow's errors with their words where Python's have them."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror:
+            raise
+        raise OSError(error.errno or errno.EIO, first_line(error)) from error

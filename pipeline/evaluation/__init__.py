@@ -1,0 +1,1 @@
+"""Downstream tasks: files, examples, metrics, grid search, submissions."""

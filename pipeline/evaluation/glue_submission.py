@@ -1,0 +1,171 @@
+"""Answers to test sets as the GLUE server takes them, one zip file; `python -m pipeline.submit`.
+
+A file a task, `index<TAB>prediction`, label words as in the training set, scores of STS-B from 0 to
+5 (https://gluebenchmark.com/faq).
+"""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pipeline.cli import entry_point
+from pipeline.common.errors import InputError
+from pipeline.common.storage import BROKEN_ZIP
+from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
+from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.task_types import open_task_type
+from pipeline.orchestration import stage
+
+FOLDER = "submission"
+ARCHIVE = "submission.zip"
+HEADER = "index\tprediction"
+
+
+def rows(task: TaskConfig, answers: list[Any]) -> str:
+    """The rows of a submission: label words, or scores with three digits; other kinds as JSON."""
+    lines = [f"{index}\t{word(task, answer)}\n" for index, answer in enumerate(answers)]
+    return f"{HEADER}\n" + "".join(lines)
+
+
+def word(task: TaskConfig, answer: Any) -> str:
+    """One answer as text."""
+    if isinstance(answer, list):  # tags of a sentence; an answer and its margin
+        return " ".join(answer) if task.kind == "tagging" else str(answer[0])
+    if task.kind == "classification" and task.labels:
+        return task.labels[int(answer)]
+    if task.kind == "classification":
+        return f"{min(max(float(answer), 0.0), 5.0):.3f}"
+    return str(answer)
+
+
+def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
+    """Write the answers of a kept model to the test sets of a task and of its `also`.
+
+    Raises:
+        InputError: the task's own test set is not there.
+    """
+    from model.finetuning import saved_model
+    from pipeline.evaluation import grid_search
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    _, found = saved_model.load(model)
+    wordpiece = WordPiece.load(model)
+    (out / FOLDER).mkdir()
+    written = []
+    for task in (config.task, *map(examples.task_of, config.task.also)):
+        if task.test is None or task.submission is None:
+            continue
+        if (
+            task is not config.task
+            and table_files.find(config.data, task.folder, task.test) is None
+        ):
+            continue
+        kind = open_task_type(config, task, wordpiece)
+        part = kind.read(task.test, labelled=False)
+        answers = grid_search.answer(
+            found.model, kind, part, grid_search.device_of(), lambda *_: None
+        )
+        stage.write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
+        written.append(task.submission)
+    return written
+
+
+def tasks() -> dict[str, TaskConfig]:
+    """The tasks that the server scores, by the name of their file."""
+    every = map(examples.task_of, entry_point.choices("task"))
+    return {task.submission: task for task in every if task.submission is not None}
+
+
+def faults_of(task: TaskConfig, text: str, count: int | None) -> list[str]:
+    """What the server would refuse in a file: header, order, number of rows, words, range."""
+    lines = text.split("\n")
+    if lines[-1] != "":
+        return ["the last line has no end"]
+    first, *found = lines[:-1]
+    if first != HEADER:
+        return [f"line 1: {first!r}, not {HEADER!r}"]
+    faults = []
+    for number, line in enumerate(found):
+        index, _, answer = line.partition("\t")
+        if index != str(number):
+            faults.append(f"line {number + 2}: index {index!r}, not {number}")
+        if task.labels and answer not in task.labels:
+            faults.append(f"line {number + 2}: {answer!r} is none of {', '.join(task.labels)}")
+        if not task.labels and not is_score(answer):
+            faults.append(f"line {number + 2}: {answer!r} is no score from 0 to 5")
+    if count is not None and len(found) != count:
+        faults.append(f"{len(found):,} rows, the server expects {count:,}")
+    return faults
+
+
+def is_score(text: str) -> bool:
+    """Whether a text is a number from 0 to 5."""
+    try:
+        return 0 <= float(text) <= 5
+    except ValueError:
+        return False
+
+
+def check(path: Path) -> list[str]:
+    """All that is wrong with a zip file of answers; empty: the server takes it.
+
+    Raises:
+        InputError: it is no zip file.
+    """
+    known = tasks()
+    wanted = {f"{name}.tsv" for name in known}
+    faults = []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            faults += [f"{name}: is missing" for name in sorted(wanted - names)]
+            faults += [f"{name}: not a file that the server knows" for name in names - wanted]
+            for name in sorted(names & wanted):
+                task = known[name.removesuffix(".tsv")]
+                text = archive.read(name).decode("utf-8")
+                faults += [f"{name}: {fault}" for fault in faults_of(task, text, task.test_rows)]
+    except BROKEN_ZIP as error:
+        raise InputError(f"{path}: not a zip file of text ({error})") from error
+    return faults
+
+
+def constant_rows(task: TaskConfig) -> str:
+    """Answers to a task that nobody evaluated: always the first label, so the server takes it."""
+    assert task.test_rows is not None
+    return rows(task, [0] * task.test_rows)
+
+
+def make(config: SubmitConfig, out: Path) -> stage.Result:
+    """Gather the answers of evaluations into a zip file, and check it.
+
+    Raises:
+        InputError: no evaluation left any, one is missing, or the server would refuse a file.
+    """
+    found = {}
+    for place in config.evaluations:
+        for path in sorted((Path(place) / FOLDER).glob("*.tsv")):
+            found[path.stem] = path.read_text(encoding="utf-8")
+    if not found:
+        raise InputError(f"{config.workdir}: no answers there; evaluate with submit=true first")
+    filled = [name for name in tasks() if name not in found]
+    if filled and not config.fill:
+        raise InputError(
+            f"no answers to {', '.join(filled)}; evaluate them with submit=true, or set fill=true "
+            f"to answer with a constant there (the server wants every file)"
+        )
+    found |= {name: constant_rows(tasks()[name]) for name in filled}
+    with zipfile.ZipFile(out / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(found.items()):
+            member = zipfile.ZipInfo(f"{name}.tsv")  # without the time: equal inputs, equal bytes
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, text)
+    faults = check(out / ARCHIVE)
+    if faults:
+        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
+        raise InputError(f"the server would refuse {faults[0]}{more}")
+    summary = f"{len(found) - len(filled)} tasks answered"
+    if filled:
+        summary += f", constant answers to {', '.join(filled)}"
+    return stage.Result(
+        summary=f"{summary}, checked", figures={"answered": sorted(found), "filled": filled}
+    )

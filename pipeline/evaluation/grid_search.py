@@ -1,0 +1,318 @@
+"""The runs of an evaluation: every point of the grid, from each start, with each seed.
+
+Each finished run is a file, so a grid that was cut off, or has grown, goes on from there. Runs go
+side by side in processes of their own where that is asked for.
+"""
+
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from pipeline.common.errors import ConfigError
+from pipeline.config import EvaluateConfig
+from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
+from pipeline.orchestration import stage
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from model.config import ModelConfig
+    from model.finetuning.heads import BertWithHead, HeadConfig
+
+Record = dict[str, Any]  # of a finished run: what it was, its epochs, scores and predictions
+
+PRETRAINED, RANDOM = "pretrained", "random"  # where the weights of a run come from
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of the grid, from one start, with one seed."""
+
+    start: str
+    batch_size: int
+    learning_rate: float
+    seed: int
+
+    @property
+    def stem(self) -> str:
+        """The name of its file, without the ending."""
+        return f"{self.start}-{self.batch_size}-{self.learning_rate!r}-{self.seed}"
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.stem}.json"
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """What all runs share."""
+
+    config: EvaluateConfig
+    size: "ModelConfig"
+    weights: "dict[str, Tensor]"
+    kind: TaskType
+    train: Dataset
+    dev: Dataset
+    also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
+
+    def parts(self) -> list[Dataset]:
+        """All that is predicted after the last epoch."""
+        return [self.dev, *(part for _, part in self.also.values())]
+
+
+def device_of(worker: int = 0) -> "torch.device":
+    """Where a worker computes: the GPUs in turn, or the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.device("cuda", worker % torch.cuda.device_count())
+    return torch.device("cpu")
+
+
+def prepare(config: EvaluateConfig) -> SearchContext:
+    """Weights and tokenized samples.
+
+    Raises:
+        ConfigError: the sequences are longer than the model's.
+        InputError: the folder of the model, or a file of the task, lacks something.
+    """
+    import torch
+
+    from model.huggingface import bert_format
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
+    bert_format.read_config(config.pretrained)
+    wordpiece = WordPiece.load(config.pretrained)
+    kind = open_task_type(config, config.task, wordpiece)
+    train, dev = read_sides(kind, config.task, config.maximum_rows)
+    size, weights, _ = bert_format.load(config.pretrained)
+    if config.sequence_length > size.positions:
+        raise ConfigError(
+            f"sequence_length={config.sequence_length}: the model has {size.positions} positions"
+        )
+    if max(map(abs, config.layers)) > size.layers:
+        raise ConfigError(f"layers={config.layers}: the model has {size.layers}")
+    return SearchContext(config, size, weights, kind, train, dev, others(config, wordpiece))
+
+
+def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, Dataset]]:
+    """The dev sets of `task.also`, as far as they are there."""
+    from pipeline.evaluation import examples, table_files
+
+    found = {}
+    for name in config.task.also:
+        task = examples.task_of(name)
+        if task.dev and table_files.find(config.data, task.folder, task.dev) is not None:
+            kind = open_task_type(config, task, wordpiece)
+            found[name] = (kind, kind.read(task.dev))
+    return found
+
+
+def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
+    """Every run of the grid, and its key: the fingerprint of the stage that would do it alone."""
+    starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
+    keys = {}
+    for start, batch_size, rate, seed in itertools.product(
+        starts, config.batch_sizes, config.learning_rates, config.seeds
+    ):
+        alone = replace(
+            config, batch_sizes=[batch_size], learning_rates=[rate], seeds=[seed],
+            baseline=start == RANDOM, keep=False, submit=False,
+        )  # fmt: skip
+        keys[Trial(start, batch_size, rate, seed)] = stage.fingerprint("evaluate", alone)[0]
+    return keys
+
+
+def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
+    """The runs whose files are there, made from the same inputs by the same settings."""
+    done = {}
+    for run, key in keys.items():
+        path = folder / run.name
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if record.get("key") == key:
+            done[run] = record
+    return done
+
+
+def batches_of(bench: SearchContext, run: Trial) -> int:
+    """How many batches a run takes."""
+    from model.finetuning import loop
+    from model.finetuning.features import batch_count
+
+    scoring = [batch_count(part.samples, loop.EVALUATION_BATCH) for part in bench.parts()]
+    epochs = bench.config.epochs
+    training = batch_count(bench.train.samples, run.batch_size)
+    return epochs * (training + scoring[0]) + sum(scoring[1:])
+
+
+def run_trials(
+    bench: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
+) -> None:
+    """Do the runs that are not in `done`, and put them there."""
+    config = bench.config
+    todo = [run for run in keys if run not in done]
+    metric = config.task.metrics[0]
+    with tqdm(
+        total=sum(batches_of(bench, run) for run in todo), desc=config.task.name, unit="batch",
+        disable=None,
+    ) as bar:  # fmt: skip
+        for run, found in results(bench, folder, todo, bar.update):
+            record = {"key": keys[run], **asdict(run), **found}
+            stage.write_text(folder / run.name, json.dumps(record) + "\n")
+            done[run] = record
+            bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
+            if config.keep or config.submit:
+                delete_losing_models(folder, done, best_of(metric, keys, done))
+
+
+def results(
+    bench: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
+) -> Iterator[tuple[Trial, Record]]:
+    """Runs as they end; side by side where the configuration has several processes."""
+    count = min(bench.config.processes, len(todo))
+    if count < 2:
+        for run in todo:
+            yield run, fine_tune(bench, folder, run, on_batch)
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
+    ticks, number = context.Value("q", 0), context.Value("q", 0)
+    config = bench.config
+    if config.threads is None:
+        config = replace(config, threads=max(1, (os.cpu_count() or 1) // count))
+    with ProcessPoolExecutor(count, context, start_worker, (config, ticks, number)) as pool:
+        waiting: dict[Future[Record], Trial] = {
+            pool.submit(run_in_worker, folder, run): run for run in todo
+        }
+        seen = 0
+        try:
+            while waiting:
+                ended, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+                on_batch(ticks.value - seen)
+                seen = ticks.value
+                for future in ended:
+                    yield waiting.pop(future), future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+class Worker:
+    """What a process of the pool holds."""
+
+    bench: SearchContext
+    device: "torch.device"
+    ticks: Any
+
+
+def start_worker(config: EvaluateConfig, ticks: Any, number: Any) -> None:
+    """Prepare a process: it reads the files itself, which is less than sending them."""
+    with number.get_lock():
+        mine = number.value
+        number.value += 1
+    Worker.bench, Worker.device, Worker.ticks = prepare(config), device_of(mine), ticks
+
+
+def run_in_worker(folder: Path, run: Trial) -> Record:
+    """One run in a process of the pool."""
+
+    def tick() -> None:
+        with Worker.ticks.get_lock():
+            Worker.ticks.value += 1
+
+    return fine_tune(Worker.bench, folder, run, tick, Worker.device)
+
+
+def head_of(bench: SearchContext) -> "HeadConfig":
+    """The head that a configuration asks for."""
+    from model.finetuning.heads import HeadConfig
+
+    config = bench.config
+    chunks = config.chunk_pooling if config.truncation == "chunks" else "mean"
+    return HeadConfig(
+        bench.kind.head, bench.kind.outputs, config.encoder == "frozen", list(config.layers),
+        config.mix, config.pooling, chunks,
+    )  # fmt: skip
+
+
+def fine_tune(
+    bench: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object],
+    device: "torch.device | None" = None,
+) -> Record:  # fmt: skip
+    """One run: loss and scores on dev after each epoch; the last epoch's scores and predictions."""
+    from model.finetuning import loop
+
+    config, device = bench.config, device or device_of()
+    recipe = loop.Recipe(
+        batch_size=run.batch_size, learning_rate=run.learning_rate, epochs=config.epochs,
+        seed=run.seed, warmup_share=config.warmup_share, weight_decay=config.weight_decay,
+        precision=config.precision,
+    )  # fmt: skip
+    weights = bench.weights if run.start == PRETRAINED else None
+    model = loop.build(bench.size, weights, head_of(bench), run.seed)
+    epochs: list[Record] = []
+    answers: list[Any] = []
+    for loss in loop.train(model, bench.train.samples, recipe, device, on_batch):
+        answers = answer(model, bench.kind, bench.dev, device, on_batch)
+        epochs.append({"train_loss": loss, "scores": bench.kind.score(bench.dev, answers)})
+    also = {
+        name: kind.score(part, answer(model, kind, part, device, on_batch))
+        for name, (kind, part) in bench.also.items()
+    }
+    if (config.keep or config.submit) and run.start == PRETRAINED:
+        save_model(bench, model, folder / run.stem)
+    return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": answers}
+
+
+def answer(
+    model: "BertWithHead",
+    kind: TaskType,
+    part: Dataset,
+    device: "torch.device",
+    on_batch: Callable[..., object],
+) -> list[Any]:
+    """A model's answers to a part."""
+    from model.finetuning import loop
+
+    return kind.decide(part, loop.predict(model, part.samples, device, on_batch))
+
+
+def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> None:
+    """Write a run's model, beside its name first."""
+    from model.finetuning import saved_model
+
+    beside = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    labels = getattr(bench.kind, "tags", bench.config.task.labels)
+    saved_model.save(beside, model, bench.size, labels, Path(bench.config.pretrained))
+    shutil.rmtree(folder, ignore_errors=True)
+    beside.rename(folder)
+
+
+def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
+    """The pre-trained run of the highest score; of equals the first in `grid`; None: none is done.
+
+    The order in which runs end does not matter, so all that is kept of an evaluation is of one run.
+    """
+    pretrained = [run for run in grid if run.start == PRETRAINED and run in done]
+    return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
+
+
+def delete_losing_models(folder: Path, done: dict[Trial, Record], best: Trial | None) -> None:
+    """Remove the kept models of these runs but the best; others may be another process's."""
+    for run in done:
+        if run != best:
+            shutil.rmtree(folder / run.stem, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""Which of several endings follows (SWAG, Zellers et al. 2018; Devlin et al. 2019, section 4.4)."""
+
+from typing import Any
+
+import numpy as np
+
+from model.finetuning.features import Samples, TruncationConfig, tokenize
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import examples, metrics, table_files
+from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.tokenization.wordpiece import WordPiece
+
+
+class Choice:
+    """A sentence, perhaps the beginning of the next, and its endings."""
+
+    head = "choice"
+
+    def __init__(
+        self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig
+    ):
+        self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
+        self.outputs = len(task.choices)
+
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Dataset:
+        """See `Kind`.
+
+        Raises:
+            InputError: a label is not the number of an ending, from 0.
+        """
+        task, count = self._task, self.outputs
+        place, content = examples.need(self._data, task, name)
+        table = table_files.parse(place, content, header=True, key=task.key)
+        wanted = [*task.columns, *task.choices, *([task.label] if labelled else [])]
+        columns = examples.columns_of(table, wanted)
+        first, second, truth = [], [], []
+        every = zip(table.lines, table.rows, strict=True)
+        for line, row in chosen(every, keep, lambda item: item[1][columns[0]], rows):
+            fields = [row[column].strip() for column in columns]
+            begun = fields[1] if len(task.columns) == 2 else ""
+            endings = fields[len(task.columns) :][:count]
+            first += [fields[0]] * count
+            second += [f"{begun} {ending}".strip() for ending in endings]
+            if labelled:
+                if fields[-1] not in map(str, range(count)):
+                    raise InputError(
+                        f"{place}, line {line}: label {fields[-1]!r} is no number from 0 to "
+                        f"{count - 1}"
+                    )
+                truth.append(int(fields[-1]))
+        pairs = tokenize(self._wordpiece, first, second, [0.0] * len(first), self._framing)
+        number = len(first) // count
+        labels = np.array(truth if labelled else [0] * number, np.float64)
+        samples = Samples(pairs.ids, pairs.second, labels, np.arange(number + 1) * count)
+        return Dataset(samples, truth, None, table.malformed)
+
+    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+        """The number of an ending."""
+        return [int(value.argmax()) for value in logits]
+
+    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+        """See `Kind`."""
+        return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
+
+    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+        """The most frequent place of the right ending."""
+        truths = [np.array(part.truth, np.float64) for part in (train, dev)]
+        return metrics.constant(self._task.metrics, truths[0], truths[1], self.outputs)
+
+    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+        """None: the table is what people exchange."""
+        return {}

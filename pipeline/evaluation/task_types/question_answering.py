@@ -1,0 +1,277 @@
+"""Answers within a passage: SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016 and 2018).
+
+A long passage is read in windows; each token is judged in the window where it has most context. The
+scores are those of the official script.
+"""
+
+import collections
+import json
+import re
+import string
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from model.finetuning.features import Samples
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.tokenization.wordpiece import WordPiece
+
+QUESTION = 64  # tokens of a question, at most
+LONGEST = 30  # tokens of an answer, at most
+BEST = 20  # starts and ends that are looked at
+PREDICTIONS = "predictions.json"
+
+ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+PUNCTUATION = frozenset(string.punctuation)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question on a passage, and where its first answer is."""
+
+    identity: str
+    text: str
+    context: str
+    answers: list[str]  # empty: it has none
+    start: int  # character of the first
+    article: str = ""  # that the passage is from: its title, else its first passage
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a passage as a sequence."""
+
+    question: int
+    begin: int  # where the passage starts in the sequence
+    spans: list[tuple[int, int]]  # characters of each token of it
+    central: np.ndarray  # whether each has its most context here
+
+
+class Answers:
+    """Where a passage answers a question, and whether it does."""
+
+    head = "answer"
+    outputs = 2  # is it the answer's first token, its last
+
+    def __init__(
+        self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int, stride: int
+    ):
+        self._data, self._task, self._wordpiece = data, task, wordpiece
+        self._longest, self._stride = longest, stride
+
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Dataset:
+        """See `Kind`."""
+        place, content = examples.need(self._data, self._task, name)
+        return self.part_of(
+            chosen(parse(place, content), keep, lambda question: question.article, rows)
+        )
+
+    def part_of(self, questions: list[Question]) -> Dataset:
+        """Questions as the model reads them."""
+        windows, ids, second, labels = [], [], [], []
+        spans: dict[str, Any] = {}
+        for index, question in enumerate(questions):
+            if question.context not in spans:
+                spans = {question.context: self._tokens(question.context)}
+            for window, sequence in self._windows(index, question, *spans[question.context]):
+                windows.append(window)
+                ids.append(sequence)
+                second.append(window.begin)
+                labels.append(target(question, window))
+        samples = Samples(ids, np.array(second), np.array(labels, np.int64))
+        return Dataset(samples, [question.answers for question in questions], (questions, windows))
+
+    def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
+        return encoded.ids, encoded.offsets
+
+    def _windows(
+        self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]
+    ) -> Any:
+        """[CLS] question [SEP] stretch [SEP], as often as the passage needs."""
+        asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
+        room = self._longest - len(asked) - 3
+        step = min(self._stride, max(1, room // 2))  # every answer of half a window is in one whole
+        starts = [0]
+        while starts[-1] + room < len(ids):
+            starts.append(starts[-1] + step)
+        ends = [min(start + room, len(ids)) for start in starts]
+        places = np.arange(len(ids))
+        context = [
+            np.where(
+                (places >= start) & (places < end),
+                np.minimum(places - start, end - 1 - places) + 0.01 * (end - start),
+                -1.0,
+            )
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        best = np.argmax(context, 0) if len(ids) else places  # (length,) the window of each token
+        cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            sequence = np.array([*cls, *asked, *sep, *ids[start:end], *sep], np.int64)
+            central = best[start:end] == number
+            yield Window(index, len(asked) + 2, spans[start:end], central), sequence
+
+    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+        """[answer, how much likelier none is] of each question."""
+        questions, windows = part.extra
+        found: list[list[Any]] = [["", np.inf] for _ in questions]
+        best = np.full(len(questions), -np.inf)
+        for window, values in zip(windows, logits, strict=True):
+            question = questions[window.question]
+            score, text = best_span(question.context, window, values)
+            found[window.question][1] = min(found[window.question][1], float(values[0].sum()))
+            if score > best[window.question]:
+                best[window.question] = score
+                found[window.question][0] = text
+        return [
+            [text, round(float(none - score), 6) if np.isfinite(score) else 1e9]
+            for (text, none), score in zip(found, best, strict=True)
+        ]
+
+    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+        """Exact match and F1; where questions may have no answer, at the threshold of best F1.
+
+        That threshold is chosen on this set, as Devlin et al. 2019, section 4.3, choose it on dev.
+        """
+        every = [
+            span_scores(text, truth) for (text, _), truth in zip(answers, part.truth, strict=True)
+        ]
+        if all(part.truth):
+            exact, f1 = np.mean(every, 0)
+            return {"f1": float(f1), "exact": float(exact)}
+        return with_threshold(
+            np.array(every), np.array([margin for _, margin in answers]),
+            np.array([not truth for truth in part.truth]),
+        )  # fmt: skip
+
+    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+        """Never answering."""
+        exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
+        return {"f1": float(f1), "exact": float(exact)}
+
+    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+        """What the official scripts read; where none is likelier, an empty answer.
+
+        Of questions that may have no answer also how much likelier that is: `--na-prob-file`.
+        """
+        ids = [question.identity for question in part.extra[0]]
+        if all(part.truth):
+            return {PREDICTIONS: as_json(ids, [text for text, _ in answers])}
+        said = ["" if margin > 0 else text for text, margin in answers]
+        margins = [margin for _, margin in answers]
+        return {PREDICTIONS: as_json(ids, said), "null_odds.json": as_json(ids, margins)}
+
+
+def as_json(ids: list[str], values: list[Any]) -> str:
+    """A value for each id."""
+    return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
+
+
+def parse(place: str, content: bytes) -> list[Question]:
+    """The questions of a file in SQuAD's layout.
+
+    Raises:
+        InputError: it is not that, or an answer is not where it says.
+    """
+    found = []
+    try:
+        for article in json.loads(table_files.decode(place, content))["data"]:
+            title = article.get("title") or article["paragraphs"][0]["context"]
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                for item in paragraph["qas"]:
+                    answers = [] if item.get("is_impossible") else item.get("answers", [])
+                    texts = [answer["text"] for answer in answers]
+                    start = answers[0]["answer_start"] if answers else 0
+                    if texts and context[start : start + len(texts[0])] != texts[0]:
+                        raise InputError(
+                            f"{place}: question {item['id']}: no {texts[0]!r} at character {start}"
+                        )
+                    found.append(
+                        Question(item["id"], item["question"], context, texts, start, title)
+                    )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(f"{place}: not in SQuAD's layout ({error!r})") from error
+    if not found:
+        raise InputError(f"{place}: no question")
+    return found
+
+
+def target(question: Question, window: Window) -> tuple[int, int]:
+    """The answer's first and last token in a window; those of [CLS] where it is not in it."""
+    if not question.answers or not window.spans:
+        return 0, 0
+    begin, end = question.start, question.start + len(question.answers[0])
+    if begin < window.spans[0][0] or end > window.spans[-1][1]:
+        return 0, 0
+    inside = [n for n, (a, b) in enumerate(window.spans) if a < end and b > begin]
+    return (window.begin + inside[0], window.begin + inside[-1]) if inside else (0, 0)
+
+
+def best_span(context: str, window: Window, logits: np.ndarray) -> tuple[float, str]:
+    """The likeliest answer in a window from logits `(length, 2)`, and its score."""
+    length = len(window.spans)
+    if not length:
+        return -np.inf, ""
+    start, end = logits[window.begin : window.begin + length].T  # (L,), (L,)
+    starts = np.argsort(np.where(window.central, -start, np.inf), kind="stable")[:BEST]
+    starts = starts[window.central[starts]]
+    ends = np.argsort(-end, kind="stable")[:BEST]
+    scores = start[starts][:, None] + end[ends]  # (K, K)
+    far = ends - starts[:, None]
+    scores = np.where((far >= 0) & (far < LONGEST), scores, -np.inf)
+    if not np.isfinite(scores).any():
+        return -np.inf, ""
+    first, last = np.unravel_index(scores.argmax(), scores.shape)
+    text = context[window.spans[starts[first]][0] : window.spans[ends[last]][1]]
+    return float(scores[first, last]), text
+
+
+def normalized(text: str) -> list[str]:
+    """The words that count: lower case, no punctuation, no articles (the official script)."""
+    text = "".join(letter for letter in text.lower() if letter not in PUNCTUATION)
+    return ARTICLES.sub(" ", text).split()
+
+
+def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
+    """Exact match and F1 of an answer, the best over the true ones; of none, if there are none."""
+    found = normalized(text)
+    exact = f1 = 0.0
+    for answer in [one for one in truth if normalized(one)] or [""]:
+        wanted = normalized(answer)
+        exact = max(exact, float(found == wanted))
+        same = sum((collections.Counter(found) & collections.Counter(wanted)).values())
+        if not found or not wanted:
+            f1 = max(f1, float(found == wanted))
+        else:
+            f1 = max(f1, 2 * same / (len(found) + len(wanted)))
+    return exact, f1
+
+
+def with_threshold(every: np.ndarray, margins: np.ndarray, none: np.ndarray) -> Scores:
+    """Scores where answers of a larger margin than a threshold are withheld, at the best one.
+
+    `every` `(N, 2)` are exact match and F1 of the answers if given, `none` says what has none.
+    """
+    order = np.argsort(margins, kind="stable")
+    # Of answering instead of not; where there is no answer, saying anything is wrong, even a mere
+    # article, as the official script has it.
+    gain = np.where(none[:, None], -1.0, every)[order]
+    curve = np.concatenate([np.zeros((1, 2)), np.cumsum(gain, 0)]) + none.sum()
+    # A threshold divides what has another margin only.
+    cuts = np.concatenate([[True], np.diff(margins[order]) > 0, [True]])
+    place = int(np.argmax(np.where(cuts, curve[:, 1], -np.inf)))
+    plain = np.where(margins > 0, none, every[:, 1])
+    return {
+        "f1": float(curve[place, 1] / len(every)),
+        "exact": float(curve[place, 0] / len(every)),
+        "threshold": float(margins[order][place - 1]) if place else -1e9,
+        "f1_at_0": float(plain.mean()),
+    }

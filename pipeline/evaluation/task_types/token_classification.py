@@ -1,0 +1,195 @@
+"""A tag a word: named entities in CoNLL's columns (Tjong Kim Sang and De Meulder 2003)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from model.finetuning.features import UNLABELLED, Samples, texts
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.tokenization.wordpiece import WordPiece
+
+Sentence = tuple[list[str], list[str]]  # words, tags
+OUTSIDE = "O"
+ALONE = ("S", "U")  # prefixes of an entity of one word
+
+
+@dataclass(frozen=True)
+class Window:
+    """Words of a sentence that are one sequence."""
+
+    sentence: int
+    first: list[int]  # where each word's first piece stands
+
+
+class Tagging:
+    """The first piece of a word tells its tag, as Devlin et al. 2019, section 5.3."""
+
+    head = "tag"
+
+    def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int):
+        self._data, self._task, self._wordpiece = data, task, wordpiece
+        self._longest = longest
+        self.tags = task.labels or sorted(
+            {tag for _, tags in self._sentences(task.train)[0] for tag in tags}
+        )
+        self.outputs = len(self.tags)
+
+    def _sentences(self, name: str, labelled: bool = True) -> tuple[list[Sentence], list[str]]:
+        place, content = examples.need(self._data, self._task, name)
+        columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
+        return parse(place, content, [int(column) for column in columns])
+
+    def read(
+        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
+    ) -> Dataset:
+        """See `Kind`."""
+        sentences, malformed = self._sentences(name, labelled)
+        kept = chosen(sentences, keep, lambda sentence: " ".join(sentence[0]), rows)
+        return self.part_of(kept, labelled, malformed, name)
+
+    def part_of(
+        self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str
+    ) -> Dataset:
+        """Sentences as the model reads them.
+
+        Raises:
+            InputError: a tag that is not among the task's.
+        """
+        known = {tag: number for number, tag in enumerate(self.tags)}
+        unknown = {tag for _, tags in sentences for tag in tags} - set(known)
+        if unknown:
+            raise InputError(
+                f"{name}: tag {min(unknown)!r} is none of {', '.join(self.tags)}; list all in "
+                f"task.labels"
+            )
+        windows, ids, labels = [], [], []
+        for index, (words, tags) in enumerate(sentences):
+            numbers = [known[tag] for tag in tags] or [UNLABELLED] * len(words)
+            for window, sequence, label in self._windows(index, words, numbers):
+                windows.append(window)
+                ids.append(sequence)
+                labels.append(label)
+        second = np.array([len(sequence) for sequence in ids])
+        truth = [tags for _, tags in sentences] if labelled else []
+        extra = (windows, [words for words, _ in sentences])
+        return Dataset(Samples(ids, second, labels), truth, extra, malformed)
+
+    def _windows(self, index: int, words: list[str], tags: list[int]) -> Any:
+        """A sentence as sequences of whole words; only a word too long for one loses pieces."""
+        room, unknown = self._longest - 2, [self._wordpiece.unk]
+        pieces = [
+            part[:room] if len(part) else np.array(unknown)
+            for part in texts(self._wordpiece, words)
+        ]
+        start = 0
+        while start < len(words):
+            end, size = start, 0
+            while end < len(words) and size + len(pieces[end]) <= room:
+                size += len(pieces[end])
+                end += 1
+            lengths = [len(part) for part in pieces[start:end]]
+            first = [1, *(1 + np.cumsum(lengths)[:-1]).tolist()]
+            label = np.full(size + 2, UNLABELLED, np.int64)
+            label[first] = tags[start:end]
+            cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
+            sequence = np.concatenate([cls, *pieces[start:end], sep]).astype(np.int64)
+            yield Window(index, first), sequence, label
+            start = end
+
+    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+        """A tag a word, by sentence."""
+        windows, sentences = part.extra
+        found: list[list[str]] = [[] for _ in sentences]
+        for window, values in zip(windows, logits, strict=True):
+            best = values[window.first].argmax(-1)
+            found[window.sentence] += [self.tags[number] for number in best]
+        return found
+
+    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+        """See `entity_scores`."""
+        return entity_scores(part.truth, answers)
+
+    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+        """Always the most frequent tag, which is that of no entity."""
+        flat = [tag for tags in train.truth for tag in tags]
+        most = max(sorted(set(flat)), key=flat.count)
+        return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
+
+    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+        """Lines of word, true tag and given tag, as the script conlleval reads them."""
+        blocks = (
+            "".join(map("{} {} {}\n".format, words, tags, given))
+            for words, tags, given in zip(part.extra[1], part.truth, answers, strict=True)
+        )
+        return {"predictions.conll": "\n".join(blocks)}
+
+
+def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
+    """Sentences of words and tags (none where `columns` has one entry), and malformed lines.
+
+    A sentence ends at an empty line; columns are divided by tabs or spaces.
+
+    Raises:
+        InputError: no sentence is there.
+    """
+    sentences: list[Sentence] = [([], [])]
+    malformed = []
+    for number, line in enumerate(table_files.decode(place, content).split("\n"), 1):
+        line = line.strip()
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not fields or fields[0] == "-DOCSTART-":
+            if sentences[-1][0]:
+                sentences.append(([], []))
+        elif len(fields) < max(len(columns), max(columns) + 1):
+            malformed.append(f"{place}, line {number}: {len(fields)} columns")
+        else:
+            sentences[-1][0].append(fields[columns[0]])
+            sentences[-1][1].extend(fields[column] for column in columns[1:])
+    if not sentences[-1][0]:
+        sentences.pop()
+    if not sentences:
+        raise InputError(f"{place}: no sentence{'; ' + malformed[0] if malformed else ''}")
+    return sentences, malformed
+
+
+def entities(tags: list[str]) -> set[tuple[int, int, str]]:
+    """(first word, word after the last, type) of each entity, as conlleval finds them.
+
+    An entity begins at B- or S-, or where a type is other than that before it; it ends at E- or S-,
+    or before what does not go on. So IOB1, IOB2 and IOBES are read alike, and BILOU, where U- is S-
+    and L- is E-.
+    """
+    found = set()
+    start, kind, before = 0, "", OUTSIDE
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, name = tag.partition("-")
+        new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
+        if kind and (new or prefix == OUTSIDE):
+            found.add((start, place, kind))
+            kind = ""
+        if prefix != OUTSIDE and new:
+            start, kind = place, name
+        before = prefix
+    return found
+
+
+def entity_scores(truth: list[list[str]], answers: list[list[str]]) -> Scores:
+    """Precision, recall and F1 of whole entities with their types; accuracy of words."""
+    right = given = wanted = words = same = 0
+    for tags, found in zip(truth, answers, strict=True):
+        expected, answered = entities(tags), entities(found)
+        right += len(expected & answered)
+        given += len(answered)
+        wanted += len(expected)
+        words += len(tags)
+        same += sum(a == b for a, b in zip(tags, found, strict=True))
+    return {
+        "f1": 2 * right / (given + wanted) if given + wanted else 0.0,
+        "precision": right / given if given else 0.0,
+        "recall": right / wanted if wanted else 0.0,
+        "accuracy": same / words if words else 0.0,
+    }

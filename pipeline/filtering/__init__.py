@@ -1,0 +1,1 @@
+"""Which documents are dropped before training, and why."""

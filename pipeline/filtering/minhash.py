@@ -1,0 +1,137 @@
+"""Near duplicates by MinHash: signatures in phase 1, one comparison of all before phase 2.
+
+A document goes if another one of smaller hash is as like it as the threshold says. That rule knows
+no order, so the outcome is the same on any engine, number of workers or order of files; and as
+held-out documents are those of the smallest hashes, what goes is their copies in training.
+
+Signatures by Broder 1997, candidates by bands of them (Leskovec, Rajaraman and Ullman, Mining of
+Massive Datasets, section 3.4), and each candidate checked by its whole signature.
+
+Shapes: N documents, P permutations.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.common import counter_rng
+from pipeline.common.errors import ConfigError
+from pipeline.config import FiltersConfig
+from pipeline.filtering import ngrams
+
+Hashes = npt.NDArray[np.uint64]  # (N, 2): the 16 bytes of a document's hash
+Signatures = npt.NDArray[np.uint32]  # (N, P)
+
+SEED = 1  # of the permutations
+RECALL = 0.98  # of pairs at the threshold that become candidates, at least
+_ROWS = 1 << 16  # candidates that are compared at once: 64 MB of signatures
+
+
+class MinHasher:
+    """Texts -> signatures, by `rensa`."""
+
+    def __init__(self, config: FiltersConfig):
+        try:
+            import rensa
+        except ImportError as error:
+            raise ConfigError(
+                f"filters.near_duplicates needs rensa ({error}): pip install rensa"
+            ) from error
+        self.minhash: Any = rensa.RMinHash
+        self.permutations, self.shingle = config.permutations, config.shingle
+
+    def sign(self, texts: Sequence[str]) -> Signatures:
+        """The signatures `(N, P)` of the texts' sets of `shingle` words in a row."""
+        rows = [self._shingles(text) for text in texts]
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.uint64)
+        flat = np.concatenate([np.zeros(0, np.uint64), *rows])
+        matrix = self.minhash.digest_matrix_from_flat_token_hashes(
+            flat, offsets, self.permutations, SEED
+        )
+        return np.array(matrix.to_rows(), np.uint32).reshape(len(texts), self.permutations)
+
+    def _shingles(self, text: str) -> counter_rng.Bits:
+        """A shorter text is one shingle whole; one without words is only like its equal."""
+        words = ngrams.words(text) or [text]
+        return ngrams.hashes(words, min(self.shingle, len(words)))
+
+
+def rows_per_band(permutations: int, threshold: float) -> int:
+    """The most rows with which pairs at the threshold become candidates with `RECALL`."""
+    for rows in range(permutations, 1, -1):
+        if 1 - (1 - threshold**rows) ** (permutations // rows) >= RECALL:
+            return rows
+    return 1
+
+
+def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) -> Hashes:
+    """The hashes of documents to leave out, sorted, from the files that `save` wrote."""
+    files = [load(path, permutations) for path in paths]
+    hashes = np.concatenate([np.zeros((0, 2), np.uint64), *(hashes for hashes, _ in files)])
+    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+    distinct = np.ones(len(order), np.bool_)
+    distinct[1:] = (hashes[order][1:] != hashes[order][:-1]).any(axis=1)
+    order = order[distinct]  # (N,) in the order of the hashes, equal documents once
+    signatures = [signature for _, signature in files]
+    dropped = np.zeros(len(order), np.bool_)
+    rows = rows_per_band(permutations, threshold)
+    for first in range(0, permutations - rows + 1, rows):
+        parts = (part[:, first : first + rows] for part in signatures)
+        band = np.concatenate([np.zeros((0, rows), np.uint32), *parts])[order]
+        smaller, larger = candidates(band)
+        for start in range(0, len(larger), _ROWS):
+            part = slice(start, start + _ROWS)
+            a, b = smaller[part], larger[part]
+            open_pairs = ~dropped[b]
+            a, b = a[open_pairs], b[open_pairs]
+            equal = gather_rows(signatures, order[a]) == gather_rows(signatures, order[b])
+            dropped[b[equal.mean(axis=1) >= threshold]] = True
+    return hashes[order[dropped]]
+
+
+def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...]:
+    """Pairs of rows `(smaller, larger)` with equal bands: each row with the first and the last."""
+    key = np.zeros(len(band), np.uint64)
+    for column in band.T:
+        key = counter_rng.random_bits(key, column)
+    order = np.argsort(key, kind="stable")
+    same = key[order][1:] == key[order][:-1]
+    later = np.flatnonzero(same) + 1  # places in `order` of all but the first of each run
+    starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(key)))
+    first = np.maximum.accumulate(starts)[later]
+    larger = np.tile(order[later], 2)
+    smaller = np.concatenate([order[first], order[later - 1]])
+    return smaller, larger
+
+
+def gather_rows(parts: Sequence[Signatures], rows: npt.NDArray[np.int64]) -> Signatures:
+    """Rows of matrices laid end to end: `(len(rows), P)`."""
+    ends = np.cumsum([len(part) for part in parts])
+    owner = np.searchsorted(ends, rows, side="right")
+    found = np.zeros((len(rows), parts[0].shape[1] if parts else 0), np.uint32)
+    for index in np.unique(owner):
+        mine = owner == index
+        found[mine] = parts[index][rows[mine] - (ends[index] - len(parts[index]))]
+    return found
+
+
+def save(path: Path, hashes: Hashes, signatures: Signatures) -> None:
+    """Write beside and rename: all hashes, then all signatures, as plain numbers."""
+    beside = path.with_name(f".{path.name}.tmp")
+    with beside.open("wb") as file:
+        file.write(hashes.astype("<u8").tobytes())
+        file.write(signatures.astype("<u4").tobytes())
+    beside.replace(path)
+
+
+def load(path: Path, permutations: int) -> tuple[Hashes, Signatures]:
+    """Hashes, and signatures mapped from the file: `(N, 2)` and `(N, P)`."""
+    count = path.stat().st_size // (16 + 4 * permutations)
+    if not count:
+        return np.zeros((0, 2), np.uint64), np.zeros((0, permutations), np.uint32)
+    hashes = np.fromfile(path, "<u8", 2 * count).reshape(count, 2)
+    signatures = np.memmap(path, "<u4", "r", 16 * count, (count, permutations))
+    return hashes, signatures

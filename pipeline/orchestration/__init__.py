@@ -1,0 +1,1 @@
+"""Stages and their graph: manifests, fingerprints, local and Kubernetes executors."""

@@ -1,0 +1,318 @@
+"""The graph of a recipe: stages, what each waits for, and which are done already.
+
+An edge is not declared: a stage that reads a folder waits for the stage that makes it.
+"""
+
+import dataclasses
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from model.config import TrainConfig
+from pipeline import config as schemas
+from pipeline.cli import entry_point
+from pipeline.cli.overrides import quoted
+from pipeline.common import storage
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import RunConfig, StageConfig
+from pipeline.orchestration import stage
+
+SCHEMAS: dict[str, type[StageConfig]] = {
+    "download": schemas.DownloadConfig,
+    "vocab": schemas.VocabConfig,
+    "prepare": schemas.PrepareConfig,
+    "tasks": schemas.TasksConfig,
+    "train": TrainConfig,
+    "convert": schemas.ConvertConfig,
+    "evaluate": schemas.EvaluateConfig,
+    "report": schemas.ReportConfig,
+}
+# Kinds that use one core; the others use all that there are.
+NARROW = {"download", "convert", "evaluate", "tasks", "report"}
+LONGEST_SETTING = 40  # characters of a setting in the reason why a stage runs
+SAMPLE_TASK = "sample_"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Node:
+    """One stage of a run."""
+
+    name: str
+    kind: str
+    overrides: list[str]  # of its command line
+    config: StageConfig
+    needs: tuple[str, ...]  # names of the stages whose folders it reads
+    fingerprint: str
+    reason: str | None  # why it has to run; None: it is done
+
+    @property
+    def out(self) -> Path:
+        """The folder it makes."""
+        return Path(os.path.normpath(self.config.out))
+
+    @property
+    def job(self) -> str:
+        """The name of the Kubernetes Job that makes it; one Job makes all evaluations."""
+        return "evaluate" if self.kind == "evaluate" else self.name
+
+    def command(self, processes: int | None) -> list[str]:
+        """The command line that makes it."""
+        if self.kind != "train":
+            return [sys.executable, "-m", f"pipeline.{self.kind}", *self.overrides]
+        script = Path(__file__).resolve().parents[2] / "model" / "train.py"
+        launcher = Path(sys.executable).with_name("deepspeed")
+        count = ["--num_accelerators", str(processes)] if processes else []
+        port = ["--master_port", str(free_port())]  # the default is one for the whole machine
+        # The launcher neither passes signals on nor always tells how its ranks ended; this does.
+        launch = [sys.executable, "-m", "model.launch", str(launcher)]
+        return [*launch, *count, *port, str(script), *self.overrides]
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted keys."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def as_list(value: Any) -> list[Any]:
+    """One thing as a list of one; a list as it is."""
+    return value if isinstance(value, list) else [value]
+
+
+def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
+    """(name, kind, overrides) of every stage of the recipe, in the order it is written in.
+
+    `chosen` are the overrides of the run's command line; those of `corpus` and of `model.KEY` go on
+    to the stages that have them.
+
+    Raises:
+        ConfigError: a stage of no known kind, or settings of one that the recipe has not.
+    """
+    found: list[tuple[str, str, list[str]]] = []
+    unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: recipe {config.recipe.name} has no such stage; "
+            f"it has {', '.join(config.recipe.stages)}"
+        )
+    asked = [(settings or {}).get("task") or [] for settings in config.recipe.stages.values()]
+    samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
+    for name, settings in config.recipe.stages.items():
+        kind = name.partition("-")[0]
+        if kind not in SCHEMAS:
+            raise ConfigError(
+                f"recipe.stages.{name}: no such stage; there are {', '.join(SCHEMAS)}"
+            )
+        if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
+            continue
+        if kind == "tasks" and not samples:
+            continue
+        settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
+        tasks = settings.pop("task", None)
+        for task in as_list(tasks):
+            own = f"{name}-{task}" if task else name
+            overrides = [
+                f"workdir={quoted(config.workdir)}",
+                f"out={quoted(f'{config.workdir}/{own}')}",
+            ]
+            if "corpus" in SCHEMAS[kind].__dataclass_fields__:
+                overrides = [o for o in chosen if _about(o, "corpus")] + overrides
+            if kind == "train":
+                overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
+            if task:
+                overrides = [f"+task={task}", *overrides, f"data={quoted(task_data(config, task))}"]
+            if kind == "report":
+                made = [f"{config.workdir}/{other}" for other, _, _ in found]
+                overrides.append(f"stages={quoted(made)}")
+            if "seed" in SCHEMAS[kind].__dataclass_fields__ and "seed" not in settings:
+                overrides.append(f"seed={config.seed}")
+            if kind == "prepare" and config.cores and "runner" not in settings:
+                overrides.append(f"runner.workers={config.cores}")
+            overrides += [f"{key}={quoted(value)}" for key, value in flatten(settings)]
+            found.append((own, kind, overrides))
+    return found
+
+
+def _about(override: str, group: str) -> bool:
+    """Whether an override chooses a group's file or sets a key of it."""
+    name = override.lstrip("+~").partition("=")[0].partition("@")[0]
+    return name == group or name.startswith(f"{group}.")
+
+
+def task_data(config: RunConfig, task: str) -> str:
+    """The folder that holds the files of a task.
+
+    Raises:
+        ConfigError: a task of the GLUE benchmark, and nobody said where its files are.
+    """
+    if task.startswith(SAMPLE_TASK):
+        return f"{config.workdir}/tasks"
+    if config.glue is None:
+        raise ConfigError(f"task {task}: say where the GLUE files are, glue=FOLDER")
+    return config.glue
+
+
+def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
+    """The whole graph in an order that it can run in, every configuration validated.
+
+    Raises:
+        ConfigError: an unknown key, a bad value, a stage to force that is not there, a cycle.
+    """
+    for name, schema in SCHEMAS.items():
+        entry_point.register(name, schema)
+    GlobalHydra.instance().clear()
+    found: dict[str, tuple[str, list[str], StageConfig]] = {}
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        for name, kind, overrides in stages(config, chosen):
+            try:
+                settings = entry_point.validate(compose(kind, overrides), SCHEMAS[kind])
+            except entry_point.MISTAKES as error:
+                raise ConfigError(f"stage {name}: {entry_point.explain(error)}") from error
+            found[name] = (kind, overrides, settings)
+    unknown = sorted(set(config.force) - set(found))
+    if unknown:
+        raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")
+    makers = {os.path.normpath(settings.out): name for name, (_, _, settings) in found.items()}
+    needs = {
+        name: tuple(
+            dict.fromkeys(
+                maker
+                for path in stage.inputs(settings).values()
+                if (maker := stage.producer_of(path, makers)) is not None
+            )
+        )
+        for name, (_, _, settings) in found.items()
+    }
+    nodes: dict[str, Node] = {}
+    known: dict[str, str] = {}
+    for name in ordered(needs):
+        kind, overrides, settings = found[name]
+        fingerprint, sources = stage.fingerprint(kind, settings, known)
+        known[os.path.normpath(settings.out)] = fingerprint
+        redone = [other for other in needs[name] if nodes[other].reason is not None]
+        reason = rerun_reason(settings, fingerprint, sources, redone, name in config.force)
+        if name in config.force:
+            overrides = [*overrides, "force=true"]
+        nodes[name] = Node(
+            name=name, kind=kind, overrides=overrides, config=settings, needs=needs[name],
+            fingerprint=fingerprint, reason=reason,
+        )  # fmt: skip
+    return list(nodes.values())
+
+
+def check_places(config: RunConfig, nodes: list[Node]) -> None:
+    """Check on this machine that what no stage makes is there, and that the folder can be written.
+
+    Raises:
+        InputError: the first that is not.
+    """
+    makers = {os.path.normpath(node.config.out): node.name for node in nodes}
+    for node in nodes:
+        for key, path in stage.inputs(node.config).items() if node.reason else ():
+            made = stage.producer_of(path, makers) is not None
+            if not made and not storage.at(path).is_dir() and not storage.matching(path):
+                raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
+    above = Path(config.workdir).absolute()
+    while not os.path.exists(above):
+        above = above.parent
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"workdir={config.workdir}: cannot write there ({error.strerror})"
+        ) from error
+
+
+def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The names so that each comes after what it needs, else as they stand.
+
+    Raises:
+        ConfigError: there is a cycle.
+    """
+    done: list[str] = []
+    waiting = list(needs)
+    while waiting:
+        ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
+        if ready is None:
+            raise ConfigError(f"recipe: these stages wait for one another: {', '.join(waiting)}")
+        done.append(ready)
+        waiting.remove(ready)
+    return done
+
+
+def resume_step(out: str, fingerprint: str) -> str | None:
+    """After which step a training goes on that was cut short; None where there is no such step.
+
+    It looks where `model.training.checkpoint` writes, which would load PyTorch.
+    """
+    steps = sorted(Path(out, "checkpoints", fingerprint[:12]).glob("step-*"))
+    return f"goes on after step {int(steps[-1].name[5:]):,}" if steps else None
+
+
+def rerun_reason(
+    config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str],
+    forced: bool,
+) -> str | None:  # fmt: skip
+    """Why a stage has to run; None where what is there is what it would make."""
+    if forced:
+        return "forced"
+    present = stage.Manifest.read(config.out)
+    if present is None:
+        return resume_step(config.out, fingerprint) or "not made yet"
+    if present.fingerprint == fingerprint:
+        # A forced input gives the same fingerprint, and by the same inputs the same bytes.
+        return None
+    if redone:
+        return f"its input changes: {', '.join(redone)}"
+    changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
+    if changed:
+        paths = stage.inputs(config)
+        # Of what no stage made, `stage.fingerprint_path` knows no more than this.
+        looks = " (a file's name, size or time stamp)"
+        made = (
+            stage.Manifest.read(paths[key]) or stage.enclosing_manifest(paths[key])
+            for key in changed
+        )
+        told = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        return f"its input changed: {', '.join(told)}"
+    before, now = dict(flatten(present.config)), dict(flatten(dataclasses.asdict(config)))
+    settings = differences(before, now)
+    return f"settings changed: {settings}" if settings else "its code changed"
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings of two flat configurations that differ; those of two corpora in one."""
+    own = ("out", "workdir", "force")
+    changed = [key for key in sorted({*before, *now} - {*own}) if before.get(key) != now.get(key)]
+    told = []
+    if before.get("corpus.name") != now.get("corpus.name"):
+        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (before, now)]
+        told.append(f"corpus {names[0]} -> {names[1]}")
+        changed = [key for key in changed if not key.startswith("corpus.")]
+    told += [f"{key} {shorten(before.get(key))} -> {shorten(now.get(key))}" for key in changed]
+    return "; ".join(told)
+
+
+def shorten(value: Any) -> str:
+    """A value, cut where it is long."""
+    text = str(value)
+    return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"

@@ -1,0 +1,40 @@
+"""Books, one a file: plain text, Markdown or EPUB, in folders or inside zip and tar archives."""
+
+from collections.abc import Iterator
+
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers.io import archives
+from pipeline.text import book_text, encodings, epub
+
+SUFFIXES = (".txt", ".md", ".epub")
+
+
+class Reader:
+    """Reads books. Headers and licences (Project Gutenberg's) and hard wraps go."""
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus = corpus
+        self.files = archives.ArchiveFiles(corpus, source, SUFFIXES)
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Cut the books into parts of about `split_bytes`."""
+        return self.files.splits(split_bytes)
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        """Yield the books that begin in the split."""
+        for name, raw in self.files.read(split, tally):
+            if name.lower().endswith(".epub"):
+                try:
+                    book = epub.parse(raw)
+                except epub.Broken as error:
+                    tally.bad(name, str(error))
+                    continue
+            else:
+                decoded = encodings.decode(raw, self.corpus.language, self.corpus.encoding)
+                if not archives.readable(name, decoded, self.corpus, tally):
+                    continue
+                book = book_text.parse(decoded.text)
+            if book.mended:
+                tally.notes["mis-encoded letters mended"] += 1
+            yield Document(name, book.title or archives.stem(name), book.text)

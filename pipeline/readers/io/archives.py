@@ -1,0 +1,188 @@
+"""One document a file: in folders, packed, or inside zip and tar archives."""
+
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from pipeline.common import storage
+from pipeline.common.errors import InputError
+from pipeline.common.storage import BROKEN_ZIP, File
+from pipeline.config import CorpusConfig
+from pipeline.readers import FileRange, SkipCounts, files_of
+from pipeline.readers.io import byte_ranges, compressed
+from pipeline.text import encodings
+from pipeline.text.encodings import Decoded
+
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+ARCHIVES = (".zip", *TARS)
+# What the module tarfile raises where an archive is damaged: also of what it calls itself.
+BROKEN_TAR = (
+    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, TypeError,
+)  # fmt: skip
+LARGEST = 256 * 2**20  # bytes; what is longer would not fit in a worker
+
+
+class ArchiveFiles:
+    """Files and members of archives whose names end in one of `suffixes`.
+
+    The files, in order of their names, count as one long file, and so do the members of a zip
+    archive: a split is a range of bytes of it. A tar archive can only be read from its beginning,
+    so it is one split.
+    """
+
+    def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
+        self.corpus, self.source, self.suffixes = corpus, source, suffixes
+        self.loose = tuple(name + end for name in suffixes for end in ("", *compressed.PACKED))
+
+    @cached_property
+    def files(self) -> list[File]:
+        """Everything there, sorted."""
+        return files_of(self.corpus, self.source, self.loose + ARCHIVES)
+
+    @cached_property
+    def texts(self) -> list[tuple[File, int]]:
+        """The files that are documents, and their sizes."""
+        loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
+        return [(path, path.stat().st_size) for path in loose]
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Cut what is there into parts of about `split_bytes`."""
+        place = self.corpus.path or self.source
+        found = byte_ranges.cut(place, (size for _, size in self.texts), split_bytes)
+        for path in self.files:
+            if path.name.lower().endswith(TARS):
+                found.append(
+                    FileRange(str(path), 0, path.stat().st_size, compressed.version_stamp(path))
+                )
+            elif path.name.lower().endswith(ARCHIVES):
+                sizes = (member.file_size for member in zip_members(path))
+                found += byte_ranges.cut(str(path), sizes, split_bytes)
+        return found
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+        """Names and bytes of the documents that begin in the split.
+
+        Raises:
+            InputError: something was changed or is broken.
+        """
+        path, name = storage.at(split.path), split.path.lower()
+        if name.endswith(TARS) and not path.is_dir():
+            yield from self._tar(split, tally)
+        elif name.endswith(ARCHIVES) and not path.is_dir():
+            yield from self._zip(split, tally)
+        else:
+            for file in byte_ranges.items_in_range(self.texts, split):
+                if (raw := self._file(file, tally)) is not None:
+                    yield str(file), raw
+
+    def wanted(self, name: str) -> bool:
+        """Whether an archive's member is a document, by its name; macOS leaves shadows: `._x`."""
+        return name.lower().endswith(self.suffixes) and not os.path.basename(name).startswith(".")
+
+    def _check_size(self, name: str, size: int) -> None:
+        if size > LARGEST:
+            raise InputError(
+                f"{name}: more than {LARGEST:,} bytes, but corpus.reader={self.corpus.reader} "
+                "takes each file for one document; cut it, or choose another reader"
+            )
+
+    def _file(self, path: File, tally: SkipCounts) -> bytes | None:
+        """The bytes of a document, unpacked; None if it is broken and may be left out."""
+        try:
+            if not path.name.lower().endswith(compressed.PACKED):
+                self._check_size(str(path), path.stat().st_size)
+                return path.read_bytes()
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: went away during the run; start it again") from error
+        except OSError as error:
+            tally.bad(str(path), f"cannot be read ({error.strerror})")
+            return None
+        raw = bytearray()
+        try:
+            for data, _ in compressed.read(FileRange(str(path), 0, path.stat().st_size)):
+                raw += data
+                self._check_size(str(path), len(raw))
+        except InputError as error:
+            tally.bad(str(path), str(error).removeprefix(f"{path}: "))
+            return None
+        return bytes(raw)
+
+    def _zip(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+        path = storage.at(split.path)
+        members = ((member, member.file_size) for member in zip_members(path))
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            for member in byte_ranges.items_in_range(members, split):
+                name = f"{path}/{member.filename}"
+                if not self.wanted(member.filename):
+                    tally["not text"] += 1
+                    continue
+                self._check_size(name, member.file_size)
+                try:
+                    raw = archive.read(member)
+                except BROKEN_ZIP as error:
+                    tally.bad(name, f"cannot be read ({error})")
+                    continue
+                yield name, raw
+
+    def _tar(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+        """Streamed: nothing is put on disk."""
+        path, last = split.path, "its beginning"
+        if split.stamp and split.stamp != compressed.version_stamp(path):
+            raise InputError(f"{path}: the file was changed during the run; start it again")
+        try:
+            with (
+                storage.at(path).open("rb") as packed,
+                tarfile.open(fileobj=packed, mode="r|*") as archive,
+            ):
+                for member in archive:
+                    last = member.name
+                    if not member.isfile():
+                        continue
+                    if not self.wanted(member.name):
+                        tally["not text"] += 1
+                        continue
+                    self._check_size(f"{path}/{member.name}", member.size)
+                    file = archive.extractfile(member)
+                    assert file is not None  # regular files have content
+                    yield f"{path}/{member.name}", file.read()
+        except BROKEN_TAR as error:
+            raise InputError(f"{path}: broken tar archive after {last} ({error})") from error
+
+
+def zip_members(path: File) -> list[zipfile.ZipInfo]:
+    """The files in a zip archive, in its order.
+
+    Raises:
+        InputError: it is not a zip archive.
+    """
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            return [m for m in archive.infolist() if m.filename and not m.is_dir()]
+    except BROKEN_ZIP as error:
+        raise InputError(f"{path}: not a zip archive that can be read ({error})") from error
+
+
+def readable(name: str, decoded: Decoded, corpus: CorpusConfig, tally: SkipCounts) -> bool:
+    """Count how a document was decoded; False if it is broken and left out."""
+    if corpus.encoding is not None and not decoded.whole:
+        tally.bad(name, f"not in {decoded.encoding}")
+        return False
+    if not decoded.encoding.startswith("utf-8"):
+        tally.notes[f"read as {decoded.encoding}"] += 1
+    if not decoded.whole:
+        tally.notes["letters that could not be decoded"] += 1
+    if (ends := encodings.line_ends(decoded.text)) != "LF":
+        tally.notes[f"{ends} line ends"] += 1
+    return True
+
+
+def stem(name: str) -> str:
+    """The name of a file without its folders and ends."""
+    path = PurePosixPath(name)
+    packed = name.lower().endswith(compressed.PACKED)
+    return PurePosixPath(path.stem).stem if packed else path.stem

@@ -1,0 +1,246 @@
+"""Bytes of a big text file, plain or packed, in ranges that workers can read on their own.
+
+A range of a bzip2 file owns every stream that starts in it, so a file of many streams can be cut
+anywhere and no index is needed: ten bytes mark where a stream starts.
+"""
+
+import bz2
+import itertools
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Protocol
+
+import zstandard
+
+from pipeline.common import storage
+from pipeline.common.errors import InputError
+from pipeline.common.storage import File
+from pipeline.readers import FileRange
+
+CHUNK = 1 << 18  # bytes read at once
+_UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
+
+# "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
+_STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+_STREAM_LENGTH = 10
+# Multistream dumps have 100 pages a stream: no second stream within so much means that it is one.
+_LOOK = 64 << 20
+
+_FOREIGN = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z"}
+_PACKINGS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+}
+_WINDOW = 1 << 31  # bytes that a zstd stream may refer back to: what `zstd --long=31` writes
+PACKED = (".gz", ".bz2", ".zst", ".xz")  # the ends of such names
+
+
+class _Unpacker(Protocol):
+    """What unpacks one stream."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Gzip:
+    """zlib's unpacker, spoken to as bzip2's."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
+class _Zstd:
+    """zstandard's unpacker, spoken to as bzip2's; a little input at a time bounds its output."""
+
+    STEP = 1 << 14
+
+    def __init__(self) -> None:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._inner = decompressor.decompressobj()
+        self._waiting = b""
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._waiting
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data + self._waiting
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        data = self._waiting + data
+        data, self._waiting = data[: self.STEP], data[self.STEP :]
+        return self._inner.decompress(data)
+
+
+_UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
+    "gzip": _Gzip,
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    "zstd": _Zstd,
+}
+_DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+def compression(path: File | str) -> str:
+    """How the file is packed, by its first bytes: plain, gzip, bzip2, zstd or xz.
+
+    Raises:
+        InputError: it cannot be read, is empty, or is packed in another way.
+    """
+    try:
+        with storage.at(path).open("rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if not head:
+        raise InputError(f"{path}: the file is empty")
+    for magic, name in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(f"{path}: packed with {name}: unpack it, or use gzip or bzip2")
+    for magic, name in _PACKINGS.items():
+        if head.startswith(magic):
+            return name
+    return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
+
+
+def byte_ranges(
+    path: File | str, split_bytes: int, *, seekable_text: bool = True
+) -> list[FileRange]:
+    """The file in parts of about `split_bytes` of its own bytes each.
+
+    A gzip, zstd or xz file, a bzip2 file of one stream, and text that can only be read from its
+    beginning on (`seekable_text=False`) are one part.
+    """
+    size = storage.at(path).stat().st_size
+    parts = max(1, round(size / split_bytes))
+    if parts > 1:
+        kind = compression(path)
+        many = kind == "plain" or (kind == "bzip2" and next_stream(path, 1, _LOOK) is not None)
+        parts = parts if many and seekable_text else 1
+    bounds = [size * part // parts for part in range(parts + 1)]
+    mark = version_stamp(path)
+    return [FileRange(str(path), start, end, mark) for start, end in itertools.pairwise(bounds)]
+
+
+def version_stamp(path: File | str) -> str:
+    """What tells whether the file is still the same.
+
+    Raises:
+        InputError: it is not there.
+    """
+    try:
+        stat = storage.at(path).stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def next_stream(path: File | str, start: int, end: int) -> int | None:
+    """The first byte in [start, end) where a bzip2 stream starts."""
+    with storage.at(path).open("rb") as file:
+        file.seek(start)
+        data = b""
+        while start < end and (more := file.read(CHUNK)):
+            data += more
+            if found := _STREAM.search(data):
+                at = start + found.start()
+                return at if at < end else None
+            keep = _STREAM_LENGTH - 1
+            start += max(0, len(data) - keep)
+            data = data[-keep:]
+    return None
+
+
+def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
+    """The unpacked bytes of a part in chunks, each with whether the part owns it.
+
+    What follows the part is read on, not owned, until the caller stops: what starts in a part may
+    end after it.
+
+    Raises:
+        InputError: the file is cut off or damaged; the message says at which byte. Or it is not
+            the file any more that the plan was made for.
+    """
+    kind = compression(split.path)
+    if split.stamp and split.stamp != version_stamp(split.path):
+        raise InputError(f"{split.path}: the file was changed during the run; start it again")
+    start = split.start
+    if kind == "bzip2":
+        first = next_stream(split.path, start, split.end) if start else 0
+        if first is None:
+            return
+        start = first
+    with storage.at(split.path).open("rb") as file:
+        file.seek(start)
+        if kind == "plain":
+            yield from _plain(file, start, split.end)
+        else:
+            yield from _unpack(file, start, split, _UNPACKERS[kind])
+
+
+def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
+    while data := file.read(min(CHUNK, end - at) if at < end else CHUNK):
+        yield data, at < end
+        at += len(data)
+
+
+def _unpack(
+    file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]
+) -> Iterator[tuple[bytes, bool]]:
+    """One packed stream after another from byte `at` on."""
+    data = file.read(CHUNK)
+    while data:
+        stream, owned = new(), at < split.end
+        while not stream.eof:
+            if stream.needs_input and not data and not (data := file.read(CHUNK)):
+                raise InputError(
+                    f"{split.path}: cut off at byte {file.tell()}, within the packed stream that "
+                    f"starts at byte {at}; fetch the file again"
+                )
+            try:
+                unpacked = stream.decompress(data, _UNPACKED)
+            except _DAMAGE as error:
+                raise InputError(
+                    f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "
+                    "fetch the file again"
+                ) from error
+            data = b""
+            if unpacked:
+                yield unpacked, owned
+        data = _past_padding(stream.unused_data, file)
+        at = file.tell() - len(data)
+
+
+def _past_padding(data: bytes, file: BinaryIO) -> bytes:
+    """What comes after the zeros that fill up tapes and blocks, however many they are."""
+    while not (data := data.lstrip(b"\0")) and (data := file.read(CHUNK)):
+        pass
+    return data

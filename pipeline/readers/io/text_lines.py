@@ -1,0 +1,201 @@
+"""Lines of text files, plain or packed, cut into ranges anywhere.
+
+A range owns the lines that start in (start, end], and the first range those that start at 0: so it
+skips what stands before its first line end, never looks back, and each line is in one range.
+"""
+
+import codecs
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.common import storage
+from pipeline.common.errors import InputError
+from pipeline.common.storage import File
+from pipeline.config import CorpusConfig
+from pipeline.readers import FileRange, SkipCounts, files_of
+from pipeline.readers.io import compressed
+from pipeline.text import encodings
+
+LONGEST = 256 * 2**20  # bytes of a line; a longer one would not fit in a worker
+HEAD = 1 << 20  # bytes of a file from which its encoding is found out
+
+# Line ends cannot be searched for in these: they are turned into UTF-8 from the beginning on.
+_WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+
+
+def suffixes(*names: str) -> tuple[str, ...]:
+    """The names, and those of packed files."""
+    return tuple(name + packed for name in names for packed in ("", *compressed.PACKED))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end."""
+
+    number: int  # from 1, counted from where the part begins
+    owned: bool  # else it follows what is the part's
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """How a file is written."""
+
+    encoding: str
+    stated: bool  # in the configuration, so that a line must be right
+    newline: bytes
+    ends: str  # of lines: LF, CRLF or CR
+
+    @property
+    def wide(self) -> bool:
+        """Whether its bytes must be decoded to find the ends of lines."""
+        return codecs.lookup(self.encoding).name in _WIDE
+
+
+class TextFiles:
+    """The text files of a corpus, as lines."""
+
+    def __init__(self, corpus: CorpusConfig, source: str, names: tuple[str, ...]):
+        self.corpus, self.source, self.names = corpus, source, names
+        self._forms: dict[str, FileFormat] = {}
+
+    def files(self) -> list[File]:
+        """The files, sorted.
+
+        Raises:
+            InputError: there are none.
+        """
+        return files_of(self.corpus, self.source, self.names)
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """The files in parts; empty files have none."""
+        found = []
+        for path in self.files():
+            if path.stat().st_size:
+                cuttable = not self.form(str(path)).wide
+                found += compressed.byte_ranges(path, split_bytes, seekable_text=cuttable)
+        return found
+
+    def form(self, path: str) -> FileFormat:
+        """How a file is written: as stated, else by its first megabyte."""
+        if path not in self._forms:
+            head = b""
+            for data, _ in compressed.read(FileRange(path, 0, 1)):
+                head += data
+                if len(head) >= HEAD:
+                    break
+            # A marked file is in the encoding of its mark, whatever is stated of the corpus.
+            found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
+            marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
+            name = found if marked else self.corpus.encoding or found
+            ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
+            stated = self.corpus.encoding is not None and not marked
+            self._forms[path] = FileFormat(name, stated, b"\r" if ends == "CR" else b"\n", ends)
+        return self._forms[path]
+
+    def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
+        """The part's lines, and those that follow until the caller stops.
+
+        Raises:
+            InputError: the file is damaged, changed, or not in the stated encoding.
+        """
+        form = self.form(split.path)
+        if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
+            tally.notes[f"files read as {form.encoding}"] += 1
+        if split.start == 0 and form.ends != "LF":
+            tally.notes[f"files with {form.ends} line ends"] += 1
+        for number, owned, raw in raw_lines(split, form):
+            try:
+                text = raw.decode("utf-8" if form.wide else form.encoding)
+            except UnicodeDecodeError as error:
+                if form.stated:
+                    where = place(split, number)
+                    tally.bad(where, f"not in {form.encoding} ({error.reason})")
+                    continue
+                decoded = encodings.decode(raw, self.corpus.language)
+                text = decoded.text
+                tally.notes[f"lines not in the file's encoding, read as {decoded.encoding}"] += 1
+            yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
+
+
+def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, bytes]]:
+    """Number, whether the part owns it, and bytes of each line.
+
+    Raises:
+        InputError: the file is damaged or was changed, or a line is longer than `LONGEST`.
+    """
+    skip, owned_next = split.start > 0, True
+    held: list[bytes] = []
+    number = size = 0
+    for data, owned in _unpacked(split, form):
+        first, *rest = data.split(form.newline)
+        held.append(first)
+        size += len(first)
+        if size > LONGEST:
+            raise InputError(
+                f"{place(split, number + 1)}: more than {LONGEST >> 20} MiB without a line end; "
+                "another reader may suit this file"
+            )
+        if not rest:
+            continue
+        *whole, last = [b"".join(held), *rest]
+        for line in whole:
+            number += 1
+            if not skip:
+                yield number, owned_next, line.removesuffix(b"\r")
+            skip, owned_next = False, owned
+        held, size = [last], len(last)
+    if size and not skip:
+        yield number + 1, owned_next, b"".join(held).removesuffix(b"\r")
+
+
+def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]]:
+    if not form.wide:
+        yield from compressed.read(split)
+        return
+    decoder = codecs.getincrementaldecoder(form.encoding)("replace")
+    for data, owned in compressed.read(split):
+        yield decoder.decode(data).encode("utf-8", "replace"), owned
+    yield decoder.decode(b"", final=True).encode(), True
+
+
+def place(split: FileRange, number: int) -> str:
+    """Where a line is, for people."""
+    if split.start == 0:
+        return f"{split.path} line {number}"
+    if compressed.compression(split.path) != "plain":
+        return f"{split.path} line {number} counted from byte {split.start}"
+    return f"{split.path} line {_line_ends(split) + number}"
+
+
+@functools.lru_cache(maxsize=64)
+def _line_ends(split: FileRange) -> int:
+    """How many lines end before a part: counted once, as a part may have many broken lines."""
+    before = 0
+    with storage.at(split.path).open("rb") as file:
+        while left := split.start - file.tell():
+            before += file.read(min(left, compressed.CHUNK)).count(b"\n")
+    return before
+
+
+def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
+    """The owned runs of lines without a blank one between; `at_start`: the file begins here.
+
+    A run belongs to the part that owns the last blank line before it.
+    """
+    block: list[Line] = []
+    ours = at_start
+    for line in lines:
+        blank = not line.text.strip()
+        if blank and block:
+            yield block
+            block = []
+        if blank:
+            ours = line.owned
+        elif ours:
+            block.append(line)
+        if not line.owned and not ours:
+            return
+    if block:
+        yield block

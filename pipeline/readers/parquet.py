@@ -1,0 +1,125 @@
+"""Parquet files, as published on the Hugging Face hub."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.common import storage
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts, files_of
+from pipeline.readers.io import byte_ranges, row_fields
+
+ROWS = 256  # that are in memory as Python objects at once
+
+
+class Reader:
+    """Reads columns as `jsonl` reads fields; a split is a range of a file's row groups."""
+
+    def __init__(
+        self,
+        corpus: CorpusConfig,
+        source: str,
+        *,
+        text: str | list[str] = "text",
+        title: str | None = None,
+        id: str | None = None,
+    ):
+        self.corpus, self.source = corpus, source
+        self.fields = row_fields.RowFields(text, title, id)
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Cut between row groups; a group's size is that of its wanted columns, unpacked."""
+        found = []
+        for path in files_of(self.corpus, self.source, (".parquet",)):
+            with self._open(str(path)) as file:
+                found += byte_ranges.cut(
+                    str(path), (size for _, size in self._groups(file)), split_bytes
+                )
+        return found
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        """The documents of the row groups that begin in the part.
+
+        Raises:
+            InputError: the file was changed, or is damaged.
+        """
+        with self._open(split.path) as file:
+            for group, first in byte_ranges.items_in_range(self._numbered(file), split):
+                number = first
+                try:
+                    batches = file.iter_batches(ROWS, [group], self._columns(file))
+                    for row in (row for batch in batches for row in batch.to_pylist()):
+                        number += 1
+                        where = f"{split.path} row {number}"
+                        try:
+                            document = self.fields.document(row, where)
+                        except ValueError as error:
+                            tally.bad(where, str(error))
+                            continue
+                        yield document
+                except (OSError, pa.ArrowException) as error:
+                    raise InputError(
+                        f"{split.path}: row group {group} is damaged, after row {number} "
+                        f"({error}); fetch the file again"
+                    ) from error
+
+    def _open(self, path: str) -> Any:
+        try:
+            # Pages are unpacked one after another: a row group of 1 GB takes no such memory.
+            place = storage.at(path)
+            source = path if isinstance(place, Path) else place.open()
+            file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: not a whole Parquet file ({error})") from error
+        self._check(path, file)
+        return file
+
+    def _check(self, path: str, file: Any) -> None:
+        """Raise unless the wanted columns are there and hold text."""
+        schema = file.schema_arrow
+        for name in self.fields.names():
+            top = name if name in schema.names else name.partition(".")[0]
+            if top not in schema.names:
+                raise InputError(
+                    f"{path}: no column {name}; there are {', '.join(schema.names)}: "
+                    "set corpus.options.text"
+                )
+        for name in self.fields.text:
+            kind = schema.field(name).type if name in schema.names else pa.string()
+            if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+                kind = kind.value_type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise InputError(f"{path}: column {name} holds {kind}, not text")
+
+    def _columns(self, file: Any) -> list[str]:
+        """The names of the wanted columns as Parquet has them; a name stands for all within it."""
+        names = file.schema_arrow.names
+        wanted = self.fields.names()
+        return [name if name in names else name.partition(".")[0] for name in wanted]
+
+    def _groups(self, file: Any) -> list[tuple[int, int]]:
+        """Each row group and the size of its wanted columns."""
+        wanted = {column.partition(".")[0] for column in self._columns(file)}
+        found = []
+        for group in range(file.metadata.num_row_groups):
+            meta = file.metadata.row_group(group)
+            columns = (meta.column(index) for index in range(meta.num_columns))
+            sizes = [
+                column.total_uncompressed_size
+                for column in columns
+                if column.path_in_schema.partition(".")[0] in wanted
+            ]
+            found.append((group, sum(sizes)))
+        return found
+
+    def _numbered(self, file: Any) -> list[tuple[tuple[int, int], int]]:
+        """Each row group with the number of rows before it, and its size."""
+        before, found = 0, []
+        for group, size in self._groups(file):
+            found.append(((group, before), size))
+            before += file.metadata.row_group(group).num_rows
+        return found

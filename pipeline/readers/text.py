@@ -1,0 +1,61 @@
+"""Plain text: one document a file, a paragraph, or a line."""
+
+from collections.abc import Iterator
+
+from pipeline.config import CorpusConfig, check_choice
+from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers.io import archives, text_lines
+from pipeline.readers.lines import document_id
+from pipeline.text import book_text, encodings
+
+SUFFIXES = (".txt", ".text")
+
+
+class Reader:
+    """Reads text files as they are: unlike `books`, it takes no headers or licences away.
+
+    `document` says what a document is: a `file`, a `paragraph` (what stands between blank lines)
+    or a `line`. With `hard_wraps` the lines of a paragraph are one: they end where the page did.
+    """
+
+    def __init__(
+        self,
+        corpus: CorpusConfig,
+        source: str,
+        *,
+        document: str = "file",
+        hard_wraps: bool = False,
+    ):
+        check_choice("corpus.options.document", document, ("file", "paragraph", "line"))
+        self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
+        self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)
+        self.files = text_lines.TextFiles(corpus, source, text_lines.suffixes(*SUFFIXES))
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Cut between files, or anywhere."""
+        reader = self.whole if self.document == "file" else self.files
+        return reader.splits(split_bytes)
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        """The documents that begin in the part."""
+        if self.document == "file":
+            yield from self._files(split, tally)
+            return
+        lines = self.files.lines(split, tally)
+        if self.document == "line":
+            for line in lines:
+                if not line.owned:
+                    return
+                if line.text.strip():
+                    yield Document(document_id(split, line.number), "", line.text)
+            return
+        for block in text_lines.blocks(lines, split.start == 0):
+            text = (" " if self.hard_wraps else "\n").join(line.text for line in block)
+            yield Document(document_id(split, block[0].number), "", text)
+
+    def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        for name, raw in self.whole.read(split, tally):
+            decoded = encodings.decode(raw, self.corpus.language, self.corpus.encoding)
+            if archives.readable(name, decoded, self.corpus, tally):
+                text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
+                yield Document(name, archives.stem(name), text)

@@ -1,0 +1,112 @@
+"""What WikiExtractor makes of a Wikipedia dump: `<doc …>` elements, or JSON lines (`--json`)."""
+
+import html
+import re
+from collections.abc import Iterator
+
+from pipeline.common.errors import InputError
+from pipeline.common.storage import File
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts, jsonl
+from pipeline.readers.io import text_lines
+from pipeline.text.wikitext import Extractor
+
+_OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_NAME = re.compile(r"wiki_\d+")
+# Version 2 wrote list items and headings so: `BULLET::::- item`, `Section::::Heading.`
+_MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
+# Where templates went, brackets stay behind; and it lets some markup pass.
+_EMPTY = re.compile(r"\s?(?:\(\s*[,;]*\s*\)|（[\s，；、,;]*）)")
+_MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
+
+
+class Reader:
+    """Reads articles. The title that stands above each is not part of its text.
+
+    An article of a title alone (they are many: what held only templates) is an empty document.
+    """
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus = corpus
+        self.files = _Files(corpus, source, ("",))
+        self.extractor = Extractor(corpus.language)
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Cut the files anywhere."""
+        return self.files.splits(split_bytes)
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        """The articles whose first line the part owns.
+
+        Raises:
+            InputError: an article has no end, or another program wrote the file.
+        """
+        lines = self.files.lines(split, tally)
+        first = True  # nothing but blank lines so far
+        for line in lines:
+            opened = _OPEN.match(line.text)
+            if not line.owned:
+                return
+            if opened:
+                yield self._article(opened[1], self._body(split, line, lines))
+            elif line.text.startswith("{"):
+                if (document := self._object(split, line, tally)) is not None:
+                    yield document
+            elif first and line.text.strip() and split.start == 0:
+                raise InputError(
+                    f"{text_lines.place(split, line.number)}: no <doc …> and no JSON object: "
+                    "WikiExtractor did not write this file"
+                )
+            first = first and not line.text.strip()
+
+    def _body(
+        self, split: FileRange, first: text_lines.Line, lines: Iterator[text_lines.Line]
+    ) -> list[str]:
+        body: list[str] = []
+        for line in lines:
+            if line.text.rstrip() == "</doc>":
+                return body
+            if _OPEN.match(line.text):
+                break
+            body.append(line.text)
+        raise InputError(
+            f"{text_lines.place(split, first.number)}: the article that begins here has no </doc>: "
+            "the file is cut off or damaged"
+        )
+
+    def _article(self, attributes: str, body: list[str]) -> Document:
+        known = dict(_ATTRIBUTE.findall(attributes))
+        title = html.unescape(known.get("title", ""))
+        return self._document(known.get("id", "?"), title, "\n".join(body))
+
+    def _object(
+        self, split: FileRange, line: text_lines.Line, tally: SkipCounts
+    ) -> Document | None:
+        try:
+            row = jsonl.parse(line.text)
+            if not isinstance(row.get("text"), str):
+                raise ValueError("no text in this object")
+        except ValueError as error:
+            tally.bad(text_lines.place(split, line.number), str(error))
+            return None
+        return self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"])
+
+    def _document(self, number: str, title: str, text: str) -> Document:
+        text = html.unescape(text).strip()
+        first, _, rest = text.partition("\n")
+        if title and first.strip() == title:
+            text = rest.lstrip()
+        if "::::" in text:
+            text = _MARK.sub("", text)
+        if _MARKUP.search(text):
+            text = self.extractor.text(text.replace("\n", "\n\n"))  # each line is a paragraph
+        return Document(f"{self.corpus.name}:{number}", title, _EMPTY.sub("", text))
+
+
+class _Files(text_lines.TextFiles):
+    """Files named `wiki_00` with anything around; where there are none, all files."""
+
+    def files(self) -> list[File]:
+        found = super().files()
+        return [path for path in found if _NAME.search(path.name)] or found

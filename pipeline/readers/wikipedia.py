@@ -1,0 +1,75 @@
+"""Wikipedia dumps (pages-articles XML, plain, .gz or .bz2) -> articles as plain text."""
+
+import re
+from collections.abc import Iterator
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts, files_of
+from pipeline.readers.io import compressed, mediawiki_xml
+from pipeline.text.wikitext import Extractor
+
+# Beside the articles, a folder of dumps has indices, lists of titles and database tables.
+_OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
+
+
+class Reader:
+    """Articles of one language's Wikipedia, or of any other MediaWiki.
+
+    Passed over, by reason in the tally: `namespace` (talk, categories, templates ...), `redirect`,
+    `model` (CSS, JSON, Lua), `empty` (no text at all, or none left without the markup).
+    """
+
+    def __init__(self, corpus: CorpusConfig, source: str) -> None:
+        self.name = corpus.name
+        self.language = corpus.language
+        found = files_of(corpus, source, (".xml", ".bz2", ".gz"))
+        self.files = [path for path in found if not _OTHER.search(path.name)]
+        if not self.files:
+            raise InputError(f"{found[0].parent}: no dump of pages there, only {found[0].name}")
+        self._extractors: dict[str, tuple[mediawiki_xml.Site, Extractor]] = {}
+
+    def splits(self, split_bytes: int) -> list[FileRange]:
+        """Every dump in byte ranges; one that can only be read from its beginning is one part."""
+        parts = []
+        for path in self.files:
+            site = mediawiki_xml.site(str(path))
+            parts += compressed.byte_ranges(path, split_bytes, seekable_text=site.utf8)
+        return parts
+
+    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+        """The articles whose pages start in the part."""
+        site, extractor = self._site(split.path)
+        for page in mediawiki_xml.pages(split):
+            reason = skip_reason(page, site, extractor)
+            text = "" if reason else extractor.text(page.text)
+            if text:
+                yield Document(f"{self.name}:{page.id}", page.title, text)
+            else:
+                tally[reason or "empty"] += 1
+
+    def _site(self, path: str) -> tuple[mediawiki_xml.Site, Extractor]:
+        if path not in self._extractors:
+            site = mediawiki_xml.site(path)
+            names = site.namespaces
+            extractor = Extractor(self.language, files=names.get(6), categories=names.get(14))
+            self._extractors[path] = site, extractor
+        return self._extractors[path]
+
+
+def skip_reason(
+    page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: Extractor
+) -> str | None:
+    """Why a page is no article; None if it is one."""
+    namespace = page.namespace
+    if namespace is None:
+        prefix, colon, _ = page.title.partition(":")
+        named = {name: number for number, name in site.namespaces.items() if name}
+        namespace = named.get(prefix, 0) if colon else 0
+    if namespace != 0:
+        return "namespace"
+    if page.redirect or extractor.is_redirect(page.text):
+        return "redirect"
+    if page.model != "wikitext":
+        return "model"
+    return None

@@ -1,0 +1,1 @@
+"""What the report shows: plots, score tables, published scores, the stage graph."""

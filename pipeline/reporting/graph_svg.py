@@ -1,0 +1,79 @@
+"""The graph of a run as SVG: a column for each distance, an arrow for each input."""
+
+from collections.abc import Mapping
+from html import escape
+from statistics import mean
+
+from pipeline.common.formatting import duration
+from pipeline.orchestration.stage import Manifest
+
+ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; of a letter: at most, on average
+
+_HEAD = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
+    ' orient="auto"><polygon points="0,1 8,4 0,7" fill="currentColor"/></marker></defs>'
+)
+
+
+def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
+    """The stages that each stage read, by the fingerprints in its manifest."""
+    makers = {manifest.fingerprint: name for name, manifest in stages.items()}
+    return {
+        name: [makers[mark] for mark in manifest.inputs.values() if mark in makers]
+        for name, manifest in stages.items()
+    }
+
+
+def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> dict[str, int]:
+    """The column of each stage: after what it reads, and no earlier than its readers ask for."""
+    order = sorted(stages, key=lambda name: stages[name].finished)
+    found: dict[str, int] = {}
+    for name in order:
+        found[name] = 1 + max((found.get(other, 0) for other in needs[name]), default=-1)
+    for name in reversed(order):
+        readers = [found[other] for other in stages if name in needs[other]]
+        if readers and not needs[name]:
+            found[name] = max(found[name], min(readers) - 1)
+    return found
+
+
+def draw(stages: Mapping[str, Manifest]) -> str:
+    """An `<svg>` element in the colours of the page."""
+    needs = needs_of(stages)
+    column = columns(stages, needs)
+    rows: dict[int, int] = {}
+    row: dict[str, int] = {}
+    for name in sorted(stages, key=lambda n: (column[n], not needs[n], _height(needs[n], row))):
+        row[name] = rows.setdefault(column[name], 0)
+        rows[column[name]] += 1
+    wide = max(150, round(LETTER * max(map(len, stages))) + 20)
+    places = {name: (4 + (wide + GAP) * column[name], 4 + ROW * row[name]) for name in stages}
+    width = (wide + GAP) * (max(column.values()) + 1) - GAP + 8
+    height = ROW * max(rows.values()) - ROW + HEIGHT + 8
+    told = "; ".join(
+        f"{name} reads {', '.join(read) or 'the corpus'}" for name, read in needs.items()
+    )
+    parts = [
+        f'<svg class="dag" viewBox="0 0 {width} {height}" width="{width}" '
+        f'role="img" aria-label="{escape(told)}">{_HEAD}'
+    ]
+    for name, others in needs.items():
+        x, y = places[name][0], places[name][1] + HEIGHT // 2
+        for other in others:
+            a, b = places[other][0] + wide, places[other][1] + HEIGHT // 2
+            middle = x - GAP // 2
+            parts.append(
+                f'<path d="M{a} {b}H{x - GAP}C{middle} {b} {middle} {y} {x} {y}" '
+                'marker-end="url(#arrow)"/>'
+            )
+    for name, (x, y) in places.items():
+        parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{HEIGHT}" rx="8"/>')
+        parts.append(f'<text x="{x + 10}" y="{y + 19}">{escape(name)}</text>')
+        seconds = duration(stages[name].seconds)
+        parts.append(f'<text class="soft" x="{x + 10}" y="{y + 36}">{seconds}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+def _height(read: list[str], row: Mapping[str, int]) -> float:
+    """Where the stages that are read stand, so that arrows cross little."""
+    return mean(row.get(name, 0) for name in read) if read else 0.0

@@ -1,0 +1,109 @@
+"""Plots as SVG text for a page, light or dark: what is drawn in ink is `currentColor`."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from pipeline.common.errors import InputError
+
+INK = "#123456"  # stands for the page's own text colour
+SIZE = (4.6, 2.7)  # inches
+COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
+
+mpl.rcParams |= {
+    "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 10,
+    "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False,
+}  # fmt: skip
+
+Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element."""
+    buffer = io.StringIO()
+    metadata = {"Date": None, "Creator": None}
+    figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", metadata=metadata)
+    text = buffer.getvalue().replace(INK, "currentColor")
+    return text[text.index("<svg") :]
+
+
+def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
+    """Curves over a common axis."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    for number, (label, x, y) in enumerate(curves):
+        axes.plot(x, y, label=label, color=COLOURS[number % len(COLOURS)], linewidth=1.4)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    _tidy(axes)
+    if len(curves) > 1:
+        axes.legend()
+    return svg(figure)
+
+
+def _tidy(axes: Axes) -> None:
+    """Few ticks, a thin grid, and numbers that are read at a glance: 30,000; 0.001."""
+    axes.grid(alpha=0.15)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def number(value: float) -> str:
+    """A tick's number: thousands apart, no zeros at the end, powers of ten where it is tiny."""
+    if value and abs(value) < 1e-3:
+        return f"{value:.1e}".replace("e-0", "e-").replace(".0e", "e")
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
+
+
+def histogram_figure(
+    places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str
+) -> Figure:
+    """Counts at whole numbers, in at most 64 bars."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    bins = min(64, max(places) - min(places) + 1)
+    axes.hist(places, bins=bins, weights=counts, color=COLOURS[0], log=True)
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0.7, None))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    return figure
+
+
+def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
+    """The same as SVG."""
+    return svg(histogram_figure(places, counts, x_label, y_label))
+
+
+def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_label: str) -> None:
+    """The same as a file.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    figure = histogram_figure(places, counts, x_label, "instances")
+    try:
+        figure.savefig(path, format="png", dpi=150)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
+    """Grouped horizontal bars, one group a name."""
+    figure = Figure(figsize=(SIZE[0], 0.9 + 0.55 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    height = 0.8 / len(series)
+    for number, (title, values) in enumerate(series):
+        places = [index + number * height for index in range(len(names))]
+        axes.barh(places, values, height, label=title, color=COLOURS[number])
+    axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.set(xlabel=label, xlim=(0, None))
+    axes.grid(alpha=0.15, axis="x")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1)
+    return svg(figure)

@@ -1,0 +1,97 @@
+"""The scores of a run as tables and plots for the report."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.orchestration import stage
+from pipeline.reporting import plots
+
+Stages = dict[str, tuple[Path, stage.Manifest]]
+
+
+def evaluations(stages: Stages) -> list[stage.Manifest]:
+    """The manifests of evaluations."""
+    return [manifest for _, manifest in stages.values() if manifest.stage == "evaluate"]
+
+
+def score_rows(stages: Stages) -> list[dict[str, Any]]:
+    """A row of the score table for each task, and for each that its model was scored on too."""
+    found = []
+    for manifest in evaluations(stages):
+        figures = manifest.figures
+        found.append(score_row(figures, figures))
+        found += [score_row(figures, part) for part in figures.get("also", {}).values()]
+    return found
+
+
+def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """One row: `figures` are those of the evaluation, `part` has the scores."""
+    deviation, baseline, majority = (part.get(k) for k in ("deviation", "baseline", "majority"))
+    return {
+        "title": part.get("title", figures["task"]),
+        "sample": figures["sample"],
+        "metric": part["metric"],
+        "score": shown(part["score"]) + (f" ± {deviation:.3f}" if deviation else ""),
+        "baseline": shown(baseline),
+        "majority": shown(majority),
+        "rows": f"{figures['rows']['train']:,}",
+        "dev_rows": f"{part['rows']['dev']:,}" if "rows" in part else "",
+        "values": (part["score"], baseline or 0.0, majority or 0.0),
+    }
+
+
+def shown(value: float | None) -> str:
+    """A score; nothing where there is none."""
+    return "" if value is None else f"{value:.3f}"
+
+
+def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
+    """The scores of GLUE's tasks, pre-trained and from random initialisation, by task."""
+    found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
+    for manifest in evaluations(stages):
+        figures = manifest.figures
+        # A task of its own wins over one that another's model was scored on too.
+        sets = {figures["task"]: figures}
+        sets |= {name: part for name, part in figures.get("also", {}).items() if name not in sets}
+        for name, part in sets.items():
+            for kind, key in (("pre-trained", "score"), ("random initialisation", "baseline")):
+                if part.get(key) is not None:
+                    found[kind].setdefault(name, part[key])
+    return found
+
+
+def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
+    """A plot of each task's score over the steps of the checkpoints that it was evaluated from.
+
+    The steps are those of the converted folders; a task with one checkpoint has no plot.
+    """
+    points: dict[str, dict[int, tuple[float, float | None]]] = {}
+    for manifest in evaluations(stages):
+        start = manifest.config.get("pretrained")
+        made = stage.Manifest.read(start) if start else None
+        step = made.figures.get("step") if made is not None else None
+        if step is not None:
+            figures = manifest.figures
+            pair = (figures["score"], figures.get("baseline"))
+            points.setdefault(figures.get("title", figures["task"]), {})[step] = pair
+    drawn = []
+    for title, found in sorted(points.items()):
+        steps = sorted(found)
+        if len(steps) > 1:
+            curves: list[plots.Curve] = [("pre-trained", steps, [found[s][0] for s in steps])]
+            random = [found[step][1] for step in steps]
+            if None not in random:
+                curves.append(
+                    ("random initialisation", steps, [r for r in random if r is not None])
+                )
+            drawn.append((f"{title} over checkpoints", plots.lines(curves, "step", "score")))
+    return drawn
+
+
+def score_plot(scores: list[dict[str, Any]]) -> str:
+    """The scores as bars."""
+    if not scores:
+        return ""
+    titles = ("pre-trained", "random initialisation", "most frequent class")
+    series = [(title, [s["values"][n] for s in scores]) for n, title in enumerate(titles)]
+    return plots.bars([s["title"] for s in scores], series, "score")

@@ -1,0 +1,23 @@
+"""The shard format, the one contract of `prepare` and `train`, and how its rows are made."""
+
+from pipeline.shards.format import (
+    FORMATS,
+    SPLITS,
+    Shard,
+    ShardInfo,
+    open_folder,
+    open_shard,
+    schema,
+    write_shard,
+)
+
+__all__ = [
+    "FORMATS",
+    "SPLITS",
+    "Shard",
+    "ShardInfo",
+    "open_folder",
+    "open_shard",
+    "schema",
+    "write_shard",
+]

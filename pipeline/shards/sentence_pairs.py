@@ -1,0 +1,210 @@
+"""Documents -> sentence pairs: Devlin et al. 2019, section A.2, and their create_pretraining_data.
+
+A pair is two contiguous slices of a token array, so nothing is copied while pairs are drawn: all
+documents advance together, one pair each per turn, and a turn is a few numpy operations.
+
+Shapes: T tokens, S sentences, D documents, N pairs.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.common import counter_rng
+
+Ints = npt.NDArray[np.int64]
+
+# Positions of the draws within one turn of one document.
+_A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
+_DRAWS = 8
+
+
+def document_hash(text: str) -> bytes:
+    """16 bytes that name a document by its text: its identity, its place, its randomness."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def held_out(digest: bytes, share: float) -> bool:
+    """Whether the document goes to validation: a fixed `share` of all texts, by hash alone."""
+    return int.from_bytes(digest[:8], "big") < share * 2.0**64
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Tokenized documents laid end to end; no sentence and no document is empty."""
+
+    tokens: npt.NDArray[Any]  # (T,) ids
+    sentences: Ints  # (S+1,) where each sentence starts in `tokens`, and T
+    starts: Ints  # (D+1,) where each document starts in `sentences`, and S
+    keys: counter_rng.Bits  # (D,) uint64, from the hash of each text
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Slices of `Documents.tokens`; each field `(N,)`."""
+
+    a_start: Ints
+    a_len: Ints
+    b_start: Ints
+    b_len: Ints
+    is_random_next: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.a_start)
+
+    def __getitem__(self, rows: Any) -> "Pairs":
+        return Pairs(**{name: column[rows] for name, column in vars(self).items()})
+
+    @classmethod
+    def concatenate(cls, parts: list["Pairs"]) -> "Pairs":
+        """All pairs of `parts`, in order."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+def next_sentence_pairs(
+    documents: Documents,
+    max_tokens: int,
+    short_probability: float,
+    key: np.uint64,
+    chosen: Ints | None = None,
+    *,
+    by_order: bool = False,
+) -> Pairs:
+    """Draw the pairs of all documents (or of those `chosen`) once, as the reference code does.
+
+    From its start, a document gives chunks of whole sentences of at least `target` tokens (the
+    last may be shorter). Segment A is the chunk's first 1 .. n-1 sentences. B is the rest, or with
+    probability one half (always, if the chunk is one sentence) sentences from a random place in
+    another document; then the rest of the chunk is put back. Pairs longer than `max_tokens` lose
+    tokens from the longer segment, from its front or back by a fair coin for each token.
+
+    Unlike the reference, where there is no other document the true next sentences are used, and
+    labelled so.
+
+    With `by_order` no B is from elsewhere: with probability one half A and B change places, and
+    `is_random_next` says so (Lan et al. 2020, section 3.1). Where a document ends with a sentence
+    that would be left alone, the one before it is used once more.
+    """
+    keys = counter_rng.random_bits(key, documents.keys)
+    ends = documents.starts[1:]
+    target = np.full(len(documents), max_tokens)
+    short = counter_rng.uniform(keys, 0) < short_probability
+    target[short] = 2 + counter_rng.integers(keys[short], 1, max_tokens - 1)
+
+    live = np.arange(len(documents)) if chosen is None else chosen
+    here = documents.starts[:-1].copy()  # (D,) the next sentence of each document
+    turns, turn = [], 1
+    while len(live):
+        first = here[live]
+        if by_order:
+            first -= (first == ends[live] - 1) & (first > documents.starts[live])
+        pairs, after = _turn(documents, live, first, target[live], keys[live], turn, by_order)
+        turns.append(_truncated(pairs, max_tokens, keys[live], turn)[pairs.b_len > 0])
+        here[live] = after
+        live = live[after < ends[live]]
+        turn += 1
+    return Pairs.concatenate(turns) if turns else _no_pairs()
+
+
+def _turn(
+    documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int,
+    by_order: bool,
+) -> tuple[Pairs, Ints]:  # fmt: skip
+    """One untruncated pair of each live document, and the sentence where its next chunk starts."""
+
+    def draw(purpose: int) -> int:
+        return turn * _DRAWS + purpose
+
+    offsets, end = documents.sentences, documents.starts[live + 1]
+    last = _reach(offsets, first, end, target)
+    count = last - first
+    middle = first + 1 + counter_rng.integers(keys, draw(_A_END), np.maximum(count - 1, 1))
+    middle = np.where(count == 1, last, middle)
+    heads = counter_rng.uniform(keys, draw(_COIN)) < 0.5
+    is_random = (count == 1) | heads
+    if len(documents) == 1 or by_order:
+        is_random[:] = False
+    a_len = offsets[middle] - offsets[first]
+
+    other = counter_rng.integers(keys, draw(_OTHER), max(len(documents) - 1, 1))
+    other = np.minimum(other + (other >= live), len(documents) - 1)
+    other_first, other_end = documents.starts[other], documents.starts[other + 1]
+    random_start = other_first + counter_rng.integers(keys, draw(_START), other_end - other_first)
+    b_target = target - a_len
+    random_end = _reach(offsets, random_start, other_end, b_target)
+    # A chunk of one sentence has no rest: its true next is what follows it, if anything does.
+    true_end = np.where(count == 1, _reach(offsets, middle, end, b_target), last)
+
+    b_first = np.where(is_random, random_start, middle)
+    b_end = np.where(is_random, random_end, true_end)
+    a, b = (offsets[first], a_len), (offsets[b_first], offsets[b_end] - offsets[b_first])
+    after = np.where(is_random, middle, true_end)
+    if not by_order:
+        return Pairs(*a, *b, is_random), after
+    return _swapped(Pairs(*a, *b, heads & (b_end > b_first))), after
+
+
+def _swapped(pairs: Pairs) -> Pairs:
+    """A and B exchanged where `is_random_next` says that they are not in order."""
+    swap = pairs.is_random_next
+    return Pairs(
+        a_start=np.where(swap, pairs.b_start, pairs.a_start),
+        a_len=np.where(swap, pairs.b_len, pairs.a_len),
+        b_start=np.where(swap, pairs.a_start, pairs.b_start),
+        b_len=np.where(swap, pairs.a_len, pairs.b_len),
+        is_random_next=swap,
+    )
+
+
+def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
+    """The end of the shortest run of sentences from `first` with `tokens` tokens, at most `end`."""
+    enough = np.searchsorted(offsets, offsets[first] + np.maximum(tokens, 1), side="left")
+    return np.minimum(enough, end)
+
+
+def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: int) -> Pairs:
+    """Cut pairs to `max_tokens`: the closed form of dropping from the longer, B at a tie."""
+    excess = np.maximum(pairs.a_len + pairs.b_len - max_tokens, 0)
+    half = (max_tokens + 1) // 2
+    kept_a = np.where(
+        excess > 0, np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half)), pairs.a_len
+    )
+    kept_b = np.where(excess > 0, max_tokens - kept_a, pairs.b_len)
+    front_a = counter_rng.binomial_half(
+        counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_A), pairs.a_len - kept_a
+    )
+    front_b = counter_rng.binomial_half(
+        counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_B), pairs.b_len - kept_b
+    )
+    return Pairs(
+        pairs.a_start + front_a, kept_a, pairs.b_start + front_b, kept_b, pairs.is_random_next
+    )
+
+
+def _no_pairs() -> Pairs:
+    empty = np.zeros(0, np.int64)
+    return Pairs(empty, empty, empty, empty, np.zeros(0, np.bool_))
+
+
+def gather(tokens: npt.NDArray[Any], pairs: Pairs) -> tuple[npt.NDArray[Any], Ints]:
+    """The tokens of each pair, A then B, end to end `(sum of lengths,)`, and offsets `(N+1,)`."""
+    offsets = np.zeros(len(pairs) + 1, np.int64)
+    np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])
+    values = np.empty(offsets[-1], tokens.dtype)
+    rows = 2**13  # at a time: the index arrays take 16 bytes a token
+    for start in range(0, len(pairs), rows):
+        part = pairs[start : start + rows]
+        lengths = np.stack([part.a_len, part.b_len], axis=1).ravel()
+        places = np.stack([part.a_start, part.b_start], axis=1).ravel()
+        shift = np.repeat(places - (np.cumsum(lengths) - lengths), lengths)
+        shift += np.arange(len(shift))
+        low = offsets[start]
+        values[low : low + len(shift)] = tokens[shift]
+    return values, offsets

@@ -1,0 +1,1 @@
+"""Text -> WordPiece ids, equal to those of `tokenizers`, several times as fast."""

@@ -1,0 +1,205 @@
+"""Text in pieces that the BERT tokenizer takes one by one: where to cut, and what is known of each.
+
+Text may be cut where the BERT normalizer and pre-tokenizer cut whatever stands around: at spaces,
+and on both sides of punctuation and Chinese characters. They look at one character at a time, so
+the tokens of the pieces, in order, are the tokens of the text.
+
+Shapes: S sentences, T tokens, N pieces, D distinct ones.
+"""
+
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from itertools import pairwise, repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+Ids = npt.NDArray[Any]  # uint16 or uint32
+Lengths = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+CHUNK = 4 * 2**20  # bytes that are looked at together: larger gains nothing
+CACHED = 2**19  # pieces that are remembered, about 64 MB,
+CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
+
+# What a character is to the cutting of text. The order matters to `starts`.
+_INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
+
+
+def _may_stand_alone(char: str) -> bool:
+    """Whether it is worth asking: ASCII, spaces, punctuation, the common Chinese characters."""
+    return char.isascii() or unicodedata.category(char)[0] in "PZ" or "\u4e00" <= char < "\ua000"
+
+
+class CharClasses:
+    """What each character up to U+FFFF is to the cutting of text, asked of the library once.
+
+    A character that stands alone between letters does so everywhere, if it is a starter in
+    Unicode's canonical order and its own decomposition: nothing moves over it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._table = np.full(2**16, _UNKNOWN, np.uint8)
+        # Of bytes: those that are no ASCII belong to longer characters.
+        self.ascii = np.full(256, _INSIDE, np.uint8)
+        self.ascii[:128] = self.of(np.arange(128))
+
+    def of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """The kind of each character `(N,)`."""
+        found: npt.NDArray[np.uint8] = self._table[codes]
+        unknown = codes[found == _UNKNOWN]
+        if len(unknown):
+            self._learn([chr(code) for code in np.unique(unknown)])
+            found = self._table[codes]
+        return found
+
+    def stands_alone(self, char: str) -> bool:
+        """Whether a character is a piece of its own wherever it stands."""
+        return bool(self.of(np.array([ord(char)])) == _ALONE)
+
+    def _learn(self, chars: list[str]) -> None:
+        # Other threads read the table meanwhile: an entry changes once, from unknown to its kind.
+        asked = [char for char in chars if _may_stand_alone(char)]
+        found = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
+        self._table[list(map(ord, found))] = list(found.values())
+
+    def _ask(self, chars: list[str]) -> dict[str, int]:
+        """Ask the library for the kinds of characters."""
+        text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
+        words = [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+        ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
+        found = {}
+        for char, (before, end) in zip(chars, pairwise(ends), strict=True):
+            if end - before == 3:
+                found[char] = _SPACE
+            elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
+                found[char] = _INSIDE if unicodedata.combining(char) else _ALONE
+        return found
+
+
+def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> Lengths:
+    """Where the pieces of UTF-8 `data` start `(N,)`: each a word, or one character alone.
+
+    Spaces belong to the piece before them. Every sentence, they start at `bounds`, starts a piece.
+    """
+    kind = kinds.ascii[data]
+    found = kind == _ALONE
+    found[1:] |= kind[1:] < kind[:-1]
+    # Of longer characters those of three bytes are looked at: quotes, dashes, Chinese.
+    wide = np.flatnonzero((data >= 0xE0) & (data < 0xF0))
+    wide = wide[kinds.of(_codes(data, wide)) != _INSIDE]
+    found[wide] = True
+    after = wide[wide + 3 < len(data)] + 3
+    found[after[kind[after] != _SPACE]] = True
+    found[bounds[bounds < len(data)]] = True
+    return np.flatnonzero(found)
+
+
+def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
+    """Whether the character at each place of UTF-8 `data` is Chinese, a common one: `(N,)`."""
+    lead = data[places]
+    found: Bools = (lead >= 0xE4) & (lead <= 0xE9)
+    found[found] = _codes(data, places[found]) >= 0x4E00
+    return found
+
+
+def _codes(data: npt.NDArray[np.uint8], places: Lengths) -> npt.NDArray[Any]:
+    """The characters of three bytes at `places` `(N,)`."""
+    code = (data[places] & 0xF).astype(np.uint16) << 12
+    code |= (data[places + 1] & 0x3F).astype(np.uint16) << 6
+    code |= data[places + 2] & 0x3F
+    return code
+
+
+def chunks(bounds: Lengths) -> Iterator[slice]:
+    """Runs of whole sentences, of about `CHUNK` bytes each, as slices of `bounds`."""
+    first, last = 0, len(bounds) - 1
+    while first < last:
+        end = int(np.searchsorted(bounds, bounds[first] + CHUNK))
+        end = min(max(end, first + 1), last)
+        yield slice(first, end + 1)
+        first = end
+
+
+class Cache:
+    """The ids of pieces that were met before, shared by the threads of a process."""
+
+    def __init__(self, ask: Callable[[list[str]], tuple[Ids, Lengths]]):
+        """`ask` tokenizes texts: their ids end to end, and how many each has."""
+        self._ask = ask
+        # A place is good while the lock is held; arrays are replaced, never written to again,
+        # but for `_again`, whose values change no ids.
+        self._lock = threading.Lock()
+        self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays
+        self._bytes = 0  # of all pieces
+        self._counts: Lengths = np.zeros(0, np.int64)
+        self._starts: Lengths = np.zeros(0, np.int64)  # in the pool
+        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all places, end to end
+        self._again: Bools = np.zeros(0, np.bool_)  # met after they were learnt
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def encode(self, pieces: list[bytes], indices: Lengths) -> tuple[Ids, Lengths]:
+        """Return the ids `(T,)` of the distinct `pieces` at `indices` `(N,)`, and counts `(N,)`.
+
+        What is new is tokenized first. Safe to call from several threads.
+        """
+        with self._lock:
+            places = self._look_up(pieces)[indices]
+            counts, starts, pool = self._counts, self._starts, self._pool
+        return _gather(places, counts, starts, pool)
+
+    def _look_up(self, pieces: list[bytes]) -> Lengths:
+        """Return the places of distinct pieces `(D,)`; what is new is tokenized first."""
+        if len(self) > CACHED or self._bytes > CACHED_BYTES:
+            self._drop_rare()
+        places = np.fromiter(map(self._places.get, pieces, repeat(-1)), np.int64, len(pieces))
+        is_new = places < 0
+        self._again[places[~is_new]] = True
+        if is_new.any():
+            places[is_new] = self._learn([pieces[index] for index in np.flatnonzero(is_new)])
+        return places
+
+    def _learn(self, pieces: list[bytes]) -> list[int]:
+        """Tokenize new pieces; their places. A word with spaces after it shares the word's."""
+        words = [piece.rstrip(b" ") for piece in pieces]
+        new = [word for word in dict.fromkeys(words) if word not in self._places]
+        new.sort(key=bytes.isascii)  # asked together, those in ASCII take half the time
+        ids, counts = self._ask([word.decode() for word in new])
+        first = len(self._counts)
+        self._places.update(zip(new, range(first, first + len(new)), strict=True))
+        places = list(map(self._places.__getitem__, words))
+        self._places.update(zip(pieces, places, strict=True))
+        self._bytes += sum(map(len, pieces)) + sum(map(len, new))
+        starts = len(self._pool) + np.cumsum(counts) - counts
+        self._starts = np.concatenate([self._starts, starts])
+        self._counts = np.concatenate([self._counts, counts])
+        self._pool = np.concatenate([self._pool, ids])
+        self._again = np.concatenate([self._again, np.zeros(len(new), np.bool_)])
+        return places
+
+    def _drop_rare(self) -> None:
+        """Keep what was met again, unless that is most of it: then nothing."""
+        again = self._again.tolist()
+        kept = {piece: place for piece, place in self._places.items() if again[place]}
+        if len(kept) > CACHED // 2:
+            kept = {}
+        old, new = np.unique(np.fromiter(kept.values(), np.int64, len(kept)), return_inverse=True)
+        self._places = dict(zip(kept, new.tolist(), strict=True))
+        self._bytes = sum(map(len, kept))
+        self._pool, self._counts = _gather(old, self._counts, self._starts, self._pool)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._again = np.zeros(len(old), np.bool_)
+
+
+def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tuple[Ids, Lengths]:
+    """Return the ids of places `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
+    counts = counts[places]
+    shift = np.repeat(starts[places] - (np.cumsum(counts) - counts), counts)
+    shift += np.arange(len(shift))
+    return pool[shift], counts

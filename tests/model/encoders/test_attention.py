@@ -1,0 +1,181 @@
+import importlib.util
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.encoders import attention
+from pipeline.common.errors import ConfigError
+
+CPU = torch.device("cpu")
+
+
+def packed(lengths: list[int], heads: int = 2, width: int = 8, **kind):
+    generator = torch.Generator().manual_seed(sum(lengths))
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    shape = (3, sum(lengths), heads, width)
+    q, k, v = torch.randn(shape, generator=generator, dtype=torch.float64).to(**kind)
+    return [x.clone().requires_grad_() for x in (q, k, v)], cu_seqlens
+
+
+def by_hand(q, k, v, cu_seqlens):
+    """Softmax attention in float64, one sequence at a time."""
+    q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
+    out = []
+    for start, end in pairwise(cu_seqlens.tolist()):
+        scores = torch.einsum("qnd,knd->nqk", q[start:end], k[start:end]) / q.shape[-1] ** 0.5
+        out.append(torch.einsum("nqk,knd->qnd", scores.softmax(-1), v[start:end]))
+    return torch.cat(out), (q, k, v)
+
+
+def distance_by_hand(backend: str, lengths: list[int], gradients: bool = True, **kind) -> float:
+    """The largest difference from `by_hand`, of outputs and of gradients."""
+    inputs, cu_seqlens = packed(lengths, **kind)
+    if not gradients:
+        inputs = [x.detach() for x in inputs]
+    place = cu_seqlens.to(inputs[0].device)
+    mixed = attention.attend(*inputs, place, max(lengths), 0.0, backend)
+    true, true_inputs = by_hand(*inputs, cu_seqlens)
+    pairs = [(mixed, true)]
+    if gradients:
+        upstream = torch.linspace(-1, 1, true.numel(), dtype=true.dtype).view(true.shape)
+        upstream = upstream.to(true.device)
+        true.backward(upstream)
+        mixed.backward(upstream.to(mixed.dtype))
+        pairs += [(x.grad, y.grad) for x, y in zip(inputs, true_inputs, strict=True)]
+    return max((a.double() - b).abs().max().item() for a, b in pairs)
+
+
+@given(st.lists(st.integers(1, 3), max_size=20), st.integers(1, 4))
+def test_neighbours_of_equal_length_go_together(lengths, longest):
+    runs = attention.equal_runs(lengths, longest)
+    assert [length for count, length in runs for _ in range(count)] == lengths
+    assert all(1 <= count <= longest for count, _ in runs)
+    for (count, length), (_, following) in pairwise(runs):
+        assert length != following or count == longest
+
+
+def test_half_precision_takes_runs_of_sequences_right():
+    lengths = [5, 5, 5, 9, 9, 2, 5, 5]
+    assert distance_by_hand("each", lengths, dtype=torch.bfloat16) < 0.05
+
+
+ragged = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("backend", ["each", "padded", "jagged"])
+@settings(deadline=None, max_examples=15)
+@given(lengths=ragged)
+def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
+    assert distance_by_hand(backend, lengths, dtype=torch.float32) < 1e-5
+    assert distance_by_hand(backend, lengths, dtype=torch.float64) < 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_the_document_mask_of_flex_attention_keeps_sequences_apart():
+    assert distance_by_hand("flex", [5, 1, 17], gradients=False, dtype=torch.float32) < 1e-5
+
+
+@pytest.mark.parametrize("backend", ["each", "padded", "jagged"])
+def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
+    (q, k, v), cu_seqlens = packed([30, 7])
+
+    def draw(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            return attention.attend(q, k, v, cu_seqlens, 30, 0.2, backend)
+
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+    mean = torch.stack([draw(seed) for seed in range(600)]).mean(0)
+    assert (mean - by_hand(q, k, v, cu_seqlens)[0]).abs().max() < 0.15
+
+
+def test_taken_rows_send_their_gradients_back():
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([5, 0, 6])
+    assert torch.equal(attention.take_rows(x, index), x[index])
+    assert torch.autograd.gradcheck(lambda x: attention.take_rows(x, index), x)
+
+
+def test_auto_never_fails_and_is_explicit():
+    for dtype in (torch.float32, torch.bfloat16):
+        for dropout in (0.0, 0.1):
+            assert attention.resolve("auto", CPU, dtype, dropout) == "each"
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "reason"),
+    [
+        ("sdpa", torch.float32, "choose one of auto, each, padded"),
+        ("varlen", torch.bfloat16, "needs a CUDA device, not cpu"),
+        ("flex", torch.float32, "needs a CUDA device"),
+        ("flash_attn", torch.float16, "needs a CUDA device"),
+    ],
+)
+def test_a_backend_that_cannot_work_is_refused_with_the_reason(backend, dtype, reason):
+    with pytest.raises(ConfigError, match=reason):
+        attention.resolve(backend, CPU, dtype, 0.0)
+
+
+def test_dropout_is_refused_where_the_kernel_has_none():
+    for backend in ("varlen", "flex"):
+        reason = attention.unsupported_reason(backend, torch.device("cuda"), torch.float16, 0.1)
+        assert reason is not None
+
+
+def gpu() -> torch.device:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    return torch.device("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["padded", "each", "jagged", "varlen", "flex", "flash_attn"])
+def test_gpu_backends_equal_softmax_attention(backend):
+    device = gpu()
+    if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
+        pytest.skip("the package flash-attn is not installed")
+    kind = {"heads": 4, "width": 64, "dtype": torch.bfloat16, "device": device}
+    assert attention.resolve(backend, device, torch.bfloat16, 0.0) == backend
+    assert distance_by_hand(backend, [128, 3, 77, 1], **kind) < 0.05
+
+
+@pytest.mark.gpu
+def test_auto_on_a_gpu_drops_out_with_the_right_mean():
+    device = gpu()
+    (q, k, v), cu_seqlens = packed([30, 7], width=64, dtype=torch.bfloat16, device=device)
+    backend = attention.resolve("auto", device, q.dtype, 0.2)
+    place = cu_seqlens.to(device)
+    with torch.no_grad():
+        drawn = [attention.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
+    true = by_hand(q, k, v, cu_seqlens)[0]
+    assert (torch.stack(drawn).mean(0) - true).abs().max() < 0.2
+
+
+@pytest.mark.parametrize("backend", ["each", "padded"])
+def test_causal_attention_sees_nothing_that_comes_later(backend):
+    (q, k, v), cu_seqlens = packed([9, 1, 5, 5])
+    mixed = attention.attend(q, k, v, cu_seqlens, 9, 0.0, backend, causal=True)
+    for start, end in pairwise(cu_seqlens.tolist()):
+        for last in range(start + 1, end + 1):
+            part = [x[start:last] for x in (q, k, v)]
+            alone = by_hand(*part, torch.tensor([0, last - start]))[0]
+            torch.testing.assert_close(mixed[last - 1], alone[-1])
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_causal_flex_attention_is_the_same():
+    inputs, cu_seqlens = packed([9, 1, 5], dtype=torch.float32)
+    both = [
+        attention.attend(*(x.detach() for x in inputs), cu_seqlens, 9, 0.0, backend, causal=True)
+        for backend in ("each", "flex")
+    ]
+    torch.testing.assert_close(*both)
+
+
+def test_jagged_causal_attention_is_refused_where_it_has_no_kernel():
+    with pytest.raises(ConfigError, match="causal only on a CUDA device"):
+        attention.resolve("jagged", CPU, torch.float32, 0.0, causal=True)

@@ -1,0 +1,229 @@
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from torch.nn import functional as F
+from transformers import BertConfig
+from transformers import BertForPreTraining as Theirs
+
+from model.config import ModelConfig
+from model.encoders.batch import Batch
+from model.encoders.bert import BertForPreTraining, parameter_shapes
+from model.huggingface.bert_format import SIZES, their_name
+from pipeline.common.errors import ConfigError
+
+VOCAB = 500
+
+
+def size(root, name: str, **changes) -> ModelConfig:
+    loaded = OmegaConf.to_container(OmegaConf.load(root / "conf" / "model" / f"{name}.yaml"))
+    return ModelConfig(**{"vocab_size": VOCAB, **loaded, **changes})
+
+
+def small(**changes) -> ModelConfig:
+    sizes = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 64}
+    return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **changes})
+
+
+def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
+    """Random tokens; in each sequence about every seventh is masked, never the first."""
+    draw = torch.Generator().manual_seed(seed)
+    each = torch.tensor(lengths)
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
+    tokens = int(cu_seqlens[-1])
+    position_ids = torch.cat([torch.arange(length) for length in lengths])
+    chosen = (position_ids > 0) & (torch.rand(tokens, generator=draw) < 0.15)
+    chosen[cu_seqlens[:-1] + 1] = True
+    masked_positions = chosen.nonzero().flatten()
+    return Batch(
+        input_ids=torch.randint(1, vocab, (tokens,), generator=draw),
+        segment_ids=(2 * position_ids > each.repeat_interleave(each)).long(),
+        position_ids=position_ids,
+        cu_seqlens=cu_seqlens.int(),
+        max_length=max(lengths),
+        masked_positions=masked_positions,
+        masked_labels=torch.randint(vocab, masked_positions.shape, generator=draw),
+        next_sentence_labels=torch.randint(2, (len(lengths),), generator=draw),
+    )
+
+
+def theirs_like(model: BertForPreTraining) -> Theirs:
+    """Hugging Face's model of the same size with the same weights."""
+    sizes = {theirs: getattr(model.config, ours) for ours, theirs in SIZES.items()}
+    theirs = Theirs(BertConfig(**sizes, attn_implementation="eager"))
+    state = {their_name(name): p.detach() for name, p in model.named_parameters()}
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert not unexpected
+    assert all("decoder" in name for name in missing)
+    theirs.tie_weights()
+    return theirs.eval()
+
+
+def padded(batch: Batch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """The batch as their model reads it, and where its real tokens are."""
+    real = torch.arange(batch.max_length) < batch.cu_seqlens.diff()[:, None]
+    labels = torch.full(batch.input_ids.shape, -100)
+    labels[batch.masked_positions] = batch.masked_labels
+
+    def pad(x: torch.Tensor, fill: int = 0) -> torch.Tensor:
+        return torch.full(real.shape, fill).masked_scatter(real, x)
+
+    inputs = {
+        "input_ids": pad(batch.input_ids),
+        "token_type_ids": pad(batch.segment_ids),
+        "attention_mask": real.long(),
+        "labels": pad(labels, -100),
+        "next_sentence_label": batch.next_sentence_labels,
+    }
+    return inputs, real
+
+
+def loss(model: BertForPreTraining, batch: Batch) -> torch.Tensor:
+    masked, pairs = model(batch)
+    return F.cross_entropy(masked, batch.masked_labels) + F.cross_entropy(
+        pairs, batch.next_sentence_labels
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("tiny", 4_433_468), ("base", 110_106_428), ("large", 336_226_108)],
+)
+def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters):
+    shapes = parameter_shapes(size(root, name, vocab_size=30522))
+    assert sum(shape.numel() for shape in shapes.values()) == parameters
+    with torch.device("meta"):
+        config = size(root, name, vocab_size=30522)
+        theirs = Theirs(BertConfig(**{SIZES[key]: getattr(config, key) for key in SIZES}))
+    expected = {name: p.shape for name, p in theirs.named_parameters()}
+    assert {their_name(name): shape for name, shape in shapes.items()} == expected
+
+
+@pytest.mark.parametrize("attention", ["each", "padded"])
+@pytest.mark.parametrize(("name", "layers"), [("tiny", 2), ("mini", 4), ("base", 1)])
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, attention):
+    torch.manual_seed(0)
+    config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
+    model = BertForPreTraining(config).eval()
+    theirs, batch = theirs_like(model), ragged([17, 96, 33, 2, 60])
+    inputs, real = padded(batch)
+    found, (masked, pairs) = theirs(**inputs), model(batch)
+    read = found.prediction_logits[real][batch.masked_positions]
+    torch.testing.assert_close(masked, read, atol=1e-5, rtol=0)
+    torch.testing.assert_close(pairs, found.seq_relationship_logits, atol=1e-5, rtol=0)
+
+    ours = loss(model, batch)
+    torch.testing.assert_close(ours, found.loss, rtol=1e-4, atol=0)
+    ours.backward()
+    found.loss.backward()
+    their_gradients = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, parameter in model.named_parameters():
+        gradient, expected = parameter.grad, their_gradients[their_name(name)]
+        # A key's bias shifts all scores of a query alike: its gradient is zero but for rounding.
+        scale = 1.0 if name.endswith("key_bias") else expected.norm()
+        assert (gradient - expected).norm() <= 1e-4 * scale, name
+
+
+@pytest.mark.parametrize("attention", ["each", "padded"])
+def test_a_causal_model_is_their_decoder(attention):
+    model = BertForPreTraining(small(causal=True, attention=attention)).double().eval()
+    theirs = theirs_like(model).double().eval()
+    batch = ragged([12, 2, 30])
+    inputs, real = padded(batch)
+    with torch.no_grad():
+        masked, _ = model(batch)
+        found = theirs(**inputs).prediction_logits[real][batch.masked_positions]
+    torch.testing.assert_close(masked, found)
+
+
+@settings(deadline=None, max_examples=15)
+@given(lengths=st.lists(st.integers(2, 40), min_size=1, max_size=5), data=st.data())
+def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
+    torch.manual_seed(0)
+    encoder = BertForPreTraining(small()).double().eval().encoder
+    batch = ragged(lengths)
+    tokens = len(batch.input_ids)
+    keep = data.draw(
+        st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor)
+    )
+    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
+              batch.max_length)  # fmt: skip
+    whole = encoder(*inputs)
+    assert whole.shape == (tokens, 16)
+    torch.testing.assert_close(encoder(*inputs, keep.long()), whole[keep.long()])
+
+
+def test_sequences_do_not_see_each_other():
+    torch.manual_seed(0)
+    model = BertForPreTraining(small()).double().eval()
+    batch = ragged([9, 20, 5])
+    changed = batch.input_ids.clone()
+    changed[9:29] = 7
+    other = dataclasses.replace(batch, input_ids=changed)
+    _, before = model(batch)
+    _, after = model(other)
+    torch.testing.assert_close(before[[0, 2]], after[[0, 2]])
+    assert not torch.allclose(before[1], after[1])
+
+
+def test_initialisation_follows_the_seed_alone():
+    def state(seed: int, **changes) -> dict[str, torch.Tensor]:
+        torch.manual_seed(seed)
+        return BertForPreTraining(small(**changes)).state_dict()
+
+    first = state(0)
+    for again in (state(0), state(0, attention="padded")):
+        assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["pooler.dense.weight"], state(1)["pooler.dense.weight"])
+    for name, value in first.items():
+        if value.dim() > 1:
+            assert value.mean().abs() < 0.01, name
+            assert 0.01 < value.std() < 0.03, name
+        else:
+            assert torch.all(value == float(name.endswith("norm.weight"))), name
+
+
+def test_dropout_is_drawn_from_the_seed_while_training():
+    model, batch = BertForPreTraining(small()).train(), ragged([12, 30])
+
+    def draw(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return model(batch)[0]
+
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+
+
+def test_an_empty_batch_has_no_loss_and_no_gradient():
+    model, none = BertForPreTraining(small()), torch.zeros(0, dtype=torch.int64)
+    start = torch.zeros(1, dtype=torch.int32)
+    batch = Batch(none, none, none, start, 0, none, none, none)
+    masked, pairs = model(batch)
+    assert masked.shape == (0, model.config.vocab_size)
+    assert pairs.shape == (0, 2)
+    (masked.sum() + pairs.sum()).backward()
+    assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
+def test_a_model_learns_a_batch_by_heart():
+    torch.manual_seed(0)
+    model, batch = BertForPreTraining(small(dropout=0.0, attention_dropout=0.0)), ragged([20, 31])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss(model, batch).backward()
+        optimizer.step()
+    assert loss(model, batch).item() < 0.1
+
+
+def test_a_model_without_a_vocabulary_is_refused():
+    with pytest.raises(ConfigError, match="vocab_size"):
+        BertForPreTraining(small(vocab_size=None))
+
+
+def test_an_attention_backend_that_cannot_work_is_refused():
+    with pytest.raises(ConfigError, match="varlen"):
+        BertForPreTraining(small(attention="varlen"))(ragged([5]))

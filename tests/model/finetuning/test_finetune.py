@@ -1,0 +1,226 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import BertWordPieceTokenizer
+from transformers import BertConfig, BertForSequenceClassification
+
+from model.config import ModelConfig
+from model.encoders.bert import BertForPreTraining
+from model.finetuning import loop
+from model.finetuning.features import (
+    Samples,
+    TruncationConfig,
+    batch_count,
+    epoch_batches,
+    tokenize,
+)
+from model.finetuning.heads import HeadConfig
+from model.huggingface import bert_format
+from pipeline.common import counter_rng
+from pipeline.tokenization.wordpiece import WordPiece
+
+WHOLE = TruncationConfig(40)
+CPU = torch.device("cpu")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+CONFIG = ModelConfig(
+    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
+    vocab_size=len(WORDS),
+)  # fmt: skip
+RECIPE = loop.Recipe(
+    batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01
+)
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory) -> WordPiece:
+    folder: Path = tmp_path_factory.mktemp("vocab")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
+    return WordPiece.load(folder)
+
+
+def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> Samples:
+    """Letters, labelled by whether the first is of the alphabet's first half; or by its place."""
+    draw = np.random.default_rng(seed)
+    letters = [draw.choice(list("abcdefgh"), draw.integers(1, 12)) for _ in range(rows)]
+    labels = ["abcdefgh".index(row[0]) / 2 for row in letters]
+    if classes > 1:
+        labels = [float(label < 2) for label in labels]
+    return tokenize(wordpiece, [" ".join(row) for row in letters], None, labels, WHOLE)
+
+
+def words_of(ids: np.ndarray) -> str:
+    return " ".join(WORDS[i] for i in ids)
+
+
+def test_samples_are_framed_as_in_pre_training(wordpiece):
+    single = tokenize(wordpiece, ["a b"], None, [1.0], WHOLE)
+    assert words_of(single.ids[0]) == "[CLS] a b [SEP]"
+    assert single.second.tolist() == [4]
+    pair = tokenize(wordpiece, ["a b", ""], ["c", "d e"], [1.0, 0.0], WHOLE)
+    assert words_of(pair.ids[0]) == "[CLS] a b [SEP] c [SEP]"
+    assert words_of(pair.ids[1]) == "[CLS] [SEP] d e [SEP]"
+    assert pair.second.tolist() == [4, 2]
+
+
+def truncated(a: list[str], b: list[str], room: int) -> tuple[list[str], list[str]]:
+    """The loop of Google's run_classifier.py."""
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) else b).pop()
+    return a, b
+
+
+letters = st.lists(st.sampled_from("abcdefgh"), max_size=12)
+
+
+@given(letters, letters, st.integers(3, 24))
+def test_truncation_is_that_of_the_published_code(wordpiece, a, b, longest):
+    made = tokenize(wordpiece, [" ".join(a)], [" ".join(b)], [0.0], TruncationConfig(longest))
+    a, b = truncated(list(a), list(b), longest - 3)
+    assert words_of(made.ids[0]).split() == ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
+    assert made.second[0] == len(a) + 2
+
+
+@given(st.integers(1, 300), st.integers(1, 9), st.integers(0, 9))
+def test_an_epoch_has_every_sample_once_in_full_batches(rows, size, seed):
+    ids = [np.zeros(1 + (7 * row) % 13, np.int64) for row in range(rows)]
+    samples = Samples(ids, np.ones(rows, np.int64), np.zeros(rows))
+    made = list(epoch_batches(samples, size, counter_rng.key(seed, "test")))
+    assert sorted(np.concatenate(made).tolist()) == list(range(rows))
+    assert len(made) == batch_count(samples, size)
+    assert sorted(map(len, made), reverse=True)[:-1] == [size] * (len(made) - 1)
+
+
+def test_batches_hold_samples_of_like_length_and_differ_by_epoch(wordpiece):
+    samples = some(wordpiece, 400)
+    first, second = (
+        list(epoch_batches(samples, 8, counter_rng.key(0, "test", epoch))) for epoch in (0, 1)
+    )
+    lengths = np.array([len(ids) for ids in samples.ids])
+    assert np.mean([np.ptp(lengths[rows]) for rows in first]) < 1
+    assert {frozenset(rows.tolist()) for rows in first} != {frozenset(r.tolist()) for r in second}
+
+
+def test_a_sample_is_scored_the_same_alone_and_among_others(wordpiece):
+    samples = some(wordpiece, 9, classes=1)
+    model = loop.build(CONFIG, None, HeadConfig("class", 1), 0)
+    together = loop.predict(model, samples, CPU)
+    alone = [
+        loop.predict(
+            model,
+            Samples([samples.ids[row]], samples.second[[row]], samples.labels[[row]]),
+            CPU,
+        )[0]
+        for row in range(9)
+    ]
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-6)
+
+
+def test_pre_trained_weights_are_taken_and_the_head_is_new():
+    torch.manual_seed(7)
+    weights = BertForPreTraining(CONFIG).state_dict()
+    model = loop.build(CONFIG, weights, HeadConfig("class", 3), seed=0)
+    state = model.state_dict()
+    assert state["head.weight"].shape == (3, 16)
+    taken = [name for name in state if not name.startswith("head.")]
+    assert all(torch.equal(state[name], weights[name]) for name in taken)
+    again = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).state_dict()
+    assert torch.equal(again["head.weight"], state["head.weight"])
+    assert not torch.equal(again["pooler.dense.weight"], state["pooler.dense.weight"])
+
+
+def test_logits_are_those_of_transformers(wordpiece):
+    texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
+    samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
+    model = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in bert_format.SIZES.items()}
+    theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
+    renamed = {
+        name.replace("head.", "classifier.")
+        if name.startswith("head.")
+        else bert_format.their_name(name): tensor
+        for name, tensor in model.state_dict().items()
+    }
+    theirs.load_state_dict(renamed)
+    padded = padded_batch(samples)
+    with torch.no_grad():
+        ours = model(*loop.inputs(samples, np.arange(4), CPU))
+        torch.testing.assert_close(ours, theirs(**padded).logits, rtol=0, atol=1e-6)
+
+
+def padded_batch(samples: Samples) -> dict[str, torch.Tensor]:
+    """The padded arguments of transformers' models."""
+    lengths = torch.tensor([len(ids) for ids in samples.ids])
+    places = torch.arange(int(lengths.max()))
+    ids = [torch.from_numpy(ids) for ids in samples.ids]
+    return {
+        "input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True),
+        "attention_mask": (places < lengths[:, None]).long(),
+        "token_type_ids": (places >= torch.from_numpy(samples.second)[:, None]).long(),
+    }
+
+
+def test_weights_that_lack_a_layer_are_refused():
+    weights = BertForPreTraining(CONFIG).state_dict()
+    del weights["pooler.dense.weight"]
+    with pytest.raises(AssertionError, match=r"pooler\.dense\.weight"):
+        loop.build(CONFIG, weights, HeadConfig("class", 2), seed=0)
+
+
+def trained(samples: Samples, recipe: loop.Recipe, classes: int):
+    model = loop.build(CONFIG, None, HeadConfig("class", classes), recipe.seed)
+    losses = list(loop.train(model, samples, recipe, CPU))
+    logits = np.stack(loop.predict(model, samples, CPU))
+    return losses, model.state_dict(), logits[:, 0] if classes == 1 else logits.argmax(-1)
+
+
+def test_two_runs_are_equal_bit_for_bit_and_seeds_differ(wordpiece):
+    samples = some(wordpiece, 50)
+    losses, state, predicted = trained(samples, RECIPE, 2)
+    torch.rand(5)  # whatever was drawn before
+    again = trained(samples, RECIPE, 2)
+    assert again[0] == losses
+    assert all(torch.equal(state[name], again[1][name]) for name in state)
+    assert np.array_equal(predicted, again[2])
+    other = trained(samples, loop.Recipe(**{**vars(RECIPE), "seed": 4}), 2)
+    assert other[0] != losses
+
+
+def test_scoring_between_epochs_changes_nothing(wordpiece):
+    samples = some(wordpiece, 50)
+    model = loop.build(CONFIG, None, HeadConfig("class", 2), RECIPE.seed)
+    losses = []
+    for loss in loop.train(model, samples, RECIPE, CPU):
+        losses.append(loss)
+        loop.predict(model, samples, CPU)
+    assert losses == trained(samples, RECIPE, 2)[0]
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_classes_and_scores_are_learnt(wordpiece, classes):
+    recipe = loop.Recipe(**{**vars(RECIPE), "epochs": 18})
+    samples = some(wordpiece, 256, classes=classes)
+    losses, _, predicted = trained(samples, recipe, classes)
+    assert len(losses) == 18
+    assert losses[-1] < losses[0] / 2
+    if classes == 1:
+        assert np.corrcoef(predicted, samples.labels)[0, 1] > 0.8
+    else:
+        assert (predicted == samples.labels).mean() > 0.85
+
+
+def test_half_precision_goes_the_same_way_and_leaves_whole_weights(wordpiece):
+    samples = some(wordpiece, 256)
+    recipe = loop.Recipe(**{**vars(RECIPE), "epochs": 4})
+    whole = trained(samples, recipe, 2)[0]
+    half, again, _ = trained(samples, loop.Recipe(**{**vars(recipe), "precision": "bf16"}), 2)
+    assert half[0] != whole[0]
+    assert half[0] == pytest.approx(whole[0], rel=0.01)
+    assert max(half[-1], whole[-1]) < half[0] / 2  # learnt, by another path of rounding
+    name = "encoder.layers.0.up.weight"
+    assert again[name].dtype == torch.float32
+    assert not torch.equal(again[name], again[name].bfloat16().float())  # small steps add up

@@ -1,0 +1,188 @@
+"""Heads give what transformers' give, and pool what they say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from model.config import ModelConfig
+from model.encoders.bert import BertForPreTraining
+from model.finetuning import heads, loop, saved_model
+from model.finetuning.features import UNLABELLED, Samples
+from model.finetuning.heads import HeadConfig
+from pipeline.common.errors import InputError
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+CONFIG = ModelConfig(name="small", layers=3, hidden=16, heads=2, feed_forward=32, positions=40,
+                     vocab_size=30)  # fmt: skip
+CPU = torch.device("cpu")
+LENGTHS = (7, 3, 12, 5)
+
+
+def some(labels: Any, groups: Any = ()) -> Samples:
+    draw = np.random.default_rng(0)
+    ids = [draw.integers(5, 30, length) for length in LENGTHS]
+    return Samples(ids, np.array([3, 2, 6, 5]), labels, np.array(groups, np.int64))
+
+
+def padded(samples: Samples) -> dict[str, torch.Tensor]:
+    """The arguments of transformers' models."""
+    lengths = torch.tensor(LENGTHS)
+    places = torch.arange(int(lengths.max()))
+    return {
+        "input_ids": torch.nn.utils.rnn.pad_sequence(
+            [torch.from_numpy(ids) for ids in samples.ids], batch_first=True
+        ),
+        "attention_mask": (places < lengths[:, None]).long(),
+        "token_type_ids": (places >= torch.from_numpy(samples.second)[:, None]).long(),
+    }
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    folder = tmp_path / "vocab"
+    folder.mkdir()
+    words = [f"w{number}" for number in range(25)]
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *words]))
+    return folder
+
+
+def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
+    """Our model, and theirs opened from the folder that ours was written to."""
+    ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
+    folder = vocab.parent / kind
+    saved_model.save(folder, ours, CONFIG, [], vocab)
+    opened = getattr(transformers, saved_model.CLASSES[kind]).from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not any(opened[1][key] for key in ("missing_keys", "unexpected_keys"))
+    assert all(
+        torch.equal(saved_model.load(folder)[1].model.state_dict()[name], tensor)
+        for name, tensor in ours.state_dict().items()
+    )
+    return ours, opened[0].eval()
+
+
+def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> None:
+    draw = np.random.default_rng(1)
+    labels = [draw.integers(0, 4, length) for length in LENGTHS]
+    labels[0][:3] = UNLABELLED
+    samples = some(labels)
+    ours, theirs = saved("tag", 4, vocab)
+    batch = padded(samples)
+    target = torch.full(batch["input_ids"].shape, UNLABELLED)
+    for row, values in enumerate(labels):
+        target[row, : len(values)] = torch.from_numpy(values)
+    found = theirs(**batch, labels=target)
+    logits = loop.predict(ours, samples, CPU)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
+    arguments = loop.inputs(samples, np.arange(4), CPU)
+    loss = heads.loss_of(
+        "tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag"), arguments[3]
+    )
+    torch.testing.assert_close(loss, found.loss)
+
+
+def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> None:
+    labels = np.array([[2, 3], [0, 0], [11, 11], [1, 4]])
+    samples = some(labels)
+    ours, theirs = saved("answer", 2, vocab)
+    batch = padded(samples)
+    found = theirs(**{name: batch[name] for name in batch})
+    arguments = loop.inputs(samples, np.arange(4), CPU)
+    logits = ours(*arguments)
+    split = heads.pad(logits, arguments[3])
+    real = batch["attention_mask"].bool()
+    torch.testing.assert_close(split[..., 0][real], found.start_logits[real], atol=1e-6, rtol=0)
+    torch.testing.assert_close(split[..., 1][real], found.end_logits[real], atol=1e-6, rtol=0)
+    masked = [x.masked_fill(~real, -torch.inf) for x in (found.start_logits, found.end_logits)]
+    expected = sum(
+        torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side]))
+        for side, x in enumerate(masked)
+    )
+    torch.testing.assert_close(
+        heads.loss_of("answer", logits, torch.from_numpy(labels), arguments[3]), expected / 2
+    )
+
+
+def test_choices_are_those_of_transformers(vocab: Path) -> None:
+    samples = some(np.array([1.0, 0.0]), groups=[0, 2, 4])
+    ours, theirs = saved("choice", 2, vocab)
+    batch = {name: tensor.view(2, 2, -1) for name, tensor in padded(samples).items()}
+    found = theirs(**batch).logits.detach()
+    np.testing.assert_allclose(np.stack(loop.predict(ours, samples, CPU)), found, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["mean", "max", "attention"])
+def test_chunks_are_pooled_as_said(kind: str) -> None:
+    config = HeadConfig("class", 3, chunks=kind)
+    model = loop.build(CONFIG, None, config, seed=1).eval()
+    grouped = some(np.zeros(2), groups=[0, 1, 4])
+    found = np.stack(loop.predict(model, grouped, CPU))
+    with torch.no_grad():
+        ids, segments, positions, starts, longest, _ = loop.inputs(grouped, np.arange(2), CPU)
+        first = model.encoder(ids, segments, positions, starts, longest, starts[:-1])
+        vectors = model.pooler(first)
+        several = vectors[1:]
+        if kind == "mean":
+            pooled = several.mean(0)
+        elif kind == "max":
+            pooled = several.amax(0)
+        else:
+            pooled = model.attention(several).softmax(0).T @ several
+        expected = model.head(torch.stack([vectors[0], pooled.reshape(-1)]))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mix", "pooling"), [("concat", "cls"), ("mean", "max"),
+                                              ("weighted", "mean")])  # fmt: skip
+def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_them(
+    mix: str, pooling: str, vocab: Path
+) -> None:
+    torch.manual_seed(3)
+    weights = BertForPreTraining(CONFIG).state_dict()
+    head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
+    model = loop.build(CONFIG, weights, head, seed=1)
+    samples = some(np.array([0.0, 1.0, 1.0, 0.0]))
+    recipe = loop.Recipe(
+        batch_size=2, learning_rate=1e-2, epochs=2, seed=0, warmup_share=0.1, weight_decay=0.01
+    )
+    before = model.head.weight.clone()
+    list(loop.train(model, samples, recipe, CPU))
+    assert not torch.equal(model.head.weight, before)
+    state = model.state_dict()
+    assert all(torch.equal(state[name], weights[name]) for name in state if "encoder" in name)
+
+    bare = loop.build(CONFIG, weights, HeadConfig("tag", 2), seed=1)
+    saved_model.save(vocab.parent / "bare", bare, CONFIG, [], vocab)
+    theirs = transformers.BertModel.from_pretrained(vocab.parent / "bare").eval()
+    with torch.no_grad():
+        hidden = theirs(**padded(samples), output_hidden_states=True).hidden_states
+        parts = [hidden[0], hidden[-1]]
+        if mix == "weighted":
+            shares = model.shares.softmax(0)
+            x = shares[0] * parts[0] + shares[1] * parts[1]
+        else:
+            x = torch.cat(parts, -1) if mix == "concat" else (parts[0] + parts[1]) / 2
+        rows = [x[row, :length] for row, length in enumerate(LENGTHS)]
+        choose = {"cls": lambda r: r[0], "mean": lambda r: r.mean(0), "max": lambda r: r.amax(0)}
+        expected = model.head(torch.stack([choose[pooling](row) for row in rows]))
+    np.testing.assert_allclose(np.stack(loop.predict(model, samples, CPU)), expected, atol=1e-5)
+
+
+def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
+    model = transformers.BertModel(
+        transformers.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1,
+                                num_attention_heads=2, intermediate_size=32)
+    )  # fmt: skip
+    model.save_pretrained(vocab.parent / "bare")
+    path = vocab.parent / "bare" / "config.json"
+    for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": named}))
+        with pytest.raises(InputError, match=r"BertModel in config\.json.*fine-tune first"):
+            saved_model.load(vocab.parent / "bare")

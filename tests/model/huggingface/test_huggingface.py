@@ -1,0 +1,267 @@
+"""A folder of ours opens with transformers, and a folder of theirs here, with equal logits."""
+
+import json
+import stat
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_bert import (
+    CONFIG,
+    WORDS,
+    forms,
+    make_vocabulary,
+    our_logits,
+    our_state,
+    their_logits,
+    write_theirs,
+)
+from tokenizers import BertWordPieceTokenizer, Tokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    BertForPreTraining,
+    RobertaConfig,
+    RobertaModel,
+    pipeline,
+)
+from transformers import BertModel as TheirEncoder
+
+from model.config import ModelConfig
+from model.encoders import bert
+from model.huggingface import bert_format, vocabulary
+from pipeline.common.errors import InputError
+from pipeline.tokenization.wordpiece import WordPiece
+
+
+@pytest.fixture
+def vocab_folder(tmp_path):
+    return make_vocabulary(tmp_path / "vocab")
+
+
+@pytest.fixture
+def state():
+    return our_state()
+
+
+@pytest.fixture
+def folder(tmp_path, state, vocab_folder):
+    bert_format.save(tmp_path / "saved", CONFIG, state, vocab_folder)
+    return tmp_path / "saved"
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """A folder as transformers itself writes it, and its model."""
+    return tmp_path / "theirs", write_theirs(tmp_path / "theirs")
+
+
+def test_a_folder_opens_with_equal_logits(folder, state):
+    masked, pairs = our_logits(CONFIG, state)
+    found = their_logits(AutoModelForPreTraining.from_pretrained(folder))
+    torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.seq_relationship_logits, pairs, atol=1e-5, rtol=0)
+    scores = their_logits(AutoModelForMaskedLM.from_pretrained(folder)).logits[0, 1:]
+    torch.testing.assert_close(scores, masked, atol=1e-5, rtol=0)
+    assert their_logits(AutoModel.from_pretrained(folder)).last_hidden_state.shape == (1, 30, 16)
+
+
+def test_what_transformers_would_complain_of_is_nothing(folder):
+    _, info = BertForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+
+
+def test_the_file_has_the_names_that_transformers_writes(folder, theirs):
+    ours, others = (load_file(place / "model.safetensors") for place in (folder, theirs[0]))
+    assert {name: t.shape for name, t in ours.items()} == {n: t.shape for n, t in others.items()}
+
+
+def test_everybody_may_read_the_folder(folder):
+    names = {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt",
+             "tokenizer_config.json", "README.md"}  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == names
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_the_tokenizer_gives_the_ids_that_training_saw(tmp_path, state, lowercase):
+    source = make_vocabulary(tmp_path / "cased", lowercase)
+    bert_format.save(tmp_path / "out", CONFIG, state, source)
+    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
+    library = Tokenizer.from_file(str(source / "tokenizer.json"))
+    for text in ("The Über uber.", "中文 abc", "É [MASK] é", ""):
+        assert opened(text)["input_ids"] == library.encode(text).ids
+    pair = opened("ab c", "d e")
+    assert pair["token_type_ids"] == library.encode("ab c", "d e").type_ids
+    assert opened.mask_token == "[MASK]"
+    assert opened.model_max_length == 64
+
+
+def test_fill_mask_answers(folder):
+    answers = pipeline("fill-mask", str(folder))("the [MASK] .")
+    assert len(answers) == 5
+    assert all(answer["token_str"] in " ".join(WORDS) for answer in answers)
+
+
+def test_what_was_saved_is_loaded(folder, state):
+    config, found, notes = bert_format.load(folder)
+    assert notes == []
+    assert config.name == "saved"
+    assert all(getattr(config, key) == getattr(CONFIG, key) for key in bert_format.SIZES)
+    assert list(found) == list(bert.parameter_shapes(CONFIG))
+    assert all(torch.equal(found[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("size", [1, 3000, 10**9])
+def test_files_are_no_larger_than_asked_and_transformers_opens_them(
+    tmp_path, state, vocab_folder, size
+):
+    bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, shard_bytes=size)
+    files = list((tmp_path / "out").glob("*.safetensors"))
+    assert (tmp_path / "out" / "model.safetensors.index.json").exists() == (len(files) > 1)
+    largest = max(tensor.nbytes for tensor in state.values())
+    for path in files:
+        assert sum(t.nbytes for t in load_file(path).values()) <= max(size, largest)
+    masked, _ = our_logits(CONFIG, state)
+    found = their_logits(AutoModelForPreTraining.from_pretrained(tmp_path / "out"))
+    torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
+    again = bert_format.load(tmp_path / "out")[1]
+    assert all(torch.equal(again[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_the_size_are_the_nearest(tmp_path, state, vocab_folder, dtype):
+    bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
+    again = bert_format.load(tmp_path / "out")[1]
+    assert all(torch.equal(again[name], state[name].to(dtype).float()) for name in state)
+    opened = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert opened.dtype == dtype
+
+
+def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vocab_folder):
+    state["pooler.dense.bias"][0] = 1e6
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias: a value of 1e\+06 is too large"):
+        bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=torch.float16)
+
+
+def test_missing_heads_are_drawn_and_said(tmp_path, theirs):
+    bare = TheirEncoder(theirs[1].config, add_pooling_layer=False)
+    bare.save_pretrained(tmp_path / "bare")
+    _, state, notes = bert_format.load(tmp_path / "bare")
+    drawn = {note.split(":")[0] for note in notes}
+    heads = ("pooler", "masked_head", "next_sentence")
+    assert drawn == {name for name in state if name.startswith(heads)}
+    again = bert_format.load(tmp_path / "bare")[1]
+    assert all(torch.equal(state[name], again[name]) for name in state)
+    words = bare.embeddings.word_embeddings.weight
+    assert torch.equal(state["encoder.embeddings.word.weight"], words)
+
+
+def test_a_head_of_another_task_is_left_out_and_said(theirs):
+    folder, model = theirs
+    extra = {"classifier.weight": torch.zeros(3, 16)}
+    save_file({**forms(model)["with the decoder"], **extra}, folder / "model.safetensors")
+    assert bert_format.load(folder)[2] == ["classifier.weight: left out, no part of pre-training"]
+
+
+def change(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_another_architecture_is_refused_by_name(tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "intermediate_size": 32, "vocab_size": 50}  # fmt: skip
+    RobertaModel(RobertaConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"RobertaModel.*roberta.*not BERT"):
+        bert_format.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act is relu, only gelu"),
+        ({"type_vocab_size": 4}, "type_vocab_size is 4"),
+        ({"type_vocab_size": 3}, "type_vocab_size is 3"),
+        ({"vocab_size": 30522}, r"word_embeddings.weight is of shape .*asks for \(30522, 16\)"),
+        ({"num_hidden_layers": 3}, "16 tensors are missing"),
+    ],
+)
+def test_a_config_that_cannot_be_computed_is_refused(theirs, changes, message):
+    change(theirs[0], **changes)
+    with pytest.raises(InputError, match=message):
+        bert_format.load(theirs[0])
+
+
+@pytest.mark.parametrize("entries", [WORDS[:-1], [*WORDS, "more"]])
+def test_a_vocabulary_of_another_size_is_refused(folder, state, tmp_path, entries):
+    message = f"{len(entries)} entries, the model {len(WORDS)} word embeddings"
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
+    with pytest.raises(InputError, match=message):
+        bert_format.load(folder)
+    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
+    with pytest.raises(InputError, match=message):
+        bert_format.load(folder)
+    with pytest.raises(InputError, match=message):
+        bert_format.save(tmp_path / "again", CONFIG, state, folder)
+
+
+def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder):
+    rows = -(-len(WORDS) // 64) * 64
+    config = ModelConfig(**{**vars(CONFIG), "vocab_size": rows})
+    torch.manual_seed(0)
+    wide = bert.BertForPreTraining(config).state_dict()
+    bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder)
+    tensors = {bert_format.their_name(name): tensor for name, tensor in wide.items()}
+    save_file(tensors, tmp_path / "out" / "model.safetensors")
+    change(tmp_path / "out", vocab_size=rows)
+    found, again, notes = bert_format.load(tmp_path / "out")
+    assert found.vocab_size == len(WORDS)
+    assert notes == [f"word embeddings: {rows - len(WORDS)} of {rows} rows have no entry, left out"]
+    words = "encoder.embeddings.word.weight"
+    assert torch.equal(again[words], wide[words][: len(WORDS)])
+
+
+def test_a_vocabulary_in_two_minds_is_refused(folder):
+    lines = (folder / "vocab.txt").read_text().splitlines()
+    lines[6], lines[7] = lines[7], lines[6]
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"line 7 of vocab\.txt is 'c', that id is 'b'"):
+        bert_format.load(folder)
+
+
+def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):
+    """As those of the first published models are."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    before = vocabulary.read(folder)[1]
+    del content["model"]["type"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert vocabulary.read(folder)[1] == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it would say that it is slow
+        WordPiece.load(folder)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
+def test_all_corpora_are_tokenized_as_training_saw_them(shared_data, tmp_path, name):
+    (tmp_path / "vocab").mkdir()
+    source = shared_data / "vocab" / f"bert-base-{name}-vocab.txt"
+    (tmp_path / "vocab" / "vocab.txt").write_bytes(source.read_bytes())
+    ours = WordPiece.load(tmp_path / "vocab")
+    config = ModelConfig(**{**vars(CONFIG), "vocab_size": ours.size})
+    weights = bert.BertForPreTraining(config).state_dict()
+    bert_format.save(tmp_path / "out", config, weights, tmp_path / "vocab")
+    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
+    files = [path for path in sorted(shared_data.glob("wiki_text/*/**/*")) if path.is_file()]
+    files = files[::40] + sorted(shared_data.glob("books/*.md"))[::20]
+    for path in files:
+        lines = path.read_bytes()[:40_000].decode(errors="ignore").splitlines()
+        lines = [line for line in lines if "[" not in line]  # special tokens are text to us
+        ids, _ = ours.encode(lines)
+        found = opened(lines, add_special_tokens=False)["input_ids"]
+        assert [number for line in found for number in line] == ids.tolist(), path

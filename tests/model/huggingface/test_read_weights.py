@@ -1,0 +1,101 @@
+"""Weights as people publish them: every form is read, and what is none is named."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny_bert import forms, our_logits, their_logits, write_theirs
+
+from model.huggingface import bert_format
+from pipeline.common.errors import InputError
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """A folder as transformers itself writes it, and its model."""
+    return tmp_path / "theirs", write_theirs(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("form", ["with the decoder", "gamma and beta", "only decoder.bias"])
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_published_forms_load_with_equal_logits(theirs, form, suffix):
+    folder, model = theirs
+    (folder / "model.safetensors").unlink()
+    tensors = forms(model)[form]
+    if suffix == "bin":
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, folder / "model.safetensors")
+    config, state, notes = bert_format.load(folder)
+    assert notes == []
+    masked, pairs = our_logits(config, state)
+    found = their_logits(model)
+    torch.testing.assert_close(masked, found.prediction_logits[0, 1:], atol=1e-5, rtol=0)
+    torch.testing.assert_close(pairs, found.seq_relationship_logits, atol=1e-5, rtol=0)
+
+
+def test_a_sharded_folder_loads(theirs, tmp_path):
+    _, model = theirs
+    model.save_pretrained(tmp_path / "parts", max_shard_size="4KB")
+    assert (tmp_path / "parts" / "model.safetensors.index.json").exists()
+    whole, parts = bert_format.load(theirs[0])[1], bert_format.load(tmp_path / "parts")[1]
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_pickled_parts_load_too(theirs, tmp_path):
+    folder, model = theirs
+    tensors = forms(model)["gamma and beta"]
+    places = {name: f"part-{number % 2}.bin" for number, name in enumerate(tensors)}
+    for part in ("part-0.bin", "part-1.bin"):
+        torch.save({n: t for n, t in tensors.items() if places[n] == part}, tmp_path / part)
+    index = {"metadata": {}, "weight_map": places}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    whole, parts = bert_format.load(folder)[1], bert_format.load(tmp_path)[1]
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_a_sharded_folder_that_lacks_a_part_says_which(tmp_path, theirs):
+    theirs[1].save_pretrained(tmp_path / "parts", max_shard_size="4KB")
+    lost = sorted((tmp_path / "parts").glob("model-*"))[1]
+    lost.unlink()
+    message = rf"index\.json: 1 of its \d+ files are missing, {lost.name}"
+    with pytest.raises(InputError, match=message):
+        bert_format.load(tmp_path / "parts")
+
+
+def test_an_untied_decoder_is_refused(theirs):
+    folder, model = theirs
+    tensors = forms(model)["with the decoder"]
+    tensors["cls.predictions.decoder.weight"] += 1
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(InputError, match="not tied"):
+        bert_format.load(folder)
+
+
+def test_weights_of_something_else_are_refused(theirs):
+    save_file({"features.weight": torch.zeros(3)}, theirs[0] / "model.safetensors")
+    with pytest.raises(InputError, match=r"no BERT, it has no word_embeddings\.weight"):
+        bert_format.load(theirs[0])
+
+
+def test_broken_files_are_named(theirs):
+    folder, _ = theirs
+    (folder / "model.safetensors").write_bytes(b"not tensors")
+    with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
+        bert_format.load(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="no weights there"):
+        bert_format.load(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json: not JSON"):
+        bert_format.load(folder)
+
+
+def test_a_pickle_that_would_run_code_is_refused(theirs):
+    folder, _ = theirs
+    (folder / "model.safetensors").unlink()
+    torch.save({"bert.x": pytest.raises}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: cannot be read"):
+        bert_format.load(folder)

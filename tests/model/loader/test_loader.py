@@ -1,0 +1,370 @@
+"""The loader: every sample once an epoch, and the same batches however they are cut."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import DataConfig, ObjectiveConfig
+from model.encoders.batch import Batch
+from model.loader.loader import Loader
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.shards import ShardInfo, write_shard
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
+VOCAB += [f"##p{i}" for i in range(35)]
+TOKENIZER = SimpleNamespace(
+    vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64
+)
+ROWS = (13, 1, 30, 22, 9)
+TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
+
+
+def pieces_go_on(values, draw):
+    return values >= 65
+
+
+def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_go_on, **info):
+    """Random shards; returns (A, B, is_random_next) of every row."""
+    draw = np.random.default_rng(seed)
+    fields = {"pairs": "nsp", "tokenizer": "f" * 64, "vocab_size": len(VOCAB), "seed": 0} | info
+    samples = []
+    for number, count in enumerate(rows):
+        a_len = draw.integers(1, longest // 2 - 1, count)
+        b_len = draw.integers(1, longest // 2 - 1, count)
+        if fields["pairs"] == "none":
+            b_len[:] = 0
+        offsets = np.cumsum([0, *(a_len + b_len)])
+        values = draw.integers(5, len(VOCAB), offsets[-1])
+        values[draw.random(len(values)) < 0.05] = UNK
+        random_next = (draw.random(count) < 0.5) & (b_len > 0)
+        name = f"{split}-{number:05d}-of-{len(rows):05d}.arrow"
+        shard = ShardInfo(split=split, sequence_length=longest, **fields)
+        stored = shard.marked(values, goes_on(values, draw))
+        write_shard(folder / name, shard, stored, offsets, a_len, random_next)
+        for row in range(count):
+            part = values[offsets[row] : offsets[row + 1]]
+            samples.append(
+                (tuple(part[: a_len[row]]), tuple(part[a_len[row] :]), bool(random_next[row]))
+            )
+    return samples
+
+
+def loader(folder, split="train", seed=0, window_rows=25, **objective):
+    return Loader(
+        DataConfig(dir=str(folder), vocab="", window_rows=window_rows),
+        ObjectiveConfig(name="test", **objective),
+        TOKENIZER,
+        seed,
+        split,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("shards")
+    write(place)
+    write(place, (11, 6), "validation", seed=1)
+    return place
+
+
+def restored(batch: Batch):
+    """(A, B, is_random_next) of every sequence, with the masked tokens put back."""
+    ids = batch.input_ids.clone()
+    ids[batch.masked_positions] = batch.masked_labels
+    samples = []
+    for row in range(len(batch.cu_seqlens) - 1):
+        span = slice(int(batch.cu_seqlens[row]), int(batch.cu_seqlens[row + 1]))
+        tokens, segments = ids[span], batch.segment_ids[span]
+        assert tokens[0] == CLS
+        assert tokens[-1] == SEP
+        assert (batch.position_ids[span] == torch.arange(len(tokens))).all()
+        a, b = tokens[segments == 0], tokens[segments == 1]
+        assert a[-1] == SEP
+        label = bool(batch.next_sentence_labels[row])
+        samples.append((tuple(a[1:-1].tolist()), tuple(b[:-1].tolist()), label))
+    return samples
+
+
+def join(batches):
+    """Batches end to end, as comparable tensors."""
+    shift = np.cumsum([0, *(len(batch.input_ids) for batch in batches)])
+    whole = {name: torch.cat([getattr(batch, name) for batch in batches]) for name in TENSORS}
+    whole["masked_positions"] = torch.cat(
+        [batch.masked_positions + int(s) for batch, s in zip(batches, shift, strict=False)]
+    )
+    whole["lengths"] = torch.cat([batch.cu_seqlens.diff() for batch in batches])
+    return whole
+
+
+def same(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_sample_is_cls_a_sep_b_sep(tmp_path):
+    written = write(tmp_path, split="validation")
+    found = loader(tmp_path, "validation").batch(0, sum(ROWS))
+    assert restored(found.batches[0]) == written
+
+
+def test_without_a_second_segment_it_is_cls_a_sep(tmp_path):
+    written = write(tmp_path, split="validation", pairs="none")
+    batch = loader(tmp_path, "validation", next_sentence=False).batch(0, sum(ROWS)).batches[0]
+    assert not batch.segment_ids.any()
+    assert restored(batch) == written
+
+
+def test_dtypes_and_shapes_are_the_batch_contract(folder):
+    batch = loader(folder).batch(0, 16).batches[0]
+    for name in (*TENSORS, "masked_positions"):
+        assert getattr(batch, name).dtype == torch.int64
+    assert batch.cu_seqlens.dtype == torch.int32
+    lengths = batch.cu_seqlens.diff()
+    assert batch.max_length == lengths.max()
+    assert len(lengths) == len(batch.next_sentence_labels) == 16
+    assert lengths.sum() == len(batch.input_ids)
+
+
+@pytest.mark.parametrize("window_rows", [1, 25, 10**6])
+def test_every_sample_once_an_epoch_in_another_order(tmp_path, window_rows):
+    written = sorted(write(tmp_path))
+    made = loader(tmp_path, window_rows=window_rows)
+    assert made.samples == len(written) == 75
+    epochs = [restored(made.batch(start, 75).batches[0]) for start in (0, 75, 750)]
+    assert all(sorted(epoch) == written for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+
+
+def test_a_batch_may_cross_the_end_of_an_epoch(tmp_path):
+    written = sorted(write(tmp_path))
+    made = loader(tmp_path)
+    pieces = [restored(made.batch(start, 20).batches[0]) for start in range(0, 300, 20)]
+    samples = [sample for piece in pieces for sample in piece]
+    assert all(sorted(samples[epoch : epoch + 75]) == written for epoch in range(0, 300, 75))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 60), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_union_is_the_same_for_every_cut(folder, start, count, whole_word):
+    """Also on resuming: every loader here starts cold at `start`."""
+    whole = loader(folder, whole_word=whole_word).batch(start, count)
+    expected = join(whole.batches)
+    for world in (1, 2, 3, 4):
+        for micro_batch in (1, 3, 64):
+            made = loader(folder, whole_word=whole_word)
+            ranks = [made.batch(start, count, r, world, micro_batch) for r in range(world)]
+            assert same(join([batch for rank in ranks for batch in rank.batches]), expected)
+            assert len({len(rank.batches) for rank in ranks}) == 1
+            for rank in ranks:
+                assert rank.masked == len(expected["masked_positions"])
+                assert rank.sequences == count
+                assert len(rank.batches) == math.ceil(math.ceil(count / world) / micro_batch)
+
+
+def test_micro_batches_cost_the_same(folder):
+    parts = [loader(folder).batch(0, 64, rank, 2, 8).batches for rank in (0, 1)]
+    tokens = [len(batch.input_ids) for part in parts for batch in part]
+    longest = loader(folder).sequence_length
+    assert len(tokens) == 8
+    assert max(tokens) - min(tokens) <= 2 * longest
+
+
+@given(st.integers(1, 300), st.integers(1, 9), st.integers(2, 40))
+@settings(max_examples=50, deadline=None)
+def test_no_micro_batch_is_empty_where_there_are_enough_samples(folder, count, world, micro_batch):
+    if count < world:
+        count += world
+    made = loader(folder)
+    for rank in (0, world - 1):
+        batches = made.batch(0, count, rank, world, micro_batch).batches
+        assert all(len(batch.next_sentence_labels) for batch in batches)
+
+
+def test_with_fewer_samples_than_ranks_some_get_an_empty_batch(folder):
+    parts = [loader(folder).batch(0, 1, rank, 2).batches for rank in (0, 1)]
+    assert sorted(len(part[0].next_sentence_labels) for part in parts) == [0, 1]
+    empty = min((part[0] for part in parts), key=lambda batch: len(batch.input_ids))
+    assert empty.cu_seqlens.tolist() == [0]
+    assert empty.max_length == len(empty.masked_positions) == 0
+
+
+def test_masks_change_with_the_epoch_and_the_order_with_the_seed(folder):
+    def masks_by_sample(start):
+        batch = loader(folder).batch(start, 75).batches[0]
+        edges = torch.searchsorted(batch.masked_positions, batch.cu_seqlens.long())
+        places = batch.position_ids[batch.masked_positions]
+        return {
+            sample: tuple(places[edges[row] : edges[row + 1]].tolist())
+            for row, sample in enumerate(restored(batch))
+        }
+
+    first, second = masks_by_sample(0), masks_by_sample(75)
+    assert sum(first[sample] != second[sample] for sample in first) > len(first) / 2
+    one, other = (loader(folder, seed=seed).batch(0, 75).batches[0] for seed in (0, 1))
+    assert restored(one) != restored(other)
+
+
+def test_validation_is_the_same_for_every_seed(folder):
+    one, other = (loader(folder, "validation", seed=seed).batch(0, 17) for seed in (0, 1))
+    assert same(join(one.batches), join(other.batches))
+
+
+def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
+    info = ShardInfo(
+        split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    values, offsets = np.array([UNK, UNK, 7, UNK]), np.array([0, 2, 4])
+    path = tmp_path / "train-00000-of-00001.arrow"
+    write_shard(path, info, values, offsets, np.array([1, 1]), np.array([False, True]))
+    found = loader(tmp_path).batch(0, 2)
+    assert found.masked == 1
+    assert found.batches[0].masked_labels.tolist() == [7]
+
+
+def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
+    samples = write(tmp_path, split="validation")
+    tokens = [token for a, b, _ in samples for token in a + b if token >= 5]
+    expected = np.bincount(tokens).max() / len(tokens)
+    assert loader(tmp_path, "validation").most_frequent_share() == pytest.approx(expected)
+
+
+def anything_goes_on(values, draw):
+    return np.random.default_rng(int(values.sum())).random(len(values)) < 0.5
+
+
+@pytest.mark.parametrize("objective", [{}, {"predict": "next", "next_sentence": False}])
+def test_where_words_are_not_asked_for_their_marks_are_air(tmp_path, objective):
+    for name, words in (("plain", None), ("marked", "jieba")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, goes_on=anything_goes_on, words=words)
+    plain, marked = (loader(tmp_path / name, **objective) for name in ("plain", "marked"))
+    assert same(join(plain.batch(3, 60).batches), join(marked.batch(3, 60).batches))
+    assert plain.most_frequent_share() == marked.most_frequent_share()
+
+
+@pytest.mark.parametrize("size", [len(VOCAB), 40_000])
+def test_folders_with_and_without_marks_mix(tmp_path, size):
+    """The vocabulary marks what is not marked; with 40,000 entries, marks make ids wider."""
+    names = ("plain", "same", "marked")
+    for name in names:
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, words="jieba" if name == "marked" else None, vocab_size=size)
+    tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"vocab": VOCAB + ["w"] * (size - len(VOCAB))})
+    objective = ObjectiveConfig(name="test", whole_word=True)
+    found = []
+    for other in ("same", "marked"):
+        folders = {"dir": str(tmp_path / "plain"), "more": [str(tmp_path / other)]}
+        data = DataConfig(vocab="", window_rows=25, **folders)
+        found.append(Loader(data, objective, tokenizer, 0, "train").batch(0, 150).batches)
+    assert same(join(found[0]), join(found[1]))
+
+
+def test_no_shards(tmp_path):
+    with pytest.raises(InputError, match=r"no train shards.*pipeline\.prepare"):
+        loader(tmp_path)
+
+
+def test_no_samples(tmp_path):
+    write(tmp_path, (0, 0), "validation")
+    with pytest.raises(InputError, match="validation shards hold no samples"):
+        loader(tmp_path, "validation")
+
+
+def test_a_shard_cut_short(tmp_path):
+    write(tmp_path)
+    broken = tmp_path / "train-00002-of-00005.arrow"
+    broken.write_bytes(broken.read_bytes()[:-100])
+    with pytest.raises(InputError, match="train-00002"):
+        loader(tmp_path)
+
+
+def test_another_tokenizer(tmp_path):
+    write(tmp_path, tokenizer="e" * 64)
+    with pytest.raises(InputError, match="made with the tokenizer eeeeeeeeeeee"):
+        loader(tmp_path)
+
+
+def test_an_id_beyond_the_vocabulary(tmp_path):
+    write(tmp_path, (3,))
+    path = next(tmp_path.glob("*.arrow"))
+    info = ShardInfo(
+        split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    write_shard(path, info, np.array([5, 100]), np.array([0, 2]), np.array([1]), np.array([True]))
+    with pytest.raises(InputError, match="an id beyond the vocabulary"):
+        loader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "judged", "held"),
+    [("none", "nsp", "hold no sentence pairs"), ("sop", "nsp", "of sop"), ("nsp", "sop", "of nsp")],
+)
+def test_the_pairs_that_are_judged_are_needed(tmp_path, pairs, judged, held):
+    write(tmp_path, pairs=pairs)
+    with pytest.raises(ConfigError, match=held):
+        loader(tmp_path, pairs=judged)
+    loader(tmp_path, pairs=judged, next_sentence=False)
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory):
+    """A second folder, of longer sequences and fewer."""
+    place = tmp_path_factory.mktemp("books")
+    write(place, (8, 5), seed=2, longest=40)
+    write(place, (7,), "validation", seed=3, longest=40)
+    return place
+
+
+def mixed(folder, books, split="train", weights=(), seed=0):
+    return Loader(
+        DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab=""),
+        ObjectiveConfig(name="test"), TOKENIZER, seed, split,
+    )  # fmt: skip
+
+
+@given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))
+@settings(max_examples=30, deadline=None)
+def test_a_mixture_too_is_the_same_for_every_cut(folder, books, start, count, weights):
+    expected = join(mixed(folder, books, weights=weights).batch(start, count).batches)
+    for world in (1, 2, 3, 4):
+        made = mixed(folder, books, weights=weights)
+        ranks = [made.batch(start, count, rank, world, 7) for rank in range(world)]
+        assert same(join([batch for rank in ranks for batch in rank.batches]), expected)
+
+
+def test_a_mixture_gives_each_folder_its_share_and_each_sample_in_turn(tmp_path):
+    places = [tmp_path / name for name in "ab"]
+    for place in places:
+        place.mkdir()
+    few, many = write(places[0], (5, 4), seed=5), write(places[1], (20, 30), seed=6)
+    made = mixed(*places, weights=(3, 1))
+    samples = restored(made.batch(0, 120).batches[0])
+    assert sum(sample in few for sample in samples) == 90
+    seen = [sample for sample in samples if sample in many]
+    assert len(set(seen)) == 30  # none of the 50 twice
+    again = [sample for sample in samples if sample in few]
+    for epoch in range(10):
+        assert sorted(again[9 * epoch : 9 * epoch + 9]) == sorted(few)
+    together = restored(mixed(*places).batch(0, 59).batches[0])
+    assert sorted(together) == sorted(few + many)
+
+
+def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
+    held_out = mixed(folder, books, "validation", weights=(1, 1))
+    assert held_out.samples == 14
+    samples = restored(held_out.batch(0, 14).batches[0])
+    alone = restored(loader(books, "validation").batch(0, 7).batches[0])
+    assert [sample for sample in samples if sample in alone] == alone
+    assert len(set(samples)) == 14
+
+
+def test_there_is_a_weight_for_each_folder():
+    with pytest.raises(ConfigError, match="one for each of a, b"):
+        DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])

@@ -1,0 +1,53 @@
+"""Shards are those that were prepared, and a checkpoint's are those that it was trained on."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.orchestration import stage
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.model.conftest import SMALL, train_many, write_split
+
+SHARD = "train-00000-of-00001.arrow"
+
+
+def change_a_token(path: Path) -> None:
+    """In the middle of a shard, where only its checksum tells."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 & ~1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (change_a_token, "was changed after"),
+        (lambda shard: shard.rename(shard.with_name("train-00009.arrow")), "not of this folder"),
+    ],
+)
+def test_changed_shards_are_refused_before_the_first_step(
+    root: Path, work: Path, tmp_path: Path, change: Callable[[Path], object], why: str
+) -> None:
+    folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
+    change(folder / SHARD)
+    settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
+    said = train_many(root, [(2, settings)], code=2)
+    assert why in said
+    assert said.count("error: ") == 2  # each rank leaves by itself, none waits for another
+
+
+def test_a_checkpoint_of_other_shards_is_not_gone_on_from(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
+    settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
+    train_many(root, [(1, settings)])
+    (tmp_path / "train" / "manifest.json").unlink()
+    write_split(folder, WordPiece.load(work / "vocab"), "train", 200, seed=9)
+    manifest = stage.Manifest.read(folder)
+    assert manifest is not None  # its fingerprint stays: the same settings gave other bytes
+    dataclasses.replace(manifest, files=stage.file_checksums(folder, {})).write(folder)
+    assert "trained on other shards" in train_many(root, [(1, settings)], code=2)

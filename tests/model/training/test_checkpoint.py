@@ -1,0 +1,125 @@
+"""Checkpoints on disk: whatever moment a process dies at, a good one is found again."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.training import checkpoint
+from model.training.checkpoint import State, name_of, newest, prune, write
+from pipeline.common.errors import InputError
+
+SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
+
+
+def state(step: int) -> State:
+    return State(
+        step=step, samples=8 * step, tokens=99 * step, fingerprint="f", model={}, data="d",
+        tokenizer="t",
+    )  # fmt: skip
+
+
+def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Weights and moments that say which step they are of."""
+    weights = {name: torch.full(shape, float(step)) for name, shape in SHAPES.items()}
+    moments = {
+        f"{key}.{name}": torch.full(shape, -float(step))
+        for name, shape in SHAPES.items()
+        for key in checkpoint.MOMENT_KEYS
+    }
+    return weights, moments
+
+
+def save_without_end(folder: Path) -> None:
+    """What training does, save after save."""
+    found = newest(folder)
+    step = found[1].step if found else 0
+    while True:
+        step += 1
+        write(folder, state(step), *tensors(step))
+        prune(folder, 2)
+
+
+@pytest.mark.parametrize("moment", range(10))
+def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(
+    tmp_path: Path, moment: int
+) -> None:
+    write(tmp_path, state(1), *tensors(1))
+    saver = multiprocessing.get_context("fork").Process(target=save_without_end, args=(tmp_path,))
+    saver.start()
+    time.sleep(np.random.default_rng(moment).uniform(0.02, 0.4))
+    assert saver.pid is not None
+    os.kill(saver.pid, signal.SIGKILL)
+    saver.join()
+    found = newest(tmp_path)
+    assert found is not None
+    path, whole = found
+    held = checkpoint.Tensors(path)
+    assert path.name == name_of(whole.step)
+    for name, shape in SHAPES.items():
+        assert torch.equal(held.weight(name), torch.full(shape, float(whole.step)))
+        for key in checkpoint.MOMENT_KEYS:
+            assert torch.equal(held.moment(key, name), torch.full(shape, -float(whole.step)))
+    write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1))
+    prune(tmp_path, 2)
+    assert (tmp_path / "latest").read_text().strip() == name_of(whole.step + 1)
+    assert not list(tmp_path.glob(".*")), "what the crash left is gone"
+
+
+@pytest.mark.parametrize(
+    "name", [checkpoint.WEIGHTS, checkpoint.MOMENTS, checkpoint.STATE, checkpoint.SUMS]
+)
+@pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (3, 4):
+        write(tmp_path, state(step), *tensors(step))
+    path = tmp_path / name_of(4) / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    if harm != "gone":
+        path.write_bytes(data[:-9] if harm == "cut" else data)
+    found = newest(tmp_path)
+    assert found is not None
+    assert found[1].step == 3
+    assert name_of(4) in capsys.readouterr().out
+
+
+def test_the_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    path = write(tmp_path, state(1), *tensors(1))
+    done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=path, capture_output=True)
+    assert done.returncode == 0
+    assert done.stdout.count(b": OK") == 3
+
+
+def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
+    for step in range(2, 14, 2):
+        (tmp_path / name_of(step)).mkdir()
+    prune(tmp_path, 2, keep_every=4)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        name_of(step) for step in (4, 8, 10, 12)
+    ]
+
+
+def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path) -> None:
+    for step in (2, 4, 8):
+        write(tmp_path / "run", state(step), *tensors(step))
+    for folder in (tmp_path, tmp_path / "run"):
+        copy = shutil.copytree(tmp_path / "run" / name_of(4), folder / "best")
+        weights, steps = checkpoint.average(*checkpoint.locate(copy), 1)
+        assert steps == [4]
+        assert torch.equal(weights["layer.0"], torch.full((64, 512), 4.0))
+    weights, steps = checkpoint.average(*checkpoint.locate(tmp_path / "run" / "best"), 2)
+    assert steps == [2, 4]
+    assert torch.equal(weights["layer.0"], torch.full((64, 512), 3.0))
+    with pytest.raises(InputError, match="up to best: 1, to be averaged: 2"):
+        checkpoint.average(*checkpoint.locate(tmp_path / "best"), 2)

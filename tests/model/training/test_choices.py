@@ -1,0 +1,100 @@
+"""Every small YAML trains; those that say how, not what, change nothing that is learnt."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import entry_point
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
+
+DROPOUT = ("model.dropout=0.1", "model.attention_dropout=0.1")
+SAME = {  # how: processes and settings
+    "plain": (1, ("deepspeed=zero0",)),
+    "recompute": (1, ("deepspeed=zero0", "compute=recompute")),
+    "recompute3": (2, ("deepspeed=zero3", "compute=recompute")),
+    "compile": (1, ("deepspeed=zero1", "compute=compile")),
+    "offload2": (2, ("deepspeed=zero2_offload",)),
+    "offload3": (2, ("deepspeed=zero3_offload",)),
+}
+BY_LAMB = ("optimizer=lamb", "optimizer.learning_rate=2e-2")
+LAMB = {
+    "lamb": (1, ("deepspeed=zero0", *BY_LAMB)),
+    "lamb-offload2": (2, ("deepspeed=zero2_offload", *BY_LAMB)),
+    "lamb-offload3": (2, ("deepspeed=zero3_offload", *BY_LAMB)),
+}
+OTHER = {
+    "dropout": (2, DROPOUT),
+    "dropout-again": (2, DROPOUT),
+    "dropout-recompute": (2, (*DROPOUT, "compute=recompute")),
+    "bf16": (2, ("deepspeed=zero2", "precision=bf16")),
+    **{name: (1, (f"objective={name}",)) for name in ("mlm", "wwm", "span")},
+    "sop": (1, ("objective=sop", "data.dir=${workdir}/prepare-sop")),
+    "mixture": (2, ("data.more=[${workdir}/prepare-more]", "data.weights=[1,2]")),
+    "causal": (1, ("attention=causal",)),
+}
+RUNS = SAME | LAMB | OTHER
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("choices")
+    wordpiece = WordPiece.load(work / "vocab")
+    write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
+    write_prepared(work / "prepare-more", wordpiece, seed=1)
+    train_many(root, [
+        (processes, [f"workdir={work}", f"out={folder / name}", *SMALL, *settings])
+        for name, (processes, settings) in RUNS.items()
+    ])  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("how", list(SAME)[1:])
+def test_how_it_is_computed_does_not_change_the_curve(runs: Path, how: str) -> None:
+    assert losses(runs / how) == pytest.approx(losses(runs / "plain"), abs=1e-4)
+
+
+@pytest.mark.parametrize("how", list(LAMB)[1:])
+def test_offloaded_lamb_has_the_same_curve(runs: Path, how: str) -> None:
+    assert losses(runs / how) == pytest.approx(losses(runs / "lamb"), abs=1e-4)
+
+
+@pytest.mark.parametrize("again", ["dropout-again", "dropout-recompute"])
+def test_the_same_seed_gives_the_same_bits_on_two_processes(runs: Path, again: str) -> None:
+    figures = ("loss", "masked_lm_accuracy", "gradient_norm", "tokens")
+    one, other = ([[row[f] for f in figures] for row in rows(runs / n)] for n in ("dropout", again))
+    assert one == other
+    weights = [next((runs / n).glob("checkpoints/*/step-*/model.safetensors")).read_bytes()
+               for n in ("dropout", again)]  # fmt: skip
+    assert weights[0] == weights[1]
+    assert one != [[row[f] for f in figures] for row in rows(runs / "plain")]
+
+
+@pytest.mark.parametrize("name", ["bf16", *list(OTHER)[4:]])
+def test_every_choice_learns(runs: Path, name: str) -> None:
+    curve = losses(runs / name)
+    assert curve[-1] < curve[0] - 0.3
+    assert "next_sentence_loss" not in rows(runs / name)[0] or name not in ("mlm", "span", "causal")
+
+
+def test_low_precision_stays_near(runs: Path) -> None:
+    assert losses(runs / "bf16") == pytest.approx(losses(runs / "plain"), abs=0.05)
+
+
+def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", "1",
+            "model/train.py", "objective.predict=next",
+        ],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "attention=causal sets both" in done.stderr
+
+
+def test_every_choice_is_known() -> None:
+    assert entry_point.choices("compute") == ["compile", "plain", "recompute"]
+    assert entry_point.choices("attention") == ["causal", "full"]

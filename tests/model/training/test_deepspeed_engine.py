@@ -1,0 +1,53 @@
+"""Combinations that DeepSpeed would train wrongly without a word are refused."""
+
+import pytest
+import torch
+
+from model.config import ComputeConfig, OptimizerConfig, TrainConfig
+from model.training.deepspeed_engine import World, deepspeed_config
+from pipeline.common.errors import ConfigError
+
+CPU = World(0, 2, 0, torch.device("cpu"))
+
+
+def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **deepspeed: object):
+    zero = {"stage": stage} | deepspeed.pop("zero", {})  # type: ignore[operator]
+    return deepspeed_config(
+        TrainConfig(
+            out="",
+            optimizer=OptimizerConfig(name=optimizer),
+            precision=precision,
+            compute=deepspeed.pop("compute", ComputeConfig()),  # type: ignore[arg-type]
+            deepspeed={"zero_optimization": zero, **deepspeed},
+        ),
+        CPU,
+    )
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        ({"stage": 0, "precision": "bf16"}, "needs ZeRO stage 1"),
+        ({"stage": 1, "precision": "fp16"}, "needs a GPU"),
+        ({"stage": 3, "compute": ComputeConfig(compile=True)}, "needs ZeRO stage 0, 1 or 2"),
+        (
+            {"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)},
+            "fails on a CPU in precision=bf16: take plain",
+        ),
+        ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "set optimizer=, schedule="),
+        ({"stage": 2, "zero": {"round_robin_gradients": True}}, "leave it out"),
+        (
+            {"stage": 1, "precision": "bf16", "data_types": {"grad_accum_dtype": "fp32"}},
+            "needs ZeRO stage 2",
+        ),
+    ],
+)
+def test_what_would_train_wrongly_is_refused(refused, why) -> None:
+    with pytest.raises(ConfigError, match=why):
+        settings(**refused)
+
+
+def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
+    made = settings(2, train_batch_size=256, gradient_clipping=0.5)
+    assert made["gradient_clipping"] == 0.5  # any key of DeepSpeed's can be set
+    assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256

@@ -1,0 +1,85 @@
+"""Schedules rise, fall and end where they should, also when two runs share one."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import ScheduleConfig, TrainConfig
+from model.training.schedule import batch_size, lr_factor
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError
+
+NAMES = entry_point.choices("schedule")
+schedules = st.builds(
+    ScheduleConfig,
+    name=st.sampled_from(NAMES),
+    warmup_share=st.floats(0, 1),
+    final_share=st.floats(0, 1),
+    power=st.floats(0.2, 3),
+    decay_share=st.floats(0, 1),
+)
+
+
+def test_every_schedule_has_a_file() -> None:
+    assert NAMES == ["constant", "cosine", "linear", "polynomial", "wsd"]
+
+
+@given(schedules, st.integers(1, 300))
+def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps) -> None:
+    shares = [lr_factor(schedule, step, steps) for step in range(steps)]
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares[0] > 0
+    peak = shares.index(max(shares))
+    assert shares[: peak + 1] == sorted(shares[: peak + 1])
+    assert shares[peak:] == sorted(shares[peak:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "half"),
+    [("linear", 0.55), ("cosine", 0.55), ("constant", 1), ("polynomial", 0.325), ("wsd", 1)],
+)
+def test_half_way_down_stands_what_the_formula_says(name: str, half: float) -> None:
+    schedule = ScheduleConfig(name=name, warmup_share=0.1, final_share=0.1, power=2)
+    assert lr_factor(schedule, 99, 1000) == 1
+    assert lr_factor(schedule, 550, 1000) == pytest.approx(half)
+
+
+def test_wsd_is_stable_and_then_decays() -> None:
+    schedule = ScheduleConfig(name="wsd", warmup_share=0.1, decay_share=0.2)
+    shares = [lr_factor(schedule, step, 100) for step in range(100)]
+    assert set(shares[9:81]) == {1.0}
+    assert shares[90] == pytest.approx(0.5)
+    assert shares[99] == pytest.approx(0.05)
+
+
+@given(schedules, st.integers(1, 100), st.integers(1, 100))
+def test_two_phases_follow_one_schedule(schedule, first, second) -> None:
+    total = first + second
+    whole = [lr_factor(schedule, step, total) for step in range(total)]
+    schedule.total_steps = total
+    phases = [lr_factor(schedule, step, first) for step in range(first)]
+    schedule.first_step = first
+    phases += [lr_factor(schedule, step, second) for step in range(second)]
+    assert phases == whole
+
+
+@given(st.integers(1, 64), st.integers(0, 500), st.floats(0, 1), st.integers(1, 80))
+def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, steps) -> None:
+    schedule = ScheduleConfig(name="constant", first_batch=first, batch_share=share)
+    sizes = [batch_size(schedule, first + more, step, steps) for step in range(steps + 1)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == (first if share * steps else first + more)
+    assert sizes[-1] == first + more
+    rises = [late - early for early, late in pairwise(sizes)]
+    assert max(rises) - more / max(share * steps, 1) <= 1
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [{"first_step": 50, "total_steps": 149}, {"first_batch": 257}],
+)
+def test_a_run_must_fit_into_its_schedule(schedule) -> None:
+    with pytest.raises(ConfigError, match="more"):
+        TrainConfig(steps=100, schedule=ScheduleConfig(name="linear", **schedule))

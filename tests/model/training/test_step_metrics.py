@@ -1,0 +1,97 @@
+"""The figures of a run: there, plausible, and adding up."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.config import ModelConfig
+from model.resilience.nonfinite import clip_and_skip
+from model.training import device_peak, flops
+from model.training.phase_timer import PhaseTimer
+from model.training.tracking import one_line
+from tests.model.conftest import SMALL, rows, train_many
+
+FIGURES = (
+    "loss", "masked_lm_loss", "masked_lm_accuracy", "next_sentence_loss", "next_sentence_accuracy",
+    "learning_rate", "gradient_norm", "tokens_per_second", "samples_per_second", "mfu",
+    "memory_gib", "data_wait_share", "forward_share", "backward_share", "step_share", "samples",
+    "tokens", "skipped_steps",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]]]:
+    folder = tmp_path_factory.mktemp("meter")
+    plan = [
+        (2, [f"workdir={work}", f"out={folder / str(stage)}", *SMALL, f"deepspeed=zero{stage}",
+             "clip=0.5", "peak_tflops=0.1", "log_every=4"])
+        for stage in (0, 2)
+    ]  # fmt: skip
+    return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}
+
+
+def test_every_row_has_every_figure(said_and_logged) -> None:
+    for row in (row for found in said_and_logged[1].values() for row in found):
+        assert set(FIGURES) <= set(row)
+        assert json.dumps(row, allow_nan=False)
+        assert 0 < row["mfu"] < 1
+        assert 0.05 < row["memory_gib"] < 100
+        shares = [row[f"{phase}_share"] for phase in ("data_wait", "forward", "backward", "step")]
+        assert min(shares) >= 0
+        assert 0.5 < sum(shares) <= 1
+
+
+def test_the_gradients_norm_is_the_same_with_and_without_zero(said_and_logged) -> None:
+    norms = [[row["gradient_norm"] for row in found] for found in said_and_logged[1].values()]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+    assert max(norms[0]) > 0.5  # before clipping
+
+
+def test_the_terminal_gets_one_line(said_and_logged) -> None:
+    lines = [line for line in said_and_logged[0].splitlines() if line.startswith("step 8/12, ")]
+    assert len(lines) == 2
+    assert re.match(r"step 8/12, [\d:]+ left: loss ", lines[0])
+    for word in ("accuracy", "rate", "gradient", "tokens/s", "MFU", "GiB", "data"):
+        assert word in lines[0]
+
+
+def test_a_line_has_what_there_is() -> None:
+    assert one_line({"loss": 1.23456, "mfu": 0.345}) == "loss 1.235, MFU 34.5%"
+
+
+def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 10.0, 14.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    clock = PhaseTimer(torch.device("cpu"))
+    for phase in ("data", "forward"):
+        clock.lap(phase)
+    clock.skip()
+    clock.lap("data")
+    assert clock.seconds() == {"data": 5.0, "forward": 2.0, "backward": 0.0, "step": 0.0}
+
+
+def test_a_measured_peak_is_more_than_a_step_reaches() -> None:
+    cpu = torch.device("cpu")
+    assert 1e-3 < device_peak.tflops(cpu, "fp32") < 100
+    assert device_peak.memory(cpu) > 0.05
+
+
+def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    clip_and_skip(optimizer, 1.0)
+    parameter.grad = torch.full((4,), 3.0)
+    optimizer.step()
+    assert optimizer._global_grad_norm == 6.0  # type: ignore[attr-defined]
+    assert parameter.detach().norm() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_work_is_counted_for_any_share_of_masks() -> None:
+    config = ModelConfig(
+        name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16
+    )
+    more = flops.of_sequences(config, [10], 1.0) - flops.of_sequences(config, [10], 0.5)
+    assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)

@@ -1,0 +1,176 @@
+"""What a run logs can be read back: from its own rows, and from the files of Weights & Biases."""
+
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+from wandb.proto import wandb_internal_pb2
+
+from model.config import TrackingConfig
+from model.training.tracking import Tracker, read_metrics
+
+FULL, LAST, BLOCK = 1, 4, 1 << 15
+
+
+def records(path: Path) -> Iterator[Any]:
+    """The records of a .wandb file: LevelDB's log format after seven bytes of its own."""
+    data, at, parts = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        left = BLOCK - at % BLOCK
+        if left < 7:  # no room for a header: the block is padded
+            at += left
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, at)
+        parts += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (FULL, LAST):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The logged rows of all runs below a folder, oldest first."""
+    paths = sorted(
+        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime
+    )
+    found = [record for path in paths for record in records(path)]
+    return [
+        {item.key or item.nested_key[0]: json.loads(item.value_json) for item in r.history.item}
+        for r in found
+        if r.WhichOneof("record_type") == "history"
+    ]
+
+
+def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
+    config = TrackingConfig(name="wandb", mode="offline")
+    tracker = Tracker(config, out, 0, start, 10, {"seed": 7, **settings})
+    for step in steps:
+        tracker.log("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
+        tracker.advance()
+    tracker.log("validation", steps[-1], {"masked_lm_accuracy": 0.25})
+    tracker.close()
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run that was logged to step 4, and resumed after step 3."""
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    run(tmp_path, 0, [1, 2, 3, 4])
+    run(tmp_path, 3, [4, 5, 6])
+    yield tmp_path
+    wandb.teardown()  # its service would serve every process that the tests start from here
+
+
+def test_weights_and_biases_holds_what_was_logged(out: Path) -> None:
+    rows = [row for row in history(out) if "train/loss" in row]
+    assert [row["_step"] for row in rows] == [1, 2, 3, 4, 4, 5, 6]
+    assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
+    last = [row for row in history(out) if "validation/masked_lm_accuracy" in row][-1]
+    assert last["validation/masked_lm_accuracy"] == 0.25
+    assert last["_step"] == 6
+
+
+def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
+    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
+    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
+    assert len({run.run_id for run in runs}) == 1
+    settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
+    assert settings["seed"] == 7
+
+
+def test_own_rows_are_not_written_twice_after_a_resume(out: Path) -> None:
+    rows = [row for row in read_metrics(out) if row["kind"] == "train"]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_training_goes_on_without_weights_and_biases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**settings: Any) -> None:
+        raise RuntimeError("run ID is in use")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    run(tmp_path, 0, [1, 2])
+    assert "run ID is in use" in capsys.readouterr().out
+    assert len(read_metrics(tmp_path)) == 3
+
+
+BEREFT = """
+import sys
+from pathlib import Path
+import psutil
+from model.config import TrackingConfig
+from model.training.tracking import Tracker
+tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), Path(sys.argv[1]), 0, 0, 9, {})
+tracker.log("train", 1, {"loss": 4.0})
+service = psutil.Process().children()
+assert service
+for process in service:
+    process.terminate()
+psutil.wait_procs(service, timeout=20)
+for step in range(2, 2 + int(sys.argv[2])):
+    tracker.log("train", step, {"loss": 4.0})
+tracker.close()
+"""
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_the_end_of_its_service_costs_training_nothing(
+    root: Path, tmp_path: Path, more: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEREFT, str(tmp_path), str(more)],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("warning: W&B gets no more rows") == 1
+    assert len(read_metrics(tmp_path)) == 1 + more
+
+
+def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')
+    assert len(read_metrics(out)) == 7
+    run(out, 6, [7])
+    assert [row["step"] for row in read_metrics(out) if row["kind"] == "train"][-2:] == [6, 7]
+
+
+BAR = """
+import sys
+from pathlib import Path
+from model.config import TrackingConfig
+from model.training.tracking import Tracker
+tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
+figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
+           "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
+tracker._bar.update(300)
+tracker.log("train", 300, figures)
+tracker.close()
+"""
+
+
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(
+    root: Path, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    words = [sys.executable, "-c", BAR, str(tmp_path)]
+    subprocess.run(words, cwd=root, stderr=theirs, check=True)
+    shown = os.read(ours, 9999).decode().strip().rpartition("\r")[2]
+    os.close(ours)
+    os.close(theirs)
+    assert len(shown) <= 80
+    assert re.match(r"train  50%\|█{8} {8}\| 300/600, [\d:]+ left, loss 4.000, acc", shown), shown

@@ -1,0 +1,300 @@
+"""The same bytes on every engine, whatever dies; what is only configured is configured right."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apache_beam as beam
+import psutil
+import pytest
+from apache_beam.options import pipeline_options
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.worker.data_plane import ClosableOutputStream
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from pipeline.beam import runners
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError
+from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.orchestration import stage
+from pipeline.orchestration.graph import free_port
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+WORDS = [
+    "the",
+    "river",
+    "runs",
+    "past",
+    "an",
+    "old",
+    "mill",
+    "rain",
+    "fell",
+    "on",
+    "roofs",
+    "of",
+    "town",
+    ".",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and a vocabulary."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    texts = (
+        "\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40))
+        for n in range(120)
+    )
+    (folder / "a.txt").write_text("\n\n".join(texts))
+    return folder
+
+
+def command(folder: Path, out: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
+        f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=12000",
+        "shard_bytes=40000", "sequence_length=32", *more,
+    ]  # fmt: skip
+
+
+def made(root: Path, words: list[str], out: Path, **more: str) -> stage.Manifest:
+    done = subprocess.run(
+        words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more}
+    )
+    assert done.returncode == 0, done.stderr
+    return stage.require_manifest(out, "prepare", "out")
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path, folder: Path) -> stage.Manifest:
+    """What the local engine makes."""
+    manifest = made(root, command(folder, folder / "local"), folder / "local")
+    assert len(manifest.files) == 4
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Beam's job service in a process of its own; its address."""
+    port_file = tmp_path_factory.mktemp("service") / "port"
+    module = "apache_beam.runners.portability.local_job_service_main"
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--port_file", str(port_file)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not port_file.exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    yield f"localhost:{port_file.read_text()}"
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture
+def pool() -> Iterator[str]:
+    """A pool of Beam's workers, as one stands beside a Flink task manager; its address."""
+    port = free_port()
+    # It starts workers as `python`, whichever that is.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
+         "--service_port", str(port)],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
+            break
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    yield f"localhost:{port}"
+    process.terminate()
+    process.wait()
+
+
+@pytest.mark.parametrize("where", ["LOOPBACK", "EXTERNAL"])
+def test_a_job_service_gives_the_same_bytes(
+    root: Path, folder: Path, reference: stage.Manifest, job_service: str, pool: str, where: str
+) -> None:
+    out = folder / where
+    options = {"job_endpoint": job_service, "environment_type": where}
+    if where == "EXTERNAL":
+        options["environment_config"] = pool
+    more = [f"runner.options.{key}={value}" for key, value in options.items()]
+    assert made(root, command(folder, out, "runner=portable", *more), out).files == reference.files
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of many different words in two scripts, and a vocabulary that cuts them up."""
+    folder = tmp_path_factory.mktemp("varied")
+    draw = random.Random(7)
+    letters, characters = "abcdefghijklmnopqrstuvwxyz", "中文學生去圖書館看書今天雨大"
+    entries = [*letters, *(f"##{letter}" for letter in letters), *characters, *"。.,"]
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
+    words += ["".join(draw.choices(characters, k=6)) + "。" for _ in range(5_000)]
+    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(6_000)]
+    blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]
+    near = [block.replace(".", ",", 1) for block in blocks[::10]]  # each nearly one before
+    (folder / "evaluation.txt").write_text(lines[17])
+    (folder / "a.txt").write_text("\n\n".join(blocks + near))
+    return folder
+
+
+FILTERS = [
+    "filters.near_duplicates=0.8", "filters.decontaminate=[{folder}/evaluation.txt]",
+    "filters.maximum_non_letters=0.5", "filters.banned=[zzzzzzzz]", "words=jieba",
+    "corpus.mend=true",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [[], FILTERS], ids=["plain", "filters and words"])
+def test_eight_threads_of_one_process_give_the_bytes_of_one(
+    root: Path, varied: Path, tmp_path: Path, more: list[str]
+) -> None:
+    more = [word.format(folder=varied) for word in more]
+    more += ["split_bytes=30000", "shard_bytes=100000"]
+    single = made(root, command(varied, tmp_path / "local", *more), tmp_path / "local")
+    script = str(Path(__file__).with_name("prepare_threads.py"))
+    for number in range(3):
+        out = tmp_path / f"threads{number}"
+        interpreter, _, _, *words = command(varied, out, *more)
+        manifest = made(root, [interpreter, script, *words], out, THREADS="8", PYTHONPATH=str(root))
+        assert (manifest.files, manifest.figures) == (single.files, single.figures)
+
+
+def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    """The processes in which Dask does the work."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in below if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
+    root: Path, folder: Path, reference: stage.Manifest
+) -> None:
+    out = folder / "dask"
+    process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
+    scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
+    while not list(scratch.glob("split-*.json")):
+        assert process.poll() is None, "it was over before a worker could be killed"
+        time.sleep(0.02)
+    found = workers(process)
+    assert len(found) == 2
+    found[0].send_signal(signal.SIGKILL)
+    assert process.wait() == 0
+    manifest = stage.require_manifest(out, "prepare", "out")
+    assert manifest.files == reference.files
+    assert manifest.figures == reference.figures
+
+
+@pytest.mark.parametrize("runner", ["dask", "portable"])
+def test_a_mistake_in_the_input_ends_in_one_line(
+    root: Path, folder: Path, job_service: str, runner: str
+) -> None:
+    (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
+    more = [f"runner.options.job_endpoint={job_service}"] if runner == "portable" else []
+    words = command(folder, folder / "never", f"runner={runner}", "corpus.reader=jsonl", *more)
+    done = subprocess.run(
+        [word.replace("a.txt", "bad.jsonl") for word in words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    *before, last = done.stderr.strip().split("\n")
+    assert last.startswith(f"error: {folder}/bad.jsonl line 2: not JSON")
+    assert runner == "portable" or not before  # Beam's workers print a trace of their own
+
+
+def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
+    """The options that a service is given."""
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
+    return runners.service(RunnerConfig(**OmegaConf.to_container(composed.runner)))[1]
+
+
+def test_clusters_are_told_what_the_configuration_says() -> None:
+    flink = configured("flink", "runner.options.flink_master=jm:8081")
+    options = flink.view_as(pipeline_options.FlinkRunnerOptions)
+    assert (options.flink_master, options.flink_version) == ("jm:8081", "1.20")
+    assert options.flink_submit_uber_jar
+    where = flink.view_as(pipeline_options.PortableOptions)
+    assert (where.environment_type, where.environment_config) == ("EXTERNAL", "localhost:50000")
+    spark = configured("spark", "runner.options.spark_master_url=spark://m:7077")
+    assert spark.view_as(pipeline_options.SparkRunnerOptions).spark_master_url == "spark://m:7077"
+
+
+def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
+    def error(*more: str) -> str:
+        words = command(folder, folder / "never", *more)
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "no value for runner.options.flink_master" in error("runner=flink")
+    assert "runner.options.oops: Beam has no such option" in error("+runner.options.oops=1")
+
+
+def test_an_engine_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"runner.name=storm: choose one of local, dask"):
+        RunnerConfig(name="storm")
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Path) -> None:
+    """Beam 2.77 loses some of them without the guard in `engines.start`."""
+    count, size = 4000, 80_000
+    with (
+        runners.start(RunnerConfig(workers=2), 1) as (engine, options),
+        beam.Pipeline(runner=engine, options=options) as pipeline,
+    ):
+        _ = (
+            pipeline
+            | beam.Create(range(count))
+            | "Spread" >> beam.Reshuffle()
+            | "Fill" >> beam.Map(lambda number: (number, bytes([number % 256]) * size))
+            | "Move" >> beam.Reshuffle()
+            | "See"
+            >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
+        )
+    seen = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(seen) == count
+    assert set(seen) == {str(size)}
+
+
+def lost_bytes(limit: int) -> int:
+    """What Beam's stream between stages loses in a fifth of a second, flushed after `limit` ms."""
+    sent: list[int] = []
+
+    def send(data: bytes) -> None:
+        sent.append(len(data))
+        time.sleep(0.001)  # as a queue lets another thread go on
+
+    stream = ClosableOutputStream.create(send, send, limit)
+    until, written = time.monotonic() + 0.2, 0
+    while time.monotonic() < until:
+        stream.write(bytes(100))
+        stream.maybe_flush()
+        written += 100
+    stream.close()
+    return written - sum(sent)
+
+
+def test_the_guard_is_against_a_real_loss() -> None:
+    """Where the first line fails, Beam has been mended, and the guard can go."""
+    assert lost_bytes(1) > 0
+    with runners.start(RunnerConfig(), 1):
+        assert lost_bytes(worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == 0

@@ -1,0 +1,115 @@
+"""`--help` is short and whole, and its words are those of the schemas."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import help_text
+from pipeline.config import StageConfig, input_path, runtime_option
+
+
+@dataclass(kw_only=True)
+class Inner:
+    share: float = 0.5  # of all
+
+
+@dataclass(kw_only=True)
+class Sample(StageConfig):
+    # where it is from,
+    # on two lines
+    source: str = input_path()
+    inner: Inner = field(default_factory=Inner)
+    names: list[str] = field(default_factory=list)  # in order
+    limit: int | None = runtime_option(None)  # of rows
+    plain: int = 3
+
+
+def test_meanings_are_the_comments_of_the_fields() -> None:
+    keys = {key.name: key for key in help_text.ordered(Sample, {"limit": 7})}
+    assert list(keys)[-3:] == ["workdir", "out", "force"]
+    assert keys["source"].meaning == "Where it is from, on two lines. Something that is read."
+    assert keys["source"].default is None
+    assert (keys["inner.share"].default, keys["inner.share"].meaning) == ("0.5", "Of all.")
+    assert (keys["names"].type, keys["names"].default) == ("list[str]", "[]")
+    assert (keys["limit"].type, keys["limit"].default) == ("int or null", "7")
+    assert keys["limit"].meaning == "Of rows. Does not change what is made."
+    assert (keys["plain"].default, keys["plain"].meaning) == ("3", "")
+
+
+def on_a_terminal(root: Path, *words: str, **environment: str) -> str:
+    """What a command prints where its output is a terminal of 72 columns."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=root, stdout=theirs, stderr=theirs,
+        env=os.environ | {"COLUMNS": "72", **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            more = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+    assert process.wait() == 0
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("command", ["pipeline.vocab", "model.train"])
+def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(
+    root: Path, command: str
+) -> None:
+    key = "size=777" if command == "pipeline.vocab" else "steps=777"
+    shown = on_a_terminal(root, command, key, "--help")
+    assert f"\033[1m{key}\033[0m" in shown
+    plain = re.sub(r"\033\[\d*m", "", shown)
+    lines = plain.splitlines()
+    assert max(len(line) for line in lines if " " in line.strip()) <= 72
+    assert "Powered by" not in plain
+    assert "  seed=0" in plain
+
+
+def test_no_colours_where_none_are_wanted(root: Path) -> None:
+    assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.report", "-h"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "\033" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "model.launch",
+        "model.resilience.heartbeat",
+        "pipeline.inspect",
+        "pipeline.orchestration.run_stage",
+    ],
+)
+def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert module in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "--help"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = " ".join(done.stdout.split())
+    for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
+        assert words in told

@@ -1,0 +1,198 @@
+"""What is wrong with a user's files: one line that names it, exit code 2, nothing left behind."""
+
+import bz2
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from pipeline import prepare as stage_prepare
+from pipeline.beam import transforms
+from pipeline.cli import entry_point
+from pipeline.common.errors import InputError
+from pipeline.config import PrepareConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
+DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small vocabulary."""
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, "words", "."], lowercase=True))
+    return folder
+
+
+def cut_archive(folder: Path) -> Path:
+    path = folder / "cut.xml.bz2"
+    path.write_bytes(bz2.compress(DUMP.encode() * 50)[:-20])
+    return path
+
+
+def damaged_archive(folder: Path) -> Path:
+    data = bytearray(bz2.compress(DUMP.encode()))
+    data[40] ^= 255
+    path = folder / "damaged.xml.bz2"
+    path.write_bytes(bytes(data))
+    return path
+
+
+def broken_xml(folder: Path) -> Path:
+    path = folder / "broken.xml"
+    path.write_text(DUMP.replace("</revision>", ""))
+    return path
+
+
+def no_pages(folder: Path) -> Path:
+    path = folder / "none.xml"
+    path.write_text("<mediawiki></mediawiki>")
+    return path
+
+
+def missing(folder: Path) -> Path:
+    return folder / "missing.xml"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (missing, "missing.xml"),
+        (cut_archive, "cut.xml.bz2"),
+        (damaged_archive, "damaged.xml.bz2"),
+        (broken_xml, "broken.xml"),
+        (no_pages, "0 documents read"),
+    ],
+)
+def test_a_dump_that_cannot_be_read_is_named(
+    root: Path, vocab: Path, tmp_path: Path, make: Callable[[Path], Path], message: str
+) -> None:
+    out = tmp_path / "prepare"
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pipeline.prepare", "+corpus=wiki",
+            f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}",
+        ],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    assert message in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not out.exists()
+    left = {path.name for path in tmp_path.iterdir()} - {make(tmp_path).name, ".prepare.lock"}
+    assert not left, left
+
+
+def prepare(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.prepare", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(
+        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt",
+        f"out={tmp_path}/out",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no entry [MASK]" in done.stderr
+
+
+def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
+    assert done.returncode == 2
+    assert f"{tmp_path}/vocab: no vocabulary there; run python -m pipeline.vocab" in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    root: Path, vocab: Path, tmp_path: Path, small_disk: Path, workers: int
+) -> None:
+    lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
+    (tmp_path / "a.txt").write_text("\n\n".join(lines))
+    done = prepare(
+        root, "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}",
+        "minimum_characters=0", f"out={small_disk}/out", f"runner.workers={workers}",
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert f"error: out={small_disk}/out: no space left on device" in done.stderr
+    assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
+
+
+def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(DUMP)
+    done = prepare(
+        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}",
+        f"out={tmp_path}/a.xml/out",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"out={tmp_path}/a.xml/out: cannot write there" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
+def test_a_run_names_a_workdir_that_cannot_be_written(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "a.txt").write_text("Words.\n")
+    workdir = place.format(tmp_path)
+    words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: workdir={workdir}: cannot write there (")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
+    command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
+    done = subprocess.run(
+        f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out",
+        cwd=root, shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large; ")
+
+
+@pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])
+def test_a_file_that_goes_between_plan_and_read_is_named(
+    vocab: Path, tmp_path: Path, reader: str, text: str
+) -> None:
+    path = tmp_path / ("a.xml" if reader == "wiki" else "a.txt")
+    path.write_text(text)
+    words = [f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", f"out={tmp_path}/out"]
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+    plan = stage_prepare.plan(config, tmp_path / "out")
+    plan.scratch.mkdir(parents=True)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path.name}: [^\\[]*$"):
+        transforms.run(plan)

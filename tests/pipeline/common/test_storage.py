@@ -1,0 +1,157 @@
+"""Corpora in an object store are read as those on disk are."""
+
+import bz2
+import gzip
+import io
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+
+from pipeline.common import storage
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig
+from pipeline.orchestration import stage
+from pipeline.readers import SkipCounts, open_corpus
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
+LINES = "\n\n".join(TEXTS).encode()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Any]:
+    """An S3 server of this machine, and a bucket in it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in settings.items():
+            patch.setenv(key, value)
+        made = boto3.resource("s3", endpoint_url=settings["AWS_ENDPOINT_URL"]).Bucket("corpora")
+        made.create()
+        yield made
+    server.stop()
+
+
+def packed() -> dict[str, bytes]:
+    """The same documents in every form."""
+    table, archive = io.BytesIO(), io.BytesIO()
+    pq.write_table(pa.table({"text": TEXTS}), table, row_group_size=50)
+    with zipfile.ZipFile(archive, "w") as writer:
+        for number, text in enumerate(TEXTS):
+            writer.writestr(f"{number:03}.txt", text)
+    return {
+        "lines/a.txt": LINES, "lines/b/c.txt.gz": gzip.compress(LINES),
+        "lines/d.txt.bz2": bz2.compress(LINES[:4000]) + bz2.compress(LINES[4000:]),
+        "lines/.hidden.txt": b"no", "parquet/a.parquet": table.getvalue(),
+        "text/a.zip": archive.getvalue(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("reader", "copies"), [("lines", 3), ("parquet", 1), ("text", 1)])
+def test_readers_take_addresses(bucket: Any, tmp_path: Path, reader: str, copies: int) -> None:
+    for name, raw in packed().items():
+        bucket.put_object(Key=name, Body=raw)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(raw)
+    found = []
+    for place in (f"s3://corpora/{reader}", f"{tmp_path}/{reader}"):
+        corpus = CorpusConfig(name="c", reader=reader, path=place)
+        opened = open_corpus(corpus, "")
+        splits = opened.splits(3000)
+        assert len(splits) > 3
+        found.append([d.text for split in splits for d in opened.read(split, SkipCounts())])
+    assert found[0] == found[1]
+    assert sorted(found[0]) == sorted(TEXTS * copies)
+
+
+def test_wildcards_and_fingerprints(bucket: Any) -> None:
+    for name in ("w/a.txt", "w/b.txt", "w/c/d.txt", "w/e.md"):
+        bucket.put_object(Key=name, Body=name.encode())
+    top = "s3://corpora/w"
+    assert list(map(str, storage.matching(f"{top}/*.txt"))) == [f"{top}/a.txt", f"{top}/b.txt"]
+    assert len(storage.matching(f"{top}/**.txt")) == 3
+    assert list(map(str, storage.matching(f"{top}/a.txt"))) == [f"{top}/a.txt"]
+    assert storage.matching(f"{top}/z.txt") == []
+    before = stage.fingerprint_path(top)
+    assert stage.fingerprint_path(top) == before
+    bucket.put_object(Key="w/a.txt", Body=b"longer than before")
+    assert stage.fingerprint_path(top) != before
+
+
+def test_what_is_not_there_is_named(bucket: Any) -> None:
+    with pytest.raises(InputError, match="s3://corpora/nowhere: no file there"):
+        open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere"), "").splits(
+            99
+        )
+    bucket.put_object(Key="gone/a.txt", Body=LINES)
+    reader = open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/gone"), "")
+    (split,) = reader.splits(1 << 20)
+    bucket.Object("gone/a.txt").delete()
+    with pytest.raises(InputError, match=r"s3://corpora/gone/a.txt: cannot be read"):
+        list(reader.read(split, SkipCounts()))
+    with pytest.raises(ConfigError, match="ftp://host: no such kind of address"):
+        storage.at("ftp://host/x").is_dir()
+
+
+class Closed(BaseHTTPRequestHandler):
+    """A store that lets nobody in."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(403)
+
+    do_GET = do_HEAD
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        for look in (stage.fingerprint_path, lambda place: storage.matching(f"{place}/*.txt")):
+            with pytest.raises(InputError, match=r"s3://closed/x.*: cannot be reached .*keys"):
+                look("s3://closed/x")
+        server.shutdown()
+
+
+def test_prepare_gives_the_same_bytes_from_an_address(
+    root: Path, bucket: Any, tmp_path: Path
+) -> None:
+    bucket.put_object(Key="whole/a.txt", Body=LINES)
+    (tmp_path / "a.txt").write_bytes(LINES)
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
+    made = []
+    for number, place in enumerate(("s3://corpora/whole", f"{tmp_path}/a.txt")):
+        out = tmp_path / f"out{number}"
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={place}",
+                f"vocab={tmp_path}", f"out={out}", "split_bytes=4000",
+            ],
+            cwd=root, capture_output=True, text=True, check=False, env=dict(os.environ),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        made.append(stage.require_manifest(out, "prepare", "out").files)
+    assert made[0] == made[1]

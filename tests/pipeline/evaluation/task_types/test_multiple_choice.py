@@ -1,0 +1,48 @@
+"""Choices between endings."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.finetuning.features import TruncationConfig
+from pipeline.common.errors import InputError
+from pipeline.evaluation import examples
+from pipeline.evaluation.task_types.multiple_choice import Choice
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+
+SWAG = (
+    ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    '0,v,1,"a b, c","a, b",c,gold,d,e,"f, g",h,2\n'
+    "1,v,1,x,b,c,gen,e,f,g,h,0\n"
+)
+
+
+@pytest.fixture
+def kind(tmp_path: Path) -> Choice:
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *"abcdefgh,"]))
+    (tmp_path / "train.csv").write_text(SWAG)
+    return Choice(
+        str(tmp_path), examples.task_of("swag"), WordPiece.load(tmp_path), TruncationConfig(30)
+    )
+
+
+def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
+    part = kind.read("train.csv")
+    vocab = kind._wordpiece.vocab
+    texts = [" ".join(vocab[n] for n in ids) for ids in part.samples.ids]
+    assert texts[0] == "[CLS] a , b [SEP] c d [SEP]"
+    assert texts[2] == "[CLS] a , b [SEP] c f , g [SEP]"
+    assert len(part) == 2
+    assert len(texts) == 8
+    assert part.truth == [2, 0]
+    answers = kind.decide(part, [np.eye(4, dtype=np.float32)[n] for n in (2, 1)])
+    assert answers == [2, 1]
+    assert kind.score(part, answers) == {"accuracy": 0.5}
+    assert len(kind.read("train.csv", rows=1)) == 1
+
+
+def test_a_label_of_no_ending_is_refused(kind: Choice, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(SWAG.replace("h,0\n", "h,4\n"))
+    with pytest.raises(InputError, match=r"train\.csv, line 3: label '4' is no number from 0 to 3"):
+        kind.read("train.csv")

@@ -1,0 +1,179 @@
+"""Answers in passages: windows, spans, and the official scores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation.task_types import Dataset, question_answering
+from pipeline.evaluation.task_types.question_answering import Answers
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+
+TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json",
+                  metrics=["f1", "exact"])  # fmt: skip
+CONTEXT = "Köln lies on the Rhine; its Cathedral was begun in 1248, and finished in 1880."
+
+
+def squad(*items: tuple[str, str | None]) -> dict[str, Any]:
+    """A file of questions on one passage; None: no answer."""
+    qas: list[dict[str, Any]] = []
+    for number, (question, answer) in enumerate(items):
+        found = [] if answer is None else [
+            {"text": answer, "answer_start": CONTEXT.index(answer)}
+        ]  # fmt: skip
+        item = {"id": str(number), "question": question, "answers": found}
+        qas.append(item | {"is_impossible": answer is None})
+    return {"version": "v2.0", "data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
+    folder = tmp_path_factory.mktemp("vocab")
+    letters = sorted(set(CONTEXT.lower()) | set("abcdefghijklmnopqrstuvwxyz?"))
+    entries = [letter for letter in letters if not letter.isspace()]
+    entries += [f"##{letter}" for letter in entries]
+    words = ["koln", "lies", "on", "the", "rhine", "cathedral", "was", "begun", "1248", "1880"]
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries, *words], lowercase=True))
+    return WordPiece.load(folder)
+
+
+def kind(folder: Path, wordpiece: WordPiece, content: Any, longest: int, stride: int) -> Answers:
+    (folder / "train.json").write_text(json.dumps(content))
+    return Answers(str(folder), TASK, wordpiece, longest, stride)
+
+
+def perfect(part: Dataset) -> list[np.ndarray]:
+    """Logits that point at the labels."""
+    found = []
+    for ids, label in zip(part.samples.ids, part.samples.labels, strict=True):
+        logits = np.zeros((len(ids), 2), np.float32)
+        logits[label[0], 0] = logits[label[1], 1] = 5 if label[1] else 1
+        found.append(logits)
+    return found
+
+
+@pytest.mark.parametrize(("longest", "stride"), [(120, 64), (40, 12), (24, 5)])
+def test_labels_point_at_the_answer_however_the_passage_is_cut(
+    tmp_path: Path, wordpiece: WordPiece, longest: int, stride: int
+) -> None:
+    content = squad(("when begun?", "1248"), ("where?", "Rhine"), ("what?", "Cathedral"),
+                    ("who?", None), ("end?", "1880"))  # fmt: skip
+    made = kind(tmp_path, wordpiece, content, longest, stride)
+    part = made.read("train.json")
+    assert all(len(ids) <= longest for ids in part.samples.ids)
+    found = made.decide(part, perfect(part))
+    assert [text for text, _ in found][:3] == ["1248", "Rhine", "Cathedral"]
+    assert found[4][0] == "1880"
+    assert found[3][1] > max(margin for n, (_, margin) in enumerate(found) if n != 3)
+    scores = made.score(part, found)
+    assert scores["f1"] == scores["exact"] == 1
+
+
+def test_every_token_is_judged_in_exactly_one_window(tmp_path: Path, wordpiece: WordPiece) -> None:
+    part = kind(tmp_path, wordpiece, squad(("?", "1248")), 24, 5).read("train.json")
+    seen = [
+        span for window in part.extra[1]
+        for span, central in zip(window.spans, window.central, strict=True) if central
+    ]  # fmt: skip
+    whole = kind(tmp_path, wordpiece, squad(("?", "1248")), 200, 5).read("train.json")
+    assert sorted(seen) == list(whole.extra[1][0].spans)
+
+
+# What the official evaluate-v1.1.py and evaluate-v2.0.py give.
+OFFICIAL = [
+    ("the Denver Broncos", ["Denver Broncos", "The Broncos!"], (1.0, 1.0)),
+    ("Broncos", ["Denver Broncos"], (0.0, 2 / 3)),
+    ("in the year 1248", ["1248", "year 1248"], (0.0, 0.8)),
+    ("a cat", ["dog"], (0.0, 0.0)),
+    ("", [], (1.0, 1.0)),
+    ("something", [], (0.0, 0.0)),
+    ("", ["1248"], (0.0, 0.0)),
+    ("1,248", ["1248"], (1.0, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("text", "truth", "scores"), OFFICIAL)
+def test_scores_are_those_of_the_official_script(
+    text: str, truth: list[str], scores: tuple[float, float]
+) -> None:
+    assert question_answering.span_scores(text, truth) == pytest.approx(scores)
+
+
+# Truths, answer, how much likelier none is; and what evaluate-v2.0.py says of all of them together,
+# with --na-prob-thresh 0 (f1_at_0) and as best_f1.
+QUESTIONS: list[tuple[list[str], str, float]] = [
+    (["Denver Broncos", "The Denver Broncos!"], "denver broncos.", -3.0),
+    (["in the late 1990s", "1990s"], "late in 1990s", -0.5),
+    ([], "Paris", -1.0),
+    (["3,014"], "3014 men", 0.5),
+    ([], "the", 2.0),
+    (["a", "x-ray tube"], "an X ray tube", 4.0),
+    (["the"], "one", -2.0),
+]
+
+
+def test_the_score_of_a_set_is_that_of_the_official_script(
+    tmp_path: Path, wordpiece: WordPiece
+) -> None:
+    made = kind(tmp_path, wordpiece, squad(("?", "1248")), 64, 32)
+    empty = made.read("train.json").samples
+    part = Dataset(empty, [truth for truth, _, _ in QUESTIONS])
+    found = made.score(part, [[text, margin] for _, text, margin in QUESTIONS])
+    assert 100 * found["f1_at_0"] == pytest.approx(42.8571428571)
+    assert 100 * found["f1"] == pytest.approx(52.380952381)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(-5, 5)), min_size=1))
+def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -> None:
+    none = np.array([row[0] for row in rows])
+    f1 = np.where(none, 0.0, [row[1] for row in rows])
+    margins = np.array([float(row[2]) for row in rows])
+    found = question_answering.with_threshold(np.stack([f1, f1], 1), margins, none)
+    tried = [np.where(margins > cut, none, f1).mean() for cut in range(-6, 7)]
+    assert found["f1"] == pytest.approx(max(tried))
+    assert found["f1_at_0"] == pytest.approx(np.where(margins > 0, none, f1).mean())
+    at = np.where(margins > found["threshold"], none, f1).mean()
+    assert at == pytest.approx(found["f1"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not in SQuAD's layout"),
+        ("[]", "not in SQuAD's layout"),
+        ('{"data": []}', "no question"),
+    ],
+)
+def test_other_files_are_refused(
+    tmp_path: Path, wordpiece: WordPiece, content: str, message: str
+) -> None:
+    (tmp_path / "train.json").write_text(content)
+    with pytest.raises(InputError, match=rf"train\.json: {message}"):
+        Answers(str(tmp_path), TASK, wordpiece, 64, 32).read("train.json")
+
+
+def test_an_answer_that_is_not_where_it_says_is_refused(
+    tmp_path: Path, wordpiece: WordPiece
+) -> None:
+    content = squad(("?", "1248"))
+    content["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 3
+    with pytest.raises(InputError, match="question 0: no '1248' at character 3"):
+        kind(tmp_path, wordpiece, content, 64, 32).read("train.json")
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_real_questions_can_be_answered_from_their_labels(shared_data: Path, language: str) -> None:
+    name = {"en": "uncased", "zh": "chinese"}[language]
+    wordpiece = WordPiece.load(shared_data / "vocab" / f"bert-base-{name}-vocab.txt")
+    made = Answers(str(shared_data / "squad"), TASK, wordpiece, 384, 128)
+    part = made.read(f"xquad.{language}.json", rows=300)
+    assert len(part) == 300
+    scores = made.score(part, made.decide(part, perfect(part)))
+    assert scores["exact"] > 0.97  # some answers begin or end within a token, or are long

@@ -1,0 +1,78 @@
+"""Real questions, names and sentences through the whole grid, with few rows of each."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.config import ModelConfig
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format
+from pipeline import evaluate
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import examples
+from pipeline.orchestration import stage
+
+pytestmark = pytest.mark.shared_data
+VOCAB = "vocab/bert-base-uncased-vocab.txt"
+
+
+@pytest.fixture(scope="module")
+def model_folder(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model with random weights and the published vocabulary."""
+    vocab = tmp_path_factory.mktemp("vocab")
+    (vocab / "vocab.txt").write_bytes((shared_data / VOCAB).read_bytes())
+    config = ModelConfig(
+        name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=128,
+        vocab_size=len((vocab / "vocab.txt").read_text().splitlines()),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("run") / "convert"
+    bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
+    return folder
+
+
+def task_of(name: str, **changes: Any) -> TaskConfig:
+    return TaskConfig(**{**vars(examples.task_of(name)), **changes})
+
+
+NAMES = task_of("wnut17", train="emerging.dev.conll", dev_share=0.1)
+QUESTIONS = task_of("xquad", dev_share=0.1)
+PAIRS = task_of("qnli", train="dev.tsv", dev_share=0.02)
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "files"),
+    [
+        (NAMES, "ner/wnut17", {"predictions.conll"}),
+        (QUESTIONS, "squad", {"predictions.json"}),
+        (PAIRS, "glue", set()),
+    ],
+    ids=["wnut17", "xquad", "qnli"],
+)
+def test_real_files_are_trained_on_and_answered(
+    shared_data: Path, tmp_path: Path, model_folder: Path, task: TaskConfig, folder: str,
+    files: set[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "out"
+    config = EvaluateConfig(
+        workdir=str(tmp_path), out=str(out), data=str(shared_data / folder), task=task,
+        pretrained=str(model_folder), epochs=1, maximum_rows=48, sequence_length=128, threads=1,
+    )  # fmt: skip
+    found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
+    assert found["rows"]["train"] == 48
+    assert found["rows"]["dev"] > 40
+    assert found["malformed"] == 0
+    assert 0 <= found["baseline"] <= 1
+    assert files == {path.name for path in out.glob("predictions.*")} - {"predictions.tsv"}
+    if task is QUESTIONS:
+        said = json.loads((out / "predictions.json").read_text())
+        passages = json.loads((shared_data / folder / task.train).read_text())["data"]
+        contexts = {
+            one["id"]: paragraph["context"]
+            for article in passages for paragraph in article["paragraphs"]
+            for one in paragraph["qas"]
+        }  # fmt: skip
+        assert all(text and text in contexts[name] for name, text in said.items())

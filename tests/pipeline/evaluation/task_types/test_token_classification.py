@@ -1,0 +1,156 @@
+"""Tags of words: entities as conlleval finds them, sentences in windows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nervaluate import Evaluator
+
+from model.finetuning.features import UNLABELLED
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation.task_types import token_classification
+from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+
+TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev",
+                  metrics=["f1"])  # fmt: skip
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+German JJ B-NP B-MISC
+
+Peter NNP B-NP B-PER
+Blackburn NNP I-NP I-PER
+"""
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
+    folder = tmp_path_factory.mktemp("vocab")
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    entries = [*letters, *(f"##{letter}" for letter in letters), "eu", "peter"]
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
+    return WordPiece.load(folder)
+
+
+def made(folder: Path, wordpiece: WordPiece, text: str = CONLL, longest: int = 40) -> Tagging:
+    (folder / "train").write_text(text)
+    return Tagging(str(folder), TASK, wordpiece, longest)
+
+
+def perfect(kind: Tagging, part: token_classification.Part) -> list[np.ndarray]:
+    """Logits that point at the labels; elsewhere at another tag."""
+    return [
+        np.eye(kind.outputs, dtype=np.float32)[np.where(labels == UNLABELLED, 0, labels)]
+        for labels in part.samples.labels
+    ]
+
+
+@pytest.mark.parametrize("longest", [8, 12, 40])
+def test_words_keep_their_tags_however_a_sentence_is_cut(
+    tmp_path: Path, wordpiece: WordPiece, longest: int
+) -> None:
+    kind = made(tmp_path, wordpiece, longest=longest)
+    part = kind.read("train")
+    assert part.truth == [["B-ORG", "O", "B-MISC"], ["B-PER", "I-PER"]]
+    assert all(len(ids) <= longest for ids in part.samples.ids)
+    assert kind.decide(part, perfect(kind, part)) == part.truth
+    labelled = sum((labels != UNLABELLED).sum() for labels in part.samples.labels)
+    assert labelled == 5  # the first piece of each word, no other
+
+
+def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordPiece) -> None:
+    kind = made(tmp_path, wordpiece, "peter B-PER\n\u200b O\n", 20)
+    part = kind.read("train")
+    assert [wordpiece.vocab[n] for n in part.samples.ids[0]] == ["[CLS]", "peter", "[UNK]", "[SEP]"]
+    assert kind.decide(part, perfect(kind, part)) == [["B-PER", "O"]]
+
+
+# Sentence, and what conlleval calls entities.
+KNOWN = [
+    ("O B-PER I-PER O", {(1, 3, "PER")}),
+    ("I-PER I-PER B-PER", {(0, 2, "PER"), (2, 3, "PER")}),  # IOB1
+    ("I-LOC I-PER", {(0, 1, "LOC"), (1, 2, "PER")}),
+    ("S-LOC B-PER E-PER E-PER", {(0, 1, "LOC"), (1, 3, "PER"), (3, 4, "PER")}),
+    ("O O", set()),
+]
+
+
+@pytest.mark.parametrize(("tags", "expected"), KNOWN)
+def test_entities_are_those_of_conlleval(tags: str, expected: set[tuple[int, int, str]]) -> None:
+    assert entities(tags.split()) == expected
+
+
+spans = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["A", "B"])))
+
+
+@given(spans)
+def test_what_is_written_in_any_scheme_is_found(parts: list[tuple[int, int, str]]) -> None:
+    place, expected = 0, set()
+    iob: list[str] = []
+    iobes: list[str] = []
+    for gap, size, kind in parts:
+        iob += ["O"] * gap + [f"B-{kind}"] + [f"I-{kind}"] * (size - 1)
+        inner = [f"B-{kind}", *[f"I-{kind}"] * (size - 2), f"E-{kind}"]
+        iobes += ["O"] * gap + (inner if size > 1 else [f"S-{kind}"])
+        expected.add((place + gap, place + gap + size, kind))
+        place += gap + size
+    assert entities(iob) == entities(iobes) == expected
+
+
+def test_f1_counts_whole_entities_with_their_types() -> None:
+    truth = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
+    found = [["B-PER", "I-PER", "O", "B-ORG"], ["O", "O"]]
+    scores = entity_scores(truth, found)
+    assert scores["precision"] == 1 / 2
+    assert scores["recall"] == 1 / 3
+    assert scores["f1"] == pytest.approx(0.4)
+    assert scores["accuracy"] == 4 / 6
+
+
+def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
+    part = made(tmp_path, wordpiece, "peter B-PER\nalone\n\neu O\n").read("train")
+    assert part.truth == [["B-PER"], ["O"]]
+    assert part.malformed == [f"{tmp_path / 'train'}, line 2: 1 columns"]
+    (tmp_path / "dev").write_text("peter B-LOC\n")
+    with pytest.raises(InputError, match="dev: tag 'B-LOC' is none of B-PER, O"):
+        made(tmp_path, wordpiece, "peter B-PER\neu O\n").read("dev")
+    with pytest.raises(InputError, match="no sentence"):
+        made(tmp_path, wordpiece, "-DOCSTART- -X- O\n")
+
+
+@pytest.mark.shared_data
+def test_real_entities_are_read(shared_data: Path) -> None:
+    wordpiece = WordPiece.load(shared_data / "vocab" / "bert-base-cased-vocab.txt")
+    task = TaskConfig(name="wnut", kind="tagging", label="1", folder="wnut17", metrics=["f1"],
+                      train="emerging.dev.conll")  # fmt: skip
+    kind = Tagging(str(shared_data / "ner"), task, wordpiece, 64)
+    part = kind.read("emerging.dev.conll")
+    assert len(part.truth) == 1009
+    found = kind.decide(part, perfect(kind, part))
+    assert found == part.truth
+    assert kind.score(part, found)["f1"] == 1
+    assert sum(len(entities(tags)) for tags in part.truth) == 836  # as Derczynski et al. 2017 say
+
+
+TAGS = st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"])
+PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=4)
+
+
+@given(PAIRS)
+def test_scores_are_those_of_a_library(sentences: list[list[tuple[str, str]]]) -> None:
+    truth = [[true for true, _ in pairs] for pairs in sentences]
+    given = [[answer for _, answer in pairs] for pairs in sentences]
+    strict = Evaluator(truth, given, ["x", "y"], loader="list").evaluate()["overall"]["strict"]
+    found = entity_scores(truth, given)
+    for name in ("precision", "recall", "f1"):
+        assert found[name] == pytest.approx(getattr(strict, name))
+
+
+def test_the_schemes_that_mark_ends_are_read_by_either_of_their_letters() -> None:
+    for scheme in ("S-x S-x B-y E-y", "U-x U-x B-y L-y"):
+        assert entities(scheme.split()) == {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}

@@ -1,0 +1,213 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.cli import entry_point
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import examples
+
+PAIR = TaskConfig(
+    name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"]
+)
+SCORE = TaskConfig(
+    name="score", folder="SCORE", columns=["a", "b"], label="score", metrics=["pearson"]
+)
+HEADER = "index\ta\tb\tlabel\n"
+
+
+task_of = examples.task_of
+
+
+def write(folder: Path, task: TaskConfig, content: str | bytes, name: str = "train.tsv") -> Path:
+    path = folder / task.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(folder: Path, task: TaskConfig, content: str | bytes) -> examples.Examples:
+    write(folder, task, content)
+    return examples.read_examples(folder, task, "train.tsv")
+
+
+def test_quotation_marks_are_text(tmp_path):
+    found = read(tmp_path, PAIR, HEADER + '0\t"Yes\tno\tyes\n1\tb\tc"\tno\n')
+    assert found.first == ['"Yes', "b"]
+    assert found.second == ["no", 'c"']
+    assert found.labels == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "index\ta\tb\tlabel\n0\tx\ty\tyes\n",
+        "\ufeffindex\ta\tb\tlabel\n0\tx\ty\tyes\n",
+        "index\ta\tb\tlabel\r\n0\tx\ty\tyes\r\n",
+        "index\ta\tb\tlabel\n0\tx \t y\tyes",
+        "label\tb\ta\nyes\ty\tx\n\n",
+    ],
+    ids=["plain", "byte-order mark", "CRLF", "spaces and no last line end", "other order"],
+)
+def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
+    found = read(tmp_path, PAIR, content)
+    assert (found.first, found.second, found.labels) == (["x"], ["y"], [1])
+
+
+def test_other_line_separators_of_unicode_end_no_row(tmp_path):
+    found = read(tmp_path, PAIR, HEADER + "0\tx\u2028z\ty\x85\x0c!\tyes\n")
+    assert (found.first, found.second) == (["x\u2028z"], ["y\x85\x0c!"])
+
+
+def test_malformed_rows_are_left_out_and_named(tmp_path):
+    found = read(
+        tmp_path, PAIR, HEADER + "0\tx\ty\tyes\n1\tx\ty\n\n2\tx\ty\tno\tmore\n3\tx\ty\tno\n"
+    )
+    assert found.labels == [1, 0]
+    path = tmp_path / "PAIR" / "train.tsv"
+    assert found.malformed == [
+        f"{path}, line 3: 3 fields, 4 expected",
+        f"{path}, line 4: 1 fields, 4 expected",
+        f"{path}, line 5: 5 fields, 4 expected",
+    ]
+
+
+cells = st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8")).map(str.strip)
+
+
+@given(st.lists(st.tuples(cells, cells, st.sampled_from(["no", "yes"])), min_size=1))
+def test_what_is_written_is_read(tmp_path_factory, rows):
+    content = "".join(f"{n}\t{a}\t{b}\t{label}\n" for n, (a, b, label) in enumerate(rows))
+    found = read(tmp_path_factory.mktemp("glue"), PAIR, HEADER + content)
+    labels = [PAIR.labels[int(label)] for label in found.labels]
+    assert list(zip(found.first, found.second, labels, strict=True)) == rows
+    assert not found.malformed
+
+
+def test_scores_are_numbers(tmp_path):
+    head = "a\tb\tscore\n"
+    assert read(tmp_path, SCORE, head + "x\ty\t3.800\nx\ty\t0\n").labels == [3.8, 0]
+    for bad in ("good", "nan", ""):
+        with pytest.raises(InputError, match=r"train\.tsv, line 3: score '\w*' is not a number"):
+            read(tmp_path, SCORE, head + f"x\ty\t1\nx\ty\t{bad}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", "line 3: label 'maybe' is none of no, yes"),
+        ("index\ta\tlabel\n0\tx\tyes\n", "line 1: no column 'b', only 'index', 'a', 'label'"),
+        (HEADER, "no whole row"),
+        (HEADER + "0\tx\n", "no whole row.*line 2: 2 fields, 4 expected"),
+        (b"", "empty"),
+        (HEADER.encode() + b"0\tx\xff", "not UTF-8 at byte 19"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(tmp_path, content, message):
+    with pytest.raises(InputError, match=rf"train\.tsv.*{message}"):
+        read(tmp_path, PAIR, content)
+
+
+def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):
+    with pytest.raises(InputError, match=r"task rte needs .*RTE/dev\.tsv.*GLUE"):
+        examples.read_examples(tmp_path, task_of("rte"), "dev.tsv")
+    with pytest.raises(InputError, match=r"Sample-Next/dev\.tsv.*pipeline\.tasks"):
+        examples.read_examples(tmp_path, task_of("sample_next"), "dev.tsv")
+
+
+# As the official files begin; the folder, a row that has its columns, and what must be read.
+OFFICIAL = {
+    "cola": ("gj04\t1\t\tI ate.\n", ("I ate.", None, 1)),
+    "sst2": ("sentence\tlabel\nfine film \t1\n", ("fine film", None, 1)),
+    "mrpc": (
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tA b\tB a\r\n",
+        ("A b", "B a", 1),
+    ),
+    "stsb": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        '0\tmain\tMSR\t2012\t0001\tnone\tnone\tA "plane\tA plane\t4.750\n',
+        ('A "plane', "A plane", 4.75),
+    ),
+    "qqp": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tWhy?\tHow?\t0\n",
+        ("Why?", "How?", 0),
+    ),
+    "mnli": (
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+        "0\t1\t1n\tgov\t(\t(\t(\t(\tA.\tB.\tneutral\tneutral\n",
+        ("A.", "B.", 2),
+    ),
+    "qnli": ("index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n", ("Who?", "He.", 0)),
+    "rte": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\tnot_entailment\n", ("A.", "B.", 1)),
+    "wnli": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t1\n", ("A.", "B.", 1)),
+    "sample_order": ("index\tsentence\tlabel\n0\tso is it\t0\n", ("so is it", None, 0)),
+    "sample_next": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t1\n", ("A.", "B.", 1)),
+    "sample_passage": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t0\n", ("A.", "B.", 0)),
+}
+OFFICIAL["mnli_mm"] = OFFICIAL["mnli"]
+
+
+@pytest.mark.parametrize("name", sorted(OFFICIAL))
+def test_every_task_reads_its_official_columns(tmp_path, name):
+    content, (first, second, label) = OFFICIAL[name]
+    task = task_of(name)
+    assert task.name == name
+    assert task.sample == name.startswith("sample_")
+    found = read(tmp_path, task, content)
+    assert found.first == [first]
+    assert found.second == (None if second is None else [second])
+    assert found.labels == [label]
+
+
+def test_no_task_is_left_out_here():
+    tasks = map(task_of, entry_point.choices("task"))
+    classified = [task.name for task in tasks if task.kind == "classification" and task.train]
+    assert classified == sorted([*OFFICIAL, "own"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"columns": []}, "one sentence, or two"),
+        ({"header": False}, "without a header they are numbers"),
+        ({"labels": ["one"]}, "two or more"),
+        ({"metrics": []}, "at least one"),
+        ({"metrics": ["pearson"]}, "choose one of accuracy"),
+        ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "choose one of accuracy, matthews"),
+        ({"kind": "choice", "choices": ["b"]}, "two columns or more"),
+        (
+            {"kind": "tagging"},
+            r"task.columns=\['a'\], task.label=label: of tagging they are numbers",
+        ),
+    ],
+)
+def test_a_task_that_cannot_work_is_refused(change, message):
+    good = {"name": "x", "folder": "X", "columns": ["a"], "labels": ["0", "1"]}
+    with pytest.raises(ConfigError, match=message):
+        TaskConfig(**{**good, "metrics": ["accuracy"], **change})
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("place", "task", "name", "rows", "label"),
+    [
+        ("glue", "wnli", "train.tsv", 635, "1"),
+        ("glue", "wnli", "dev.tsv", 71, "0"),
+        ("glue", "qnli", "dev.tsv", 5463, "entailment"),
+        ("glue", "mnli", "dev_matched.tsv", 9815, "neutral"),
+        ("glue_excerpts", "cola", "train.tsv", None, "1"),
+        ("glue_excerpts", "sst2", "dev.tsv", None, "1"),
+        ("glue_excerpts", "rte", "dev.tsv", None, "not_entailment"),
+    ],
+)
+def test_real_files_are_read_row_for_row(shared_data, place, task, name, rows, label):
+    config = task_of(task)
+    found = examples.read_examples(shared_data / place, config, name)
+    lines = (shared_data / place / config.folder / name).read_bytes().count(b"\n")
+    assert not found.malformed
+    assert len(found) == rows or lines - config.header <= len(found) <= lines
+    assert config.labels[int(found.labels[0])] == label
+    assert all(found.first)

@@ -1,0 +1,111 @@
+"""Submission files: what the GLUE server takes, and what the checker refuses."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import SubmitConfig
+from pipeline.evaluation import examples, glue_submission
+from pipeline.orchestration import stage
+
+# Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
+OFFICIAL = {
+    "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965, "MNLI-m": 9796,
+    "MNLI-mm": 9847, "QNLI": 5463, "RTE": 3000, "WNLI": 146, "AX": 1104,
+}  # fmt: skip
+
+
+def test_the_files_are_the_servers() -> None:
+    assert {name: task.test_rows for name, task in glue_submission.tasks().items()} == OFFICIAL
+
+
+def test_rows_are_words_or_scores_within_the_range() -> None:
+    assert glue_submission.rows(examples.task_of("rte"), [1, 0]) == (
+        "index\tprediction\n0\tnot_entailment\n1\tentailment\n"
+    )
+    assert glue_submission.rows(examples.task_of("stsb"), [5.2, -0.1, 3.14159]) == (
+        "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n"
+    )
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> SubmitConfig:
+    """Two evaluations that left answers."""
+    for task in ("rte", "wnli"):
+        folder = tmp_path / f"evaluate-{task}" / glue_submission.FOLDER
+        folder.mkdir(parents=True)
+        one = examples.task_of(task)
+        (folder / f"{one.submission}.tsv").write_text(glue_submission.constant_rows(one))
+    places = [str(tmp_path / f"evaluate-{task}") for task in ("rte", "wnli")]
+    return SubmitConfig(
+        workdir=str(tmp_path), out=str(tmp_path / "submit"), fill=True, evaluations=places
+    )
+
+
+def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: SubmitConfig) -> None:
+    made = stage.run("submit", config, glue_submission.make)
+    assert made.figures["filled"] == sorted(set(OFFICIAL) - {"RTE", "WNLI"}, key=list(
+        glue_submission.tasks()).index)  # fmt: skip
+    path = Path(config.out) / glue_submission.ARCHIVE
+    assert glue_submission.check(path) == []
+    with zipfile.ZipFile(path) as archive:
+        assert {name.removesuffix(".tsv") for name in archive.namelist()} == set(OFFICIAL)
+        counts = {
+            name.removesuffix(".tsv"): archive.read(name).count(b"\n") - 1
+            for name in archive.namelist()
+        }
+    assert counts == OFFICIAL
+    again = stage.run("submit", replace(config, force=True), glue_submission.make)
+    assert again.files == made.files
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("index\tprediction", "id\tprediction", r"line 1: 'id\\tprediction'"),
+        ("2\tentailment\n", "", r"line 4: index '3', not 2"),
+        ("\n7\tentailment", "\n7\t0", "line 9: '0' is none of entailment, not_entailment"),
+        ("2999\tentailment\n", "", r"2,999 rows, the server expects 3,000"),
+        ("2999\tentailment\n", "2999\tentailment", "the last line has no end"),
+    ],
+)
+def test_what_the_server_would_refuse_is_found(old: str, new: str, fault: str) -> None:
+    task = examples.task_of("rte")
+    text = glue_submission.constant_rows(task)
+    assert glue_submission.faults_of(task, text, 3000) == []
+    faults = glue_submission.faults_of(task, text.replace(old, new, 1), 3000)
+    assert re.search(fault, faults[0])
+
+
+def test_a_submission_that_would_be_refused_is_not_made(config: SubmitConfig) -> None:
+    path = Path(config.evaluations[0]) / glue_submission.FOLDER / "RTE.tsv"
+    path.write_text(path.read_text().replace("\n7\tentailment", "\n7\t0"))
+    with pytest.raises(InputError, match=r"would refuse RTE\.tsv: line 9: '0' is none of"):
+        stage.run("submit", config, glue_submission.make)
+    assert not Path(config.out).exists()
+
+
+def test_scores_out_of_range_are_refused() -> None:
+    text = "index\tprediction\n0\t5.1\n1\thigh\n2\t4\n"
+    faults = glue_submission.faults_of(examples.task_of("stsb"), text, 3)
+    assert [fault.split(":")[0] for fault in faults] == ["line 2", "line 3"]
+
+
+def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitConfig) -> None:
+    with pytest.raises(InputError, match=r"no answers to AX, CoLA, .*fill=true"):
+        stage.run("submit", replace(config, fill=False), glue_submission.make)
+    with pytest.raises(InputError, match="no answers there; evaluate with submit=true"):
+        stage.run("submit", replace(config, evaluations=[]), glue_submission.make)
+
+
+def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:
+    command = [sys.executable, "-m", "pipeline.submit", f"workdir={config.workdir}", "fill=true"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "2 tasks answered" in done.stdout

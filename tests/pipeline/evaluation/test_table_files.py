@@ -1,0 +1,120 @@
+"""Task files in other forms than a folder of TSV."""
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import examples, table_files
+
+OWN = TaskConfig(name="own", columns=["text"], labels=["0", "1"], metrics=["accuracy"])
+ROWS = [{"text": "good", "label": 1, "more": None}, {"text": "b\u2028d\n", "label": 0, "more": 2}]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "nested.json", "a.csv"])
+def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str) -> None:
+    content = {
+        "a.json": json.dumps(ROWS),
+        "a.jsonl": "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n",
+        "nested.json": json.dumps({"other": [], "mine": ROWS}),
+        "a.csv": 'more,text,label\n,good,1\n2,"b\u2028d\n",0\n',
+    }[name]
+    (tmp_path / name).write_text(content)
+    task = replace(OWN, key="mine" if name == "nested.json" else None)
+    found = examples.read_examples(tmp_path, task, name)
+    assert (found.first, found.labels) == (["good", "b\u2028d"], [1, 0])
+
+
+def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    text = "a long text " * 20_000
+    (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
+    found = examples.read_examples(tmp_path, OWN, "a.csv")
+    assert (found.first, found.labels, found.malformed) == ([text.strip()], [1], [])
+
+
+@pytest.mark.parametrize("content", ["[]", '{"mine": []}'])
+def test_a_list_of_nothing_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    task = replace(OWN, key="mine" if content.startswith("{") else None)
+    with pytest.raises(InputError, match=r"a\.json: no object in it"):
+        examples.read_examples(tmp_path, task, "a.json")
+
+
+def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "RTE.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n" * 50)
+    raw = bytearray(path.read_bytes())
+    raw[50:60] = b"\xff" * 10
+    path.write_bytes(bytes(raw))
+    with pytest.raises(InputError, match=r"RTE\.zip: not a whole zip file"):
+        table_files.find(tmp_path, "RTE", "train.tsv")
+
+
+def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text": "a"}\n')
+    found = examples.read_examples(tmp_path, OWN, "a.jsonl")
+    assert found.malformed == [f"{tmp_path / 'a.jsonl'}, row 2: no 'label'"]
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text":\n')
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON"):
+        examples.read_examples(tmp_path, OWN, "a.jsonl")
+    (tmp_path / "a.json").write_text('{"x": [], "y": []}')
+    with pytest.raises(InputError, match=r"task\.key chooses among its keys: x, y"):
+        examples.read_examples(tmp_path, OWN, "a.json")
+
+
+@pytest.mark.parametrize("where", ["in the folder", "itself"])
+def test_the_official_zip_files_are_read_as_they_are(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "RTE.zip"
+    content = "index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\tnot_entailment\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("RTE/", "")
+        archive.writestr("__MACOSX/RTE/train.tsv", "junk")
+        archive.writestr("RTE/train.tsv", content)
+    data = tmp_path if where == "in the folder" else path
+    found = examples.read_examples(data, examples.task_of("rte"), "train.tsv")
+    assert (found.first, found.second, found.labels) == (["A."], ["B."], [1])
+    assert table_files.find(data, "RTE", "dev.tsv") is None
+    path.write_bytes(b"PK")
+    with pytest.raises(InputError, match="not a whole zip file"):
+        examples.read_examples(data, examples.task_of("rte"), "train.tsv")
+
+
+def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    (tmp_path / "CoLA" / "test.tsv").write_text("index\tsentence\n0\tI ate.\n1\tHe eat.\n")
+    found = examples.read_examples(tmp_path, examples.task_of("cola"), "test.tsv", labelled=False)
+    assert (found.first, found.labels) == (["I ate.", "He eat."], [0, 0])
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("place", "task", "rows"),
+    [
+        ("glue", "wnli", 146),
+        ("glue", "qnli", 5463),
+        *(("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")),
+    ],
+)  # fmt: skip
+def test_real_test_sets_are_read(
+    shared_data: Path, place: str, task: str, rows: int | None
+) -> None:
+    config = examples.task_of(task)
+    assert config.test is not None
+    found = examples.read_examples(shared_data / place, config, config.test, labelled=False)
+    assert not found.malformed
+    assert len(found) == (rows or len(found)) >= 90
+    assert rows is None or rows == config.test_rows
+
+
+@pytest.mark.shared_data
+def test_adversarial_glue_is_a_task_by_a_few_settings(shared_data: Path) -> None:
+    task = replace(OWN, columns=["sentence"], key="sst2")
+    found = examples.read_examples(shared_data / "glue" / "advglue", task, "dev_ann.json")
+    assert len(found) > 100
+    assert found.first[0].startswith("it 's an uneven treat that bores fun")
+    assert found.labels[0] == 1

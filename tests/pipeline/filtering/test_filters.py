@@ -1,0 +1,193 @@
+"""Each filter takes what it should; the account says how many, and why."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import prepare
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.filtering import filters, minhash, ngrams
+from pipeline.shards import sentence_pairs
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+WORDS = [
+    "river", "mill", "road", "rain", "roof", "town", "letter", "supper", "clock", "hall", "apple",
+    "bread", "market",
+]  # fmt: skip
+
+
+def story(seed: int, words: int = 40) -> str:
+    """A text that shares few runs of words with those of other seeds."""
+    drawn = np.random.default_rng(seed).choice(WORDS, words)
+    return " ".join(drawn) + f" {seed}."
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)],
+)
+def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
+    assert filters.NonLetterShare(0.5).share(text) == share
+
+
+def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("# comment\n\n^DRAFT\n")
+    (banned,) = filters.build(
+        FiltersConfig(banned=["(?i)lorem ipsum"], banned_file=str(tmp_path / "p.txt"))
+    )
+    assert banned.drops("", "Then Lorem Ipsum.")
+    assert banned.drops("", "One\nDRAFT two")
+    assert not banned.drops("", "A DRAFT # comment")
+    with pytest.raises(ConfigError, match=r"filters.banned: '\(' is no regular expression"):
+        filters.build(FiltersConfig(banned=["("]))
+    (tmp_path / "p.txt").write_text("# comment\n[\n")
+    with pytest.raises(ConfigError, match=r"p\.txt, line 2: '\[' is no regular expression"):
+        filters.build(FiltersConfig(banned_file=str(tmp_path / "p.txt")))
+
+
+@pytest.mark.parametrize("name", ["dev.jsonl", "dev.tsv"])
+def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(
+    tmp_path: Path, name: str
+) -> None:
+    text = "one line\u2028and the same\x85still"
+    line = json.dumps({"text": text}, ensure_ascii=False) if name.endswith("jsonl") else text
+    (tmp_path / name).write_bytes(f"{line}\r\n".encode())
+    assert text in list(filters.evaluation_texts(tmp_path / name))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))
+def test_ngrams_are_equal_where_their_words_are(words: list[str], n: int) -> None:
+    grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
+    hashes = ngrams.hashes(words, n).tolist()
+    assert len(hashes) == len(grams)
+    for (a, left), (b, right) in itertools.combinations(zip(grams, hashes, strict=True), 2):
+        assert (a == b) == (left == right)
+
+
+EVALUATION = {
+    "QNLI/dev.tsv": 'index\tquestion\tlabel\n0\tWho "said that the river was old?\tno\n',
+    "a/dev.jsonl": json.dumps({"x": ["y", {"z": "她说那条河很老了"}]}) + "\n",
+    "a/train.tsv": "to learn from this is fair play\n",
+}
+
+
+def evaluation(folder: Path) -> Path:
+    for name, text in EVALUATION.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path) -> None:
+    config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
+    (taken,) = filters.build(config)
+    assert isinstance(taken, filters.Decontamination)
+    assert taken.drops("d1", "He said: that -- The RIVER was here.")  # case and marks apart
+    assert taken.drops("d2", "然后她说那条河。")
+    assert not taken.drops("d3", "He said that the mill was old.")
+    assert not taken.drops("d4", "To learn from this is fair play.")  # of training data
+    assert taken.found == {str(tmp_path / "QNLI/dev.tsv"): 1, str(tmp_path / "a/dev.jsonl"): 1}
+    assert taken.named[0].endswith("dev.tsv: said that the river was")
+    with pytest.raises(InputError, match=r"decontaminate=.*nowhere: no evaluation file"):
+        filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
+
+
+def jaccard(a: str, b: str, n: int) -> float:
+    first, second = (set(ngrams.hashes(ngrams.words(t), n).tolist()) for t in (a, b))
+    return len(first & second) / len(first | second)
+
+
+def test_signatures_estimate_the_share_of_common_shingles() -> None:
+    signer = minhash.MinHasher(FiltersConfig(permutations=512))
+    whole = story(1, 400)
+    for words in (399, 350, 200):
+        other = " ".join(whole.split()[:words])
+        a, b = signer.sign([whole, other])
+        assert abs(np.mean(a == b) - jaccard(whole, other, 5)) < 0.1
+
+
+def test_near_duplicates_leave_the_one_of_the_smallest_hash(tmp_path: Path) -> None:
+    texts = [story(k, 100) + end for k in range(50) for end in ("", " Also this.", " Or that.")]
+    signed = minhash.MinHasher(FiltersConfig()).sign(texts)
+    hashes = np.random.default_rng(0).permutation(150).astype(np.uint64).repeat(2).reshape(-1, 2)
+    groups = hashes[:, 0].reshape(50, 3)
+    expected = np.sort(groups, axis=1)[:, 1:].ravel()
+    for parts in (1, 4):  # however the documents lie in files
+        paths = [tmp_path / f"{parts}-{k}" for k in range(parts)]
+        for k, path in enumerate(paths):
+            minhash.save(path, hashes[k::parts], signed[k::parts])
+        found = minhash.find_duplicates(paths, 128, 0.8)
+        assert found[:, 0].tolist() == sorted(expected.tolist())
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
+    return folder
+
+
+def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The account of `prepare` over JSON lines."""
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="c", reader="jsonl", path=str(path), **corpus),
+        runner=RunnerConfig(), source="", vocab=str(vocab), out=str(out),
+        filters=FiltersConfig(**more), split_bytes=2000, shard_bytes=20_000,
+    )  # fmt: skip
+    out.mkdir()
+    return prepare.make(config, out).figures
+
+
+def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
+    rows = [story(k) for k in range(100)]
+    rows += [
+        "", "Hello.", story(3), story(1, 900), "1 2 3 " * 40, story(2) + " Lorem ipsum.",
+        "x " * 30 + "said that the river was old", story(5).replace("apple", "bread", 1),
+    ]  # fmt: skip
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps({"text": text}) for text in rows]
+    path.write_text("\n".join([*lines, '{"texts": "other"}', "not JSON"]) + "\n")
+    figures = made(
+        path, vocab, tmp_path / "out", {"on_error": "skip"},
+        maximum_characters=3000, maximum_non_letters=0.5, banned=["(?i)lorem"],
+        decontaminate=[str(evaluation(tmp_path / "glue"))], ngram=5,
+        near_duplicates=0.6, shingle=3,
+    )  # fmt: skip
+    assert figures["documents"] == {
+        "read": 108, "empty": 1, "short": 1, "duplicate": 1, "filtered": 5, "written": 100,
+    }  # fmt: skip
+    assert figures["filtered"] == {
+        "long": 1, "non-letters": 1, "banned": 1, "contaminated": 1, "near duplicate": 1,
+    }  # fmt: skip
+    assert figures["skipped"] == {"broken": 2}
+    assert [len(figures["named"][key]) for key in ("broken", "contaminated")] == [2, 1]
+    assert f"{path} line 109: no field text" in figures["named"]["broken"][0]
+
+
+def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": story(k, 300)}) for k in range(200)))
+    once = made(path, vocab, tmp_path / "once", {})
+    parts = {"p": {"reader": "jsonl", "path": str(path), "weight": 3}}
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="m", reader="mix", parts=parts), runner=RunnerConfig(),
+        source="", vocab=str(vocab), out=str(tmp_path / "thrice"), validation_share=0.2,
+    )  # fmt: skip
+    Path(config.out).mkdir()
+    thrice = prepare.make(config, Path(config.out)).figures
+    assert thrice["documents"] == once["documents"]
+    assert thrice["totals"]["repeats"] == 2 * (200 - held_out(path))
+    assert thrice["totals"]["train"] > 2 * once["totals"]["train"]
+
+
+def held_out(path: Path) -> int:
+    """How many of the texts are kept for validation at a share of 0.2."""
+    texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
+    return sum(sentence_pairs.held_out(sentence_pairs.document_hash(text), 0.2) for text in texts)

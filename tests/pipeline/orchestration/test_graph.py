@@ -1,0 +1,184 @@
+"""Settings become command lines that Hydra reads back, and folders become edges."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import TrainConfig
+from pipeline import run
+from pipeline.cli import entry_point
+from pipeline.cli.overrides import quoted
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
+from pipeline.orchestration import graph, stage
+
+texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(values)
+def test_a_quoted_value_reads_back(value: object) -> None:
+    override = OverridesParser.create().parse_override(f"key={quoted(value)}")
+    read = override.value()
+    assert str(read) == str(value) or read == value
+
+
+def test_nested_settings_become_dotted_keys() -> None:
+    nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
+    assert dict(graph.flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
+
+
+def test_stages_come_after_what_they_need() -> None:
+    needs = {"c": ("b", "a"), "b": ("a",), "a": (), "d": ()}
+    assert graph.ordered(needs) == ["a", "b", "c", "d"]
+
+
+def test_a_cycle_is_named() -> None:
+    with pytest.raises(ConfigError, match="wait for one another: a, b"):
+        graph.ordered({"a": ("b",), "b": ("a",)})
+
+
+def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
+    """RTE from the model that MNLI left, as in the paper."""
+    stages: dict[str, Any] = {
+        "evaluate": {"task": ["mnli"], "keep": True},
+        "evaluate-on": {"task": ["rte"], "pretrained": f"{tmp_path}/evaluate-mnli/model"},
+    }
+    config = RunConfig(
+        workdir=str(tmp_path), corpus=CorpusConfig(name="books", reader="books", path="."),
+        recipe=RecipeConfig(name="two", stages=stages), glue="glue", executor=ExecutorConfig(),
+    )  # fmt: skip
+    nodes = {node.name: node for node in graph.plan(config, [])}
+    assert nodes["evaluate-on-rte"].needs == ("evaluate-mnli",)
+    stages["evaluate"]["epochs"] = 7
+    again = {node.name: node for node in graph.plan(config, [])}
+    assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
+
+
+def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
+    part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
+    chosen = ["+corpus=mix", *part, "model=tiny", "tasks=[]"]
+    config = RunConfig(
+        workdir=str(tmp_path), corpus=CorpusConfig(name="mix", reader="mix"),
+        recipe=RecipeConfig(name="own", stages={"vocab": {}, "prepare": {}}),
+    )  # fmt: skip
+    for node in graph.plan(config, chosen):
+        assert node.config.corpus.parts["own"]["reader"] == "text"  # type: ignore[attr-defined]
+
+
+def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path) -> None:
+    """Nested ones neither; what comes last on the command line counts."""
+    words = [
+        "train.model.dropout=0.25", "train.clip=2.5", "+train.schedule.warmup_share=0.3",
+        "tasks.dev_rows=1", "tasks.dev_rows=7", "train.steps=9",
+    ]  # fmt: skip
+    config = composed_run(f"workdir={tmp_path}", "tasks=[sample_next]", *words)
+    by_name = {node.name: node.config for node in graph.plan(config, ["+corpus=sample"])}
+    train = by_name["train"]
+    assert isinstance(train, TrainConfig)
+    assert (train.model.dropout, train.clip, train.steps) == (0.25, 2.5, 9)
+    assert (train.schedule.warmup_share, train.model.layers) == (0.3, 2)
+    assert by_name["tasks"].dev_rows == 7  # type: ignore[attr-defined]
+
+
+def composed_run(*words: str) -> RunConfig:
+    """What `pipeline.run +corpus=sample` reads of its command line."""
+    entry_point.register("run", RunConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        config = compose("run", run.arguments(["+corpus=sample", *words]))
+    return entry_point.validate(config, RunConfig)
+
+
+def mistake_of(*words: str) -> str:
+    config = composed_run(*words)
+    chosen = ["+corpus=sample", *words]
+    with pytest.raises(InputError) as caught:
+        graph.check_places(config, graph.plan(config, chosen))
+    return str(caught.value)
+
+
+def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) -> None:
+    workdir, gone = f"workdir={tmp_path}/work", f"{tmp_path}/gone/*.txt"
+    told = mistake_of(workdir, "corpus.reader=text", f"corpus.path={gone}")
+    assert told == f"stage vocab: corpus.path={gone}: nothing is there"
+    told = mistake_of(workdir, "tasks=[cola]", f"glue={tmp_path}/glue")
+    assert told == f"stage evaluate-cola: data={tmp_path}/glue: nothing is there"
+
+
+def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (f"{tmp_path}/file/work", "/proc/work"):
+        assert f"workdir={place}: cannot write there" in mistake_of(f"workdir={place}")
+
+
+def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
+    config = composed_run(f"workdir={tmp_path}/a/work")
+    graph.check_places(config, graph.plan(config, ["+corpus=sample"]))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)]
+)
+def test_sample_tasks_are_made_for_those_who_ask_for_some(
+    tmp_path: Path, chosen: str, made: bool
+) -> None:
+    config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
+    names = {node.name for node in graph.plan(config, ["+corpus=sample"])}
+    assert ("tasks" in names) == made
+
+
+def test_each_language_has_a_folder_of_its_own() -> None:
+    GlobalHydra.instance().clear()
+    entry_point.register("run", RunConfig)
+    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        config = entry_point.validate(
+            compose("run", ["+corpus=wiki", "corpus.language=vi"]), RunConfig
+        )
+    assert (config.corpus.name, config.workdir) == ("viwiki", "work/viwiki")
+    assert "/viwiki/latest/viwiki-latest-" in config.corpus.files[0].url
+
+
+def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
+    address = [{"url": "https://example.org/" + "x" * 90}]
+    before = {"corpus.name": "viwiki", "corpus.language": "vi", "corpus.files": address, "size": 9}
+    now = {"corpus.name": "sample", "corpus.language": "en", "corpus.files": [], "size": 99}
+    told = graph.differences(before, now)
+    assert told == "corpus viwiki (vi) -> sample (en); size 9 -> 99"
+    told = graph.differences(before, before | {"corpus.files": []})
+    assert "corpus.files" in told
+    assert len(told) < 100
+
+
+def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
+    """Size and time stamp stand for the content of a dump of many gigabytes."""
+    (tmp_path / "a.txt").write_text("words")
+    words = [f"workdir={tmp_path}", "corpus.reader=text", f"corpus.path={tmp_path}/a.txt"]
+    config = composed_run(*words)
+    (tmp_path / "vocab").mkdir()
+
+    def reason() -> str | None:
+        vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
+        return vocab.reason
+
+    vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
+    fingerprint, inputs = stage.fingerprint("vocab", vocab.config)
+    stage.Manifest(
+        stage="vocab", fingerprint=fingerprint, version=1, config={}, inputs=inputs, files={},
+        figures={}, summary="", seconds=0.0, finished="now",
+    ).write(tmp_path / "vocab")  # fmt: skip
+    assert reason() is None
+    os.utime(tmp_path / "a.txt", (0, 0))
+    assert reason() == "its input changed: corpus.path (a file's name, size or time stamp)"

@@ -1,0 +1,105 @@
+"""A run ends as the stage did that ended it: with its words, and with its exit code."""
+
+import dataclasses
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import Diverged, Exit, Restart, UserError
+from pipeline.config import ReportConfig
+from pipeline.orchestration.graph import Node
+from pipeline.orchestration.local import LocalExecutor, StageFailed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Script(Node):
+    """A stage that is a line of Python."""
+
+    line: str
+
+    def command(self, processes: int | None) -> list[str]:
+        return [sys.executable, "-c", self.line]
+
+
+def script(folder: Path, kind: str, line: str) -> Script:
+    return Script(
+        name=kind, kind=kind, overrides=[], needs=(), fingerprint="f", reason="not made yet",
+        config=ReportConfig(workdir=str(folder), out=str(folder / kind)), line=line,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "told"),
+    [
+        (Exit.USER, UserError, r"stage train: a bad value \(log: .*train\.log\)"),
+        (Exit.DIVERGED, Diverged, r"stage train: a bad value \(log: "),
+        (Exit.RESTART, Restart, "stage train was cut short .* the same command goes on"),
+        (Exit.RESTART, Restart, r"train was cut short, rank-1 was killed \(memory\?\) \(log: "),
+        (Exit.BUG, StageFailed, "exit code 1; its log (?s:.*)a bad value"),
+        (Exit.DONE, StageFailed, "exit code 0; its log"),  # and left nothing
+    ],
+)
+def test_the_end_of_a_stage_is_that_of_the_run(
+    tmp_path: Path, code: Exit, kind: type[Exception], told: str
+) -> None:
+    words = "restart: rank-1 was killed (memory?); it goes on" if "killed" in told else ""
+    line = f"print('error: a bad value\\n{words}'); raise SystemExit({int(code)})"
+    stage = script(tmp_path, "train", line)
+    with pytest.raises(kind, match=told) as raised:
+        LocalExecutor(tmp_path, 1, None).run([stage])
+    assert type(raised.value) is kind
+
+
+SAVES = """
+import signal, sys, time
+def told(number, frame):
+    print("restart: rank 0: SIGTERM, saved after step 1,706; the same command goes on", flush=True)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, told)
+print("ready", flush=True)
+time.sleep(60)
+"""
+DIES = "import time; print('ready', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as a terminal's foreground job has it: a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "kind", "told", "shown"),
+    [
+        ("train", SAVES, Restart, r"train was cut short, saved after step 1,706 \(log: ",
+         "stopping: train is saving …\n"),
+        ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks ends …\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("interruptible")
+def test_who_stops_a_run_is_told_what_was_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    name: str, line: str, kind: type[BaseException], told: str, shown: str,
+) -> None:  # fmt: skip
+    executor = LocalExecutor(tmp_path, 1, None)
+    executor.live = True
+    log = tmp_path / "logs" / f"{name}.log"
+
+    def stop() -> None:
+        until = time.monotonic() + 20
+        while time.monotonic() < until and not (log.exists() and "ready" in log.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(kind, match=told):
+        executor.run([script(tmp_path, name, line)])
+    assert capsys.readouterr().out.endswith(f"\r\033[K{shown}")

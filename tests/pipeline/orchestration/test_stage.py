@@ -1,0 +1,160 @@
+"""A stage leaves the old folder or the new one, and is made again only when something changed."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig, TasksConfig
+from pipeline.orchestration import stage
+
+
+def config(tmp_path: Path, **changes: object) -> TasksConfig:
+    settings = {
+        "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
+        "source": str(tmp_path / "download"),
+        "out": str(tmp_path / "made"),
+    }
+    (tmp_path / "text").mkdir(exist_ok=True)
+    return TasksConfig(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+class Maker:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, config: TasksConfig, out: Path) -> stage.Result:
+        self.calls += 1
+        (out / "data.txt").write_text(f"{config.seed} {self.calls}")
+        return stage.Result(summary="made", figures={"calls": self.calls})
+
+
+def broken(config: TasksConfig, out: Path) -> stage.Result:
+    (out / "data.txt").write_text("half")
+    raise InputError("the input is broken")
+
+
+def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
+    make = Maker()
+    first = stage.run("tasks", config(tmp_path), make)
+    assert stage.run("tasks", config(tmp_path), make) == first
+    assert make.calls == 1
+    assert first.files["data.txt"]["sha256"] == stage.sha256(tmp_path / "made" / "data.txt")
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"force": True}, {"train_rows": 7}])
+def test_a_changed_setting_makes_it_again(tmp_path: Path, change: dict[str, object]) -> None:
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    stage.run("tasks", config(tmp_path, **change), make)
+    assert make.calls == 2
+
+
+def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    (tmp_path / "text" / "new.txt").write_text("new")
+    stage.run("tasks", config(tmp_path), make)
+    assert make.calls == 2
+
+
+def test_a_failure_leaves_the_old_folder_whole(tmp_path: Path) -> None:
+    stage.run("tasks", config(tmp_path), Maker())
+    with pytest.raises(InputError):
+        stage.run("tasks", config(tmp_path, seed=1), broken)
+    assert (tmp_path / "made" / "data.txt").read_text() == "0 1"
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".tmp")] == []
+
+
+def test_a_first_failure_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        stage.run("tasks", config(tmp_path), broken)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_crash_between_the_renames_is_mended(tmp_path: Path) -> None:
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    (tmp_path / "made").rename(tmp_path / ".made.old")
+    stage.run("tasks", config(tmp_path), make)
+    assert make.calls == 1
+    assert (tmp_path / "made" / "data.txt").exists()
+
+
+def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
+    (tmp_path / ".made.tmp").mkdir()
+    (tmp_path / ".made.tmp" / "stray.txt").write_text("old")
+    manifest = stage.run("tasks", config(tmp_path), Maker())
+    assert list(manifest.files) == ["data.txt"]
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
+    with (
+        stage.locked(tmp_path / "made"),
+        pytest.raises(InputError, match="another run is making this folder"),
+    ):
+        stage.run("tasks", config(tmp_path), Maker())
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    stage.run("tasks", config(tmp_path), Maker())
+    (tmp_path / "made" / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"manifest\.json: not a manifest"):
+        stage.run("tasks", config(tmp_path), Maker())
+
+
+def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no finished vocab there; run python -m pipeline\.vocab"):
+        stage.require_manifest(tmp_path / "vocab", "vocab", "vocab")
+
+
+def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
+    stage.run("tasks", config(tmp_path), Maker())
+    with pytest.raises(InputError, match=r"vocab=.*made: made by tasks, not by vocab"):
+        stage.require_manifest(tmp_path / "made", "vocab", "vocab")
+
+
+def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "made"
+    home.mkdir()
+    stage.run("tasks", config(tmp_path), Maker())  # an empty folder is nobody's
+    with pytest.raises(InputError, match="there is what tasks made"):
+        stage.run("vocab", config(tmp_path), Maker())
+    (home / "manifest.json").unlink()
+    with pytest.raises(InputError, match="there are files that tasks did not make"):
+        stage.run("tasks", config(tmp_path), Maker())
+    assert (home / "data.txt").read_text() == "0 1"
+
+
+def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "made").write_text("letters")
+    for in_place in (False, True):
+        with pytest.raises(InputError, match="there is a file"):
+            stage.run("tasks", config(tmp_path), Maker(), in_place=in_place)
+    assert (tmp_path / "made").read_text() == "letters"
+
+
+def test_a_manifest_reads_back_as_written(tmp_path: Path) -> None:
+    manifest = stage.run("tasks", config(tmp_path), Maker())
+    assert stage.Manifest.read(tmp_path / "made") == manifest
+    fields = json.loads((tmp_path / "made" / "manifest.json").read_text())
+    assert fields == dataclasses.asdict(manifest)
+
+
+def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
+    made = tmp_path / "made"
+    (made / "model").mkdir(parents=True)
+    (made / "model" / "weights").write_text("1")
+    stage.Manifest(
+        stage="evaluate", fingerprint="e" * 64, version=1, config={}, inputs={},
+        files={"model/weights": {}, "table.tsv": {}}, figures={}, summary="", seconds=1.0,
+        finished="now",
+    ).write(made)  # fmt: skip
+    assert stage.fingerprint_path(made / "model") == "e" * 64
+    assert stage.fingerprint_path(made / "table.tsv") == "e" * 64
+    (made / "other").mkdir()
+    assert stage.fingerprint_path(made / "other") != "e" * 64

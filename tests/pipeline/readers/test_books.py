@@ -1,0 +1,120 @@
+"""Books in folders and archives."""
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers.io import archives
+
+BOOKS = {f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in
+         enumerate(["ant", "bee", "cat", "dog"], 1)}  # fmt: skip
+
+
+def documents(path: Path, split_bytes: int = 2**20) -> tuple[list[Document], SkipCounts]:
+    corpus = CorpusConfig(name="books", reader="books", path=str(path))
+    reader, tally = open_corpus(corpus, ""), SkipCounts()
+    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+
+
+def fill_folder(place: Path) -> Path:
+    for name, text in BOOKS.items():
+        (place / name).write_text(text)
+    (place / "notes.pdf").write_text("no book")
+    return place
+
+
+def fill_zip(place: Path) -> Path:
+    with zipfile.ZipFile(place / "books.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("all/notes.pdf", "no book")
+        archive.writestr("__MACOSX/._ant.txt", "no book")
+        for name, text in BOOKS.items():
+            archive.writestr(f"all/{name}", text)
+    return place / "books.zip"
+
+
+def fill_tar(place: Path) -> Path:
+    with tarfile.open(place / "books.tar.gz", "w:gz") as archive:
+        for name, text in {"notes.pdf": "no book", **BOOKS}.items():
+            member = tarfile.TarInfo(f"all/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return place / "books.tar.gz"
+
+
+@pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar])
+@pytest.mark.parametrize("split_bytes", [1, 30, 100, 2**20])
+def test_each_book_is_read_once_however_it_is_cut(
+    fill: Callable[[Path], Path], split_bytes: int, tmp_path: Path
+) -> None:
+    found, _ = documents(fill(tmp_path), split_bytes)
+    assert [d.title for d in found] == ["ant", "bee", "cat", "dog"]
+    assert found[0].text == "The story of ant.\nThe end."
+
+
+def test_what_is_no_text_is_counted(tmp_path: Path) -> None:
+    assert documents(fill_zip(tmp_path))[1] == {"not text": 2}
+
+
+def test_an_empty_book_is_a_document_too(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    assert [d.text for d in documents(tmp_path)[0]] == [""]
+
+
+def test_encodings_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes("Café".encode("cp1252"))
+    (tmp_path / "twice.txt").write_bytes("CafÃ©".encode())
+    found, tally = documents(tmp_path)
+    assert {d.text for d in found} == {"Café"}
+    assert tally.notes == {"read as cp1252": 1, "mis-encoded letters mended": 1}
+
+
+@pytest.mark.parametrize("fill", [fill_zip, fill_tar])
+def test_a_broken_archive_is_named(fill: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = fill(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=path.name):
+        documents(path)
+
+
+def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+    path = fill_zip(tmp_path)
+    raw = bytearray(path.read_bytes())
+    place = raw.index(b"all/cat.txt") + len("all/cat.txt")
+    raw[place : place + 10] = bytes(10)
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"books.zip/all/cat.txt: cannot be read"):
+        documents(path)
+
+
+def test_a_file_too_long_for_a_book_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "LARGEST", 10)
+    with pytest.raises(InputError, match="takes each file for one document"):
+        documents(fill_folder(tmp_path))
+
+
+@pytest.mark.shared_data
+def test_real_books(shared_data: Path) -> None:
+    found, tally = documents(shared_data / "books", 2**23)
+    text = "\n".join(d.text for d in found)
+    assert len(found) == 89
+    assert tally.notes["mis-encoded letters mended"] == 6
+    assert not any(char in text for char in "\r\ufeff\x00")
+    assert "# Title" not in text
+    assert text.count("_") < 200
+    assert {"Hamlet", "The Black Cat", "Utopia"} <= {d.title for d in found}
+
+
+@pytest.mark.shared_data
+def test_real_archives(shared_data: Path) -> None:
+    found, tally = documents(shared_data / "nltk", 2**20)
+    assert len(found) == 124
+    assert tally["not text"] == 2

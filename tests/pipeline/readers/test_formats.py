@@ -1,0 +1,287 @@
+"""Readers of text in lines and rows: every document once, whatever the cut, packing or encoding."""
+
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts, open_corpus
+
+TEXTS = [
+    f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)
+]
+
+
+def as_lines(texts: list[str]) -> str:
+    return "\n\n".join(texts) + "\n"
+
+
+def as_objects(texts: list[str]) -> str:
+    return "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
+
+
+def as_articles(texts: list[str]) -> str:
+    docs = (f'<doc id="{n}" title="T">\nT\n\n{text}\n</doc>\n' for n, text in enumerate(texts))
+    return "".join(docs)
+
+
+FORMS: dict[str, tuple[str, Callable[[list[str]], str], dict[str, object]]] = {
+    "lines": (".txt", as_lines, {}),
+    "text": (".txt", as_lines, {"document": "paragraph"}),
+    "jsonl": (".jsonl", as_objects, {}),
+    "wikiextractor": ("", as_articles, {}),
+}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": lambda raw: bz2.compress(raw[:150]) + bz2.compress(raw[150:]),
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+
+
+def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
+    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
+
+
+def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
+    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
+    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+
+
+def write(folder: Path, reader: str, packing: str = "", texts: list[str] = TEXTS) -> CorpusConfig:
+    suffix, form, options = FORMS[reader]
+    path = folder / f"wiki_00{suffix}{packing}"
+    path.write_bytes(PACKERS[packing](form(texts).encode()))
+    return config(reader, path, options=options)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("reader", FORMS)
+def test_every_document_is_read_whole_from_every_packing(
+    reader: str, packing: str, tmp_path: Path
+) -> None:
+    found, tally = read(write(tmp_path, reader, packing))
+    assert [d.text for d in found] == TEXTS
+    assert not tally
+    assert not tally.notes
+
+
+@pytest.mark.parametrize("packing", ["", ".bz2"])
+@pytest.mark.parametrize("reader", FORMS)
+@given(cuts=st.lists(st.integers(0, 10_000), max_size=8))
+def test_each_document_comes_out_once_for_any_cuts(
+    reader: str, packing: str, cuts: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    corpus = write(tmp_path_factory.getbasetemp(), reader, packing)
+    assert corpus.path is not None
+    size = Path(corpus.path).stat().st_size
+    bounds = sorted({0, size, *(cut % size for cut in cuts)})
+    opened = open_corpus(corpus, "")
+    splits = [FileRange(corpus.path, start, end) for start, end in itertools.pairwise(bounds)]
+    assert [d.text for s in splits for d in opened.read(s, SkipCounts())] == TEXTS
+
+
+@pytest.mark.parametrize("split_bytes", [100, 1 << 20])
+def test_line_ends_and_encodings_do_not_change_documents(split_bytes: int, tmp_path: Path) -> None:
+    text = as_lines(TEXTS)
+    writings = {
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "mac": text.replace("\n", "\r").encode(),
+        "bom": text.encode("utf-8-sig"),
+        "utf16": text.encode("utf-16"),
+        "cp1252": text.encode("cp1252"),
+    }
+    for name, raw in writings.items():
+        path = tmp_path / f"{name}.txt"
+        path.write_bytes(raw)
+        found, tally = read(config("lines", path), split_bytes)
+        assert [d.text for d in found] == TEXTS, name
+        assert bool(tally.notes) == (name != "bom"), (name, tally.notes)
+
+
+def test_one_sentence_a_line_stays_one_sentence(tmp_path: Path) -> None:
+    (document, *_), _ = read(write(tmp_path, "lines"))
+    assert document.sentence_lines
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{not json", "line 2: not JSON"),
+        ('["a list"]', "line 2: a JSON list"),
+        ('{"body": "x"}', "line 2: no field text; there are body"),
+        ('{"text": 3}', "line 2: field text holds no text but a int"),
+        ("[" * 100_000, "line 2: not JSON"),
+    ],
+)
+def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "good"}}\n{line}\n{{"text": "fine"}}\n')
+    with pytest.raises(InputError, match=why) as raised:
+        read(config("jsonl", path))
+    assert str(path) in str(raised.value)
+    found, tally = read(config("jsonl", path, on_error="skip"))
+    assert [d.text for d in found] == ["good", "fine"]
+    assert tally == {"broken": 1}
+    assert why in tally.broken[0]
+
+
+def test_a_line_is_numbered_from_the_beginning_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "good"}\n' * 50 + "oops\n")
+    with pytest.raises(InputError, match="line 51: not JSON"):
+        read(config("jsonl", path), 100)
+
+
+FIELDS = {"text": ["head", "meta.body"], "title": "head", "id": "key"}
+ROWS = [
+    {"head": "One", "meta": {"body": "first"}, "key": 1},
+    {"head": None, "meta": {"body": "second"}, "key": 2},
+]
+
+
+def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
+    expected = [("1", "One", "One\nfirst"), ("2", "", "second")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    for reader in ("jsonl", "parquet"):
+        corpus = config(reader, tmp_path / f"a.{reader}", options=FIELDS)
+        assert [(d.id, d.title, d.text) for d in read(corpus)[0]] == expected
+
+
+@pytest.mark.parametrize("split_bytes", [50, 1 << 20])
+def test_parquet_gives_every_row_once(split_bytes: int, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "a.parquet", row_group_size=2)
+    found, _ = read(config("parquet", tmp_path), split_bytes)
+    assert [d.text for d in found] == TEXTS
+
+
+def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"body": TEXTS, "n": range(9)}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a.parquet: no column text; there are body, n"):
+        read(config("parquet", tmp_path))
+    with pytest.raises(InputError, match="column n holds int64, not text"):
+        read(config("parquet", tmp_path, options={"text": "n"}))
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["word " * 999] * 99}), path, compression="gzip")
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(InputError, match=r"a.parquet: not a whole Parquet file"):
+        read(config("parquet", path))
+    path.write_bytes(raw[:40] + b"\0" * 40 + raw[80:])
+    with pytest.raises(InputError, match=r"a.parquet: row group 0 is damaged"):
+        read(config("parquet", path))
+
+
+def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None:
+    (tmp_path / "wiki_00").write_text(
+        '<doc id="7" url="u" title="Q &amp; A">\nQ &amp; A\n\nIt (, ) is &lt;b&gt;bold&lt;/b&gt;.\n'
+        "Section::::History.\nBULLET::::- One\n</doc>\n"
+        '{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n'
+    )
+    (article, other), _ = read(config("wikiextractor", tmp_path))
+    assert (article.id, article.title) == ("c:7", "Q & A")
+    assert article.text == "It is bold.\nHistory.\nOne"
+    assert (other.id, other.title, other.text) == ("c:8", "B", "Body in B.")
+
+
+def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
+    (tmp_path / "wiki_00").write_text('<doc id="7" title="A">\nA\n\ntext')
+    with pytest.raises(InputError, match=r"wiki_00 line 1: .* has no </doc>"):
+        read(config("wikiextractor", tmp_path))
+    (tmp_path / "wiki_00").write_text("\nSome other text.\n")
+    with pytest.raises(InputError, match=r"wiki_00 line 2: no <doc"):
+        read(config("wikiextractor", tmp_path))
+
+
+def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One\ntwo.\n\nThree.\n")
+    (tmp_path / "b.txt").write_text("Four.")
+    for document, wraps, texts in [
+        ("file", False, ["One\ntwo.\n\nThree.\n", "Four."]),
+        ("file", True, ["One two.\nThree.", "Four."]),
+        ("paragraph", True, ["One two.", "Three.", "Four."]),
+        ("line", False, ["One", "two.", "Three.", "Four."]),
+    ]:
+        options = {"document": document, "hard_wraps": wraps}
+        assert [d.text for d in read(config("text", tmp_path, options=options))[0]] == texts
+    with pytest.raises(ConfigError, match=r"corpus.options.document=page"):
+        read(config("text", tmp_path, options={"document": "page"}))
+
+
+def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("plain\n\ncafé\n".encode("cp1252"))
+    with pytest.raises(InputError, match=r"a.txt line 3: not in utf-8"):
+        read(config("lines", tmp_path, encoding="utf-8"))
+    for name in ("utf-9", "hex"):
+        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: no such encoding"):
+            config("lines", tmp_path, encoding=name)
+
+
+def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.")
+    (tmp_path / "B.TXT").write_text("Two.")
+    (tmp_path / "C.TXT.GZ").write_bytes(gzip.compress(b"Three."))
+    found, _ = read(config("text", tmp_path))
+    assert {d.title: d.text for d in found} == {"a": "One.", "B": "Two.", "C": "Three."}
+    (tmp_path / "d [2].txt").write_text("Four.")
+    assert [d.text for d in read(config("lines", tmp_path / "d [2].txt"))[0]] == ["Four."]
+
+
+@pytest.mark.parametrize("text", [5, [], [1], None])
+def test_an_option_of_a_wrong_kind_is_named(tmp_path: Path, text: object) -> None:
+    with pytest.raises(ConfigError, match=r"corpus\.options\.text="):
+        read(config("jsonl", tmp_path, options={"text": text}))
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    reader = open_corpus(write(tmp_path, "jsonl"), "")
+    (split,) = reader.splits(1 << 20)
+    write(tmp_path, "jsonl", texts=TEXTS[:3])
+    with pytest.raises(InputError, match="changed during the run"):
+        list(reader.read(split, SkipCounts()))
+    Path(split.path).unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        list(reader.read(split, SkipCounts()))
+
+
+def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The cafÃ© is open.\n\nNothing wrong.")
+    found, tally = read(config("lines", tmp_path, mend=True))
+    assert [d.text for d in found] == ["The café is open.", "Nothing wrong."]
+    assert tally.notes == {"wrongly decoded letters mended by ftfy": 1}
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(("folder", "count"), [("en_2021", 37_225), ("zh_2024", 11_972)])
+def test_real_wikiextractor_output(shared_data: Path, folder: str, count: int) -> None:
+    corpus = config("wikiextractor", shared_data / "wiki_text" / folder)
+    ids = [d.id for d in read(corpus, 1 << 21)[0]]
+    assert len(ids) == len(set(ids)) == count
+
+
+@pytest.mark.parametrize("language", ["de", "ceb", "simple", "zh-min-nan", "be_x_old", "pt-BR"])
+def test_a_code_of_a_language_is_taken(language: str) -> None:
+    assert CorpusConfig(name="x", reader="text", language=language).language == language
+
+
+@pytest.mark.parametrize("language", ["vietnamese", "", "English", "v", "de/../x", "de "])
+def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
+    with pytest.raises(ConfigError, match=rf"corpus\.language={language}: .*code"):
+        CorpusConfig(name="x", reader="text", language=language)

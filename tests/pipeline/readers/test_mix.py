@@ -1,0 +1,83 @@
+"""Several corpora in one run, each with a weight."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, SkipCounts, open_corpus
+
+
+def part(path: Path, weight: float | None = None, **more: object) -> dict[str, object]:
+    path.write_text("\n\n".join(f"{path.stem} {n} says something." for n in range(1000)))
+    return {"reader": "lines", "path": str(path), **more} | (
+        {} if weight is None else {"weight": weight}
+    )
+
+
+def read(parts: dict[str, Any], split_bytes: int = 1 << 20, **options: int) -> list[Document]:
+    corpus = CorpusConfig(name="mix", reader="mix", parts=parts, options=options)
+    reader = open_corpus(corpus, "")
+    return [d for s in reader.splits(split_bytes) for d in reader.read(s, SkipCounts())]
+
+
+def total(found: list[Document], name: str) -> int:
+    return sum(d.copies for d in found if d.id.startswith(f"{name}: "))
+
+
+def test_a_weight_says_how_often_documents_are_learnt_from(tmp_path: Path) -> None:
+    weights = {"a": 0.25, "b": None, "c": 2.5, "d": 0}
+    found = read({name: part(tmp_path / f"{name}.txt", w) for name, w in weights.items()})
+    assert abs(total(found, "a") - 250) < 60
+    assert total(found, "b") == 1000
+    assert abs(total(found, "c") - 2500) < 60
+    assert {d.copies for d in found if d.id.startswith("c: ")} == {2, 3}
+    assert total(found, "d") == 0
+
+
+def test_the_choice_is_a_function_of_text_and_seed_alone(tmp_path: Path) -> None:
+    parts = {"a": part(tmp_path / "a.txt", 0.5), "b": part(tmp_path / "b.txt", 1.5)}
+
+    def chosen(found: list[Document]) -> list[tuple[str, int]]:
+        return [(d.text, d.copies) for d in found]
+
+    assert chosen(read(parts)) == chosen(read(dict(reversed(parts.items())), 700))
+    assert chosen(read(parts)) != chosen(read(parts, seed=1))
+
+
+def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
+    parts = {"zh": part(tmp_path / "z.txt", 0.5, language="zh"), "en": part(tmp_path / "e.txt")}
+    reader = open_corpus(CorpusConfig(name="mix", reader="mix", parts=parts), "")
+    tally = SkipCounts()
+    found = [d for s in reader.splits(1 << 20) for d in reader.read(s, tally)]
+    assert {d.language for d in found if d.id.startswith("zh")} == {"zh"}
+    assert tally["zh: sampled out"] + tally.notes["zh: documents"] == 1000
+    assert tally.notes["en: documents"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, "corpus.parts: name a corpus"),
+        ({"a": "books"}, "corpus.parts.a: a corpus with keys"),
+        ({"a": {"path": "x"}}, "corpus.parts.a.reader: say how"),
+        ({"a": {"reader": "lines", "paths": "x"}}, "corpus.parts.a.paths: no such key"),
+        ({"a": {"reader": "lines", "path": "x", "weight": -1}}, "corpus.parts.a.weight=-1"),
+        ({"a": {"reader": "mix", "parts": {}}}, "corpus.parts.a.reader=mix: no mix in a mix"),
+        ({"a": {"reader": "lines", "files": [{"uri": "x"}]}}, "corpus.parts.a.files: each has url"),
+        ({"a": {"reader": "scroll", "path": "x"}}, "=scroll: no such reader; there are books, "),
+        ({"a": {"reader": "fields", "path": "x"}}, "corpus.reader=fields: no such reader"),
+        ({"a": {"reader": "no.such", "path": "x"}}, "corpus.reader=no.such: no such reader"),
+        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, "of lines: .* are: none"),
+    ],
+)
+def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(parts)
+
+
+def test_a_part_without_files_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere: no file there"):
+        read({"a": {"reader": "lines", "path": str(tmp_path / "nowhere")}})

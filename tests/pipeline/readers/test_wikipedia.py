@@ -1,0 +1,255 @@
+import bz2
+import gzip
+import itertools
+import pickle
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, FileRange, SkipCounts, wikipedia
+
+HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
+  <siteinfo>
+    <dbname>xxwiki</dbname>
+    <namespaces>
+      <namespace key="0" case="first-letter" />
+      <namespace key="1" case="first-letter">Diskusjon</namespace>
+      <namespace key="6" case="first-letter">Pictura</namespace>
+      <namespace key="14" case="first-letter">Ordo</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+TAIL = "</mediawiki>\n"
+
+
+def revision(text: str, timestamp: str = "2020-01-01T00:00:00Z", model: str = "wikitext") -> str:
+    return (
+        f"<revision><id>7</id><timestamp>{timestamp}</timestamp><contributor><id>9</id>"
+        f"</contributor><model>{model}</model><text>{text}</text></revision>"
+    )
+
+
+def page(number: int, *revisions: str, namespace: int | None = 0, more: str = "") -> str:
+    ns = "" if namespace is None else f"<ns>{namespace}</ns>"
+    return (
+        f"  <page>\n    <title>T{number}</title>{ns}<id>{number}</id>{more}\n"
+        f"    {''.join(revisions)}\n  </page>\n"
+    )
+
+
+PAGES = [page(number, revision(f"Text of {number}. " * (number % 7 + 1))) for number in range(40)]
+DUMP = (HEAD + "".join(PAGES) + TAIL).encode()
+
+
+def multistream(pages_a_stream: int) -> bytes:
+    """As Wikimedia packs its dumps: the header, groups of pages and the end are streams."""
+    groups = [PAGES[at : at + pages_a_stream] for at in range(0, len(PAGES), pages_a_stream)]
+    return b"".join(bz2.compress(part.encode()) for part in [HEAD, *map("".join, groups), TAIL])
+
+
+def reader(path: Path, **settings: str) -> wikipedia.Reader:
+    config = CorpusConfig(name="wiki", reader="wikipedia", path=str(path), **settings)
+    return wikipedia.Reader(config, "")
+
+
+def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], SkipCounts]:
+    tally = SkipCounts()
+    corpus = reader(path)
+    splits = corpus.splits(split_bytes)
+    return [document for split in splits for document in corpus.read(split, tally)], tally
+
+
+def write(folder: Path, data: bytes | str, name: str = "dump.xml") -> Path:
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+@pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress, lambda _: multistream(7)])
+def test_every_packing_gives_the_same_documents(pack: object, tmp_path: Path) -> None:
+    documents, tally = read(write(tmp_path, pack(DUMP)))  # type: ignore[operator]
+    assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
+    assert documents[2] == Document("wiki:2", "T2", "Text of 2. Text of 2. Text of 2.")
+    assert not tally
+
+
+def pbzip2(size: int) -> bytes:
+    """As parallel packers cut: anywhere, in the middle of tags too."""
+    return b"".join(bz2.compress(DUMP[at : at + size]) for at in range(0, len(DUMP), size))
+
+
+PACKED = {"plain": DUMP, "pages": multistream(1), "groups": multistream(7), "anywhere": pbzip2(101)}
+
+
+@given(packing=st.sampled_from(sorted(PACKED)), cuts=st.lists(st.integers(0, 99_999), max_size=8))
+def test_each_page_comes_out_once_for_any_cuts(
+    tmp_path_factory: pytest.TempPathFactory, packing: str, cuts: list[int]
+) -> None:
+    data = PACKED[packing]
+    path = write(tmp_path_factory.getbasetemp(), data, packing)
+    bounds = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    corpus, tally = reader(path), SkipCounts()
+    found = [
+        document.id
+        for start, end in itertools.pairwise(bounds)
+        for document in corpus.read(FileRange(str(path), start, end), tally)
+    ]
+    assert found == [f"wiki:{number}" for number in range(40)]
+
+
+@pytest.mark.parametrize("packing", ["plain", "anywhere"])
+@pytest.mark.parametrize("split_bytes", [13, 64, 100, 1000, 5000])
+def test_planned_parts_give_each_page_once(packing: str, split_bytes: int, tmp_path: Path) -> None:
+    documents, _ = read(write(tmp_path, PACKED[packing]), split_bytes)
+    assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
+
+
+def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
+    pages = [
+        page(1, revision("Text.")),
+        page(2, revision("Talk."), namespace=1),
+        page(3, revision("#REDIRECT [[T1]]"), more='<redirect title="T1" />'),
+        page(4, revision("#redirect [[T1]]")),
+        page(5, revision("a {}", model="css")),
+        page(6, revision("")),
+        page(7, revision("{{only|a template}}")),
+        page(8),
+    ]
+    documents, tally = read(write(tmp_path, HEAD + "".join(pages) + TAIL))
+    assert [document.id for document in documents] == ["wiki:1"]
+    assert tally == {"namespace": 1, "redirect": 2, "model": 1, "empty": 3}
+
+
+def test_the_newest_revision_counts_wherever_it_stands(tmp_path: Path) -> None:
+    revisions = [revision(f"Of {year}.", f"{year}-01-01T00:00:00Z") for year in (2019, 2021, 2020)]
+    documents, _ = read(write(tmp_path, HEAD + page(1, *revisions) + TAIL))
+    assert [document.text for document in documents] == ["Of 2021."]
+
+
+def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path: Path) -> None:
+    talk = page(2, revision("Talk."), namespace=None).replace("T2", "Diskusjon:T1")
+    titled = page(3, revision("Text."), namespace=None).replace("T3", "Alien: Part 3")
+    documents, tally = read(write(tmp_path, HEAD + talk + titled + TAIL))
+    assert [document.id for document in documents] == ["wiki:3"]
+    assert tally == {"namespace": 1}
+
+
+def test_the_dump_names_its_own_namespaces(tmp_path: Path) -> None:
+    text = "[[Pictura:A.jpg|thumb|b]]Text.[[Ordo:C]]"
+    documents, _ = read(write(tmp_path, HEAD + page(1, revision(text)) + TAIL))
+    assert documents[0].text == "Text."
+
+
+def test_utf16_is_read_in_one_part(tmp_path: Path) -> None:
+    documents, _ = read(write(tmp_path, DUMP.decode().encode("utf-16")), 1000)
+    assert len(documents) == 40
+
+
+def test_indices_beside_a_dump_are_passed_by(tmp_path: Path) -> None:
+    write(tmp_path, multistream(7), "xx-multistream.xml.bz2")
+    write(tmp_path, bz2.compress(b"1:2:T"), "xx-multistream-index.txt.bz2")
+    assert len(read(tmp_path)[0]) == 40
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (HEAD + PAGES[0] + "<page><title>A & B</title></page>" + TAIL, r"line 15.*with id 0"),
+        (HEAD + PAGES[0], "no element found: line 15"),
+        (HEAD + PAGES[0][:-20], "unclosed token: line 13, column 151"),
+        ("<html><body></body></html>", "line 1: the root element is <html>"),
+        ("plain words", "line 1, column 0"),
+        ("<page><title>A</title></page>", "line 1: the root element is <page>"),
+    ],
+)
+def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"dump\.xml: .*{message}"):
+        read(write(tmp_path, data))
+
+
+@pytest.mark.parametrize("cut", [1, 9, 40, 300, 1000])
+@pytest.mark.parametrize("split_bytes", [500, 1 << 40])
+@pytest.mark.parametrize("packing", ["plain", "groups", "pages"])
+def test_no_truncated_dump_reads_as_whole(
+    packing: str, split_bytes: int, cut: int, tmp_path: Path
+) -> None:
+    data = PACKED[packing].rstrip()
+    with pytest.raises(InputError, match=r"dump\.xml: "):
+        read(write(tmp_path, data[:-cut]), split_bytes)
+
+
+def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
+    data = multistream(7)[: -len(bz2.compress(TAIL.encode()))]
+    for split_bytes in (300, 1 << 40):
+        with pytest.raises(InputError, match=r"no element found|cut off"):
+            read(write(tmp_path, data), split_bytes)
+
+
+@pytest.mark.parametrize("begin", ["\x01", HEAD])
+def test_xml_broken_by_a_damaged_block_is_told_as_damage(begin: str, tmp_path: Path) -> None:
+    """What a block unpacks to is handed out before its checksum is compared."""
+    data = bytearray(bz2.compress(f"{begin}<page><title>A</page>".encode()))
+    with pytest.raises(InputError, match=r"not well-formed .*`bzip2 -t .*dump\.xml` tells whether"):
+        read(write(tmp_path, bytes(data)))
+    data[12] ^= 1  # of the block's checksum
+    with pytest.raises(InputError, match=r"dump\.xml: damaged between bytes 0 and"):
+        read(write(tmp_path, bytes(data)))
+
+
+def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
+    path = write(tmp_path, DUMP)
+    corpus = reader(path)
+    first = list(corpus.read(FileRange(str(path), 0, len(DUMP)), SkipCounts()))
+    copy = pickle.loads(pickle.dumps(corpus))
+    assert list(copy.read(FileRange(str(path), 0, len(DUMP)), SkipCounts())) == first
+
+
+def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
+    def peak(pages: int) -> int:
+        data = HEAD + "".join(page(n, revision("Some text. " * 500)) for n in range(pages)) + TAIL
+        path = write(tmp_path, bz2.compress(data.encode()))
+        tracemalloc.start()
+        for document in reader(path).read(FileRange(str(path), 0, 1 << 40), SkipCounts()):
+            assert document.text
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(10)  # what is loaded once
+    assert peak(2000) < peak(500) + 2_000_000
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("name", "documents", "total"),
+    [
+        ("enwiki-201605-p10p30302-shortened.xml.bz2", 106, 206),
+        ("enwiki-table-markup.xml.bz2", 5, 5),
+        ("mwxml-dump.xml", 1, 2),
+        ("bgwiki-latest-pages-articles-shortened.xml.bz2", 1, 3),
+        ("nlwiki-20140927-pages-articles-sample.xml", 19, 21),
+        ("viwiki-20240701-excerpt.xml", 129, 601),
+        ("aawiki-20260101-pages-meta-current.xml.bz2", 0, 507),
+        ("dumpster-dive-smallwiki.xml", 895, 2004),
+    ],
+)
+def test_real_dumps_account_for_every_page(
+    shared_data: Path, name: str, documents: int, total: int
+) -> None:
+    found, tally = read(shared_data / "wiki_xml" / name)
+    assert len(found) == documents
+    assert len(found) + tally.total() == total
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    "name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"]
+)
+def test_real_malformed_files_are_errors(shared_data: Path, name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}: line 1: the root element is <page>"):
+        read(shared_data / "wiki_xml" / name)

@@ -1,0 +1,211 @@
+"""The vectorised pairs are those of the published algorithm, written plainly here."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.common import counter_rng
+from pipeline.shards.sentence_pairs import (
+    Documents,
+    document_hash,
+    gather,
+    held_out,
+    next_sentence_pairs,
+)
+
+Pair = tuple[list[int], list[int], bool]
+
+
+def documents_of(lengths: list[list[int]]) -> Documents:
+    """Documents whose sentences have these lengths; token k of the corpus is k."""
+    sentences = [length for document in lengths for length in document]
+    return Documents(
+        tokens=np.arange(sum(sentences)),
+        sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
+        starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
+        keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
+    )
+
+
+def reference_pairs(
+    lengths: list[list[int]], max_tokens: int, short: float, key: np.uint64, by_order: bool = False
+) -> list[Pair]:
+    """One document after the other, one token after the other, as the published code does it."""
+    corpus = documents_of(lengths)
+    token = iter(range(len(corpus.tokens)))
+    documents = [[[next(token) for _ in range(n)] for n in sentences] for sentences in lengths]
+    found = []
+    for number, document in enumerate(documents):
+        own = counter_rng.random_bits(key, corpus.keys)[number : number + 1]
+
+        def uniform(position: int, own: np.ndarray = own) -> float:
+            return float(counter_rng.uniform(own, position)[0])
+
+        target = max_tokens
+        if uniform(0) < short:
+            target = 2 + int(uniform(1) * (max_tokens - 1))
+        here, turn = 0, 0
+        while here < len(document):
+            turn += 1
+            if by_order and 0 < here == len(document) - 1:
+                here -= 1
+            chunk: list[list[int]] = []
+            while here + len(chunk) < len(document):
+                chunk.append(document[here + len(chunk)])
+                if sum(map(len, chunk)) >= target:
+                    break
+            a_end = 1 + int(uniform(8 * turn) * (len(chunk) - 1)) if len(chunk) > 1 else 1
+            a = [t for sentence in chunk[:a_end] for t in sentence]
+            is_random = len(chunk) == 1 or uniform(8 * turn + 1) < 0.5
+            if len(documents) == 1 or by_order:
+                is_random = False
+            b: list[int] = []
+            if is_random:
+                other = int(uniform(8 * turn + 2) * (len(documents) - 1))
+                other += other >= number
+                start = int(uniform(8 * turn + 3) * len(documents[other]))
+                for sentence in documents[other][start:]:
+                    b += sentence
+                    if len(b) >= target - len(a):
+                        break
+                here += a_end
+            elif len(chunk) == 1:
+                here += 1
+                while here < len(document):
+                    b += document[here]
+                    here += 1
+                    if len(b) >= target - len(a):
+                        break
+            else:
+                b = [t for sentence in chunk[a_end:] for t in sentence]
+                here += len(chunk)
+            if b and by_order and uniform(8 * turn + 1) < 0.5:
+                a, b, is_random = b, a, True
+            if b:
+                found.append((turn, number, (*truncated(a, b, max_tokens, own, turn), is_random)))
+    return [pair for _, _, pair in sorted(found, key=lambda item: item[:2])]
+
+
+def truncated(
+    a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int
+) -> tuple[list[int], list[int]]:
+    """Drop a token of the longer one, front or back, until both fit."""
+    bits = {
+        id(a): counter_rng.random_bits(own, 8 * turn + 4),
+        id(b): counter_rng.random_bits(own, 8 * turn + 5),
+    }
+    dropped = {id(a): 0, id(b): 0}
+    while len(a) + len(b) > limit:
+        longer = a if len(a) > len(b) else b
+        count = dropped[id(longer)]
+        word = int(counter_rng.random_bits(bits[id(longer)], count // 64)[0])
+        longer.pop(0 if word >> (count % 64) & 1 else -1)
+        dropped[id(longer)] += 1
+    return a, b
+
+
+def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False) -> list[Pair]:
+    """The same as lists."""
+    pairs = next_sentence_pairs(documents, *rest, by_order=by_order)  # type: ignore[arg-type]
+    values, offsets = gather(documents.tokens, pairs)
+    return [
+        (values[low:low + a].tolist(), values[low + a:high].tolist(), bool(is_random))
+        for low, high, a, is_random in zip(
+            offsets[:-1], offsets[1:], pairs.a_len, pairs.is_random_next, strict=True
+        )
+    ]  # fmt: skip
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans()
+)
+def test_pairs_equal_the_plain_algorithm(
+    lengths: list[list[int]], max_tokens: int, short: float, seed: int, by_order: bool
+) -> None:
+    key = counter_rng.key(seed, "pairs")
+    found = vectorised_pairs(documents_of(lengths), max_tokens, short, key, by_order=by_order)
+    assert found == reference_pairs(lengths, max_tokens, short, key, by_order)
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora, st.integers(5, 60), st.integers(0, 99))
+def test_by_order_pairs_are_neighbours_in_or_out_of_order(
+    lengths: list[list[int]], max_tokens: int, seed: int
+) -> None:
+    documents = documents_of(lengths)
+    key = counter_rng.key(seed, "x")
+    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
+        assert owner[a[0]] == owner[b[0]]
+        assert (a[0] > b[0]) == swapped
+    whole = vectorised_pairs(documents, 10_000, 0.0, key, by_order=True)
+    covered = {token for a, b, _ in whole for token in (*a, *b)}
+    assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}
+
+
+@settings(max_examples=200, deadline=None)
+@given(corpora, st.integers(5, 60), st.integers(0, 99))
+def test_segments_are_slices_within_the_limit(
+    lengths: list[list[int]], max_tokens: int, seed: int
+) -> None:
+    documents = documents_of(lengths)
+    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    for a, b, is_random in vectorised_pairs(documents, max_tokens, 0.1, counter_rng.key(seed, "x")):
+        assert len(a) >= 1
+        assert len(b) >= 1
+        assert len(a) + len(b) <= max_tokens
+        for segment in (a, b):
+            assert segment == list(range(segment[0], segment[0] + len(segment)))
+            assert len({owner[t] for t in segment}) == 1
+        same = owner[a[0]] == owner[b[0]]
+        assert is_random != same
+        if same:
+            assert b[0] > a[-1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
+def test_without_truncation_no_token_of_a_document_is_lost(
+    lengths: list[list[int]], seed: int
+) -> None:
+    documents = documents_of(lengths)
+    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    covered: set[int] = set()
+    for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
+        covered |= set(a) if is_random else set(a) | set(b)
+    assert covered == set(range(len(owner)))
+
+
+def test_statistics_are_those_of_the_published_code() -> None:
+    """Lengths as English sentences have them: about 24 word pieces, long documents."""
+    draws = np.random.default_rng(0)
+    lengths = [
+        np.maximum(1, draws.lognormal(3.0, 0.6, draws.integers(5, 60))).astype(int).tolist()
+        for _ in range(3000)
+    ]
+    pairs = next_sentence_pairs(documents_of(lengths), 125, 0.1, counter_rng.key(0, "pairs"))
+    total = pairs.a_len + pairs.b_len + 3
+    assert 0.53 < pairs.is_random_next.mean() < 0.60
+    assert 0.68 < (total == 128).mean() < 0.82
+    assert 110 < total.mean() < 120
+
+
+def test_a_corpus_of_one_document_has_no_random_next() -> None:
+    pairs = next_sentence_pairs(documents_of([[5] * 40]), 30, 0.0, counter_rng.key(0, "pairs"))
+    assert len(pairs) > 3
+    assert not pairs.is_random_next.any()
+
+
+def test_no_documents_give_no_pairs() -> None:
+    assert len(next_sentence_pairs(documents_of([]), 30, 0.0, counter_rng.key(0, "pairs"))) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
+def test_the_share_of_held_out_documents_is_as_asked(share: float) -> None:
+    count = sum(held_out(document_hash(str(n)), share) for n in range(20_000))
+    assert abs(count / 20_000 - share) < 0.01

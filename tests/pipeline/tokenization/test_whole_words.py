@@ -1,0 +1,207 @@
+"""Chinese text, its words marked by jieba: from a file to masks that hide whole words."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rjieba
+
+from model.config import DataConfig, ObjectiveConfig
+from model.loader.loader import Loader
+from pipeline import inspect, prepare, shards
+from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.common.errors import ConfigError
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.orchestration import stage
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+
+WORDS = [
+    "我们", "北京大学", "中国科学院", "的", "了", "在", "研究", "历史", "经济", "发展", "城市",
+    "河流", "人", "学生", "世界", "音乐", "火车站", "图书馆", "和", "非常", "美丽",
+]  # fmt: skip
+
+
+def documents(count: int = 60) -> list[list[str]]:
+    """Sentences of random words; no two are the same."""
+    draw = np.random.default_rng(0)
+    return [
+        ["".join(draw.choice(WORDS, 9)) + "。" for _ in range(draw.integers(3, 9))]
+        for _ in range(count)
+    ]
+
+
+TEXTS = documents()
+
+
+def configuration(folder: Path, **changes: object) -> PrepareConfig:
+    corpus = CorpusConfig(
+        name="c", reader="text", path=f"{folder}/*.txt", language="zh",
+        options={"document": "paragraph"},
+    )  # fmt: skip
+    fields = {
+        "corpus": corpus, "runner": RunnerConfig(), "source": "", "vocab": str(folder),
+        "out": str(folder / "prepare"), "validation_share": 0.0, "sequence_length": 48,
+        "minimum_characters": 1, "words": "jieba",
+    } | changes  # fmt: skip
+    return PrepareConfig(**fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("chinese")
+    entries = [*SPECIAL, *sorted(set("".join(WORDS))), "。"]
+    (place / "tokenizer.json").write_text(build(entries, lowercase=True))
+    for part in range(3):
+        texts = TEXTS[part * 20 : part * 20 + 20]
+        (place / f"{part}.txt").write_text("\n\n".join(map("".join, texts)))
+    stage.run("prepare", configuration(place), prepare.make)
+    return place
+
+
+def starts_of_words(sentences: list[str]) -> list[bool]:
+    """Of each character; every one is a token here."""
+    found = []
+    for sentence in sentences:
+        begins = {0, *accumulate(map(len, rjieba.cut(sentence)))}
+        found += [place in begins for place in range(len(sentence))]
+    return found
+
+
+def segments(folder: Path, **objective: object) -> Iterator[tuple[str, list[bool], int]]:
+    """Of every segment of a batch the characters, which are hidden, and the number of its row."""
+    wordpiece = WordPiece.load(folder)
+    data = DataConfig(dir=str(folder / "prepare"), vocab=str(folder))
+    fields = {"name": "wwm", "mask_share": 0.3} | objective
+    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")  # type: ignore[arg-type]
+    (batch,) = loader.batch(0, loader.samples).batches
+    ids = batch.input_ids.clone()
+    ids[batch.masked_positions] = batch.masked_labels
+    hidden = np.zeros(len(ids), np.bool_)
+    hidden[batch.masked_positions] = True
+    for row, (low, high) in enumerate(pairwise(batch.cu_seqlens.tolist())):
+        tokens = ids[low:high].tolist()
+        counted = int(hidden[low:high].sum())
+        assert counted == max(1, round(len(tokens) * 0.3))
+        middle = tokens.index(wordpiece.sep)
+        for span in (slice(1, middle), slice(middle + 1, len(tokens) - 1)):
+            text = "".join(wordpiece.vocab[token] for token in tokens[span])
+            yield text, hidden[low:high][span].tolist(), row
+
+
+def words_hidden(folder: Path, **objective: object) -> Iterator[list[tuple[int, int]]]:
+    """Of every sequence its words: how many of their characters are hidden, of how many."""
+    marks = {"".join(sentences): starts_of_words(sentences) for sentences in TEXTS}
+    rows: dict[int, list[tuple[int, int]]] = {}
+    for segment, hidden, row in segments(folder, **objective):
+        (whole,) = {document for document in marks if segment in document}
+        begins = list(marks[whole][whole.index(segment) :][: len(segment)])
+        number = list(accumulate([True, *begins[1:]]))  # a segment may begin within a word
+        found = rows.setdefault(row, [])
+        for word in range(1, number[-1] + 1):
+            inside = [on for on, each in zip(hidden, number, strict=True) if each == word]
+            found.append((sum(inside), len(inside)))
+    yield from rows.values()
+
+
+def test_words_are_hidden_whole_as_long_as_one_fits(folder: Path) -> None:
+    lengths: Counter[int] = Counter()
+    for words in words_hidden(folder, whole_word=True):
+        partial = [(taken, size) for taken, size in words if 0 < taken < size]
+        untouched = [size for taken, size in words if not taken]
+        assert len(partial) <= 1
+        for taken, _ in partial:
+            assert all(size > taken for size in untouched)
+        lengths.update(size for taken, size in words if taken == size)
+    assert min(lengths[size] for size in (1, 2, 3, 4)) > 10
+    parted = sum(0 < taken < size for words in words_hidden(folder) for taken, size in words)
+    assert parted > 500, "without whole_word the marks say nothing"
+
+
+def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
+    config = configuration(folder, out=str(tmp_path / "prepare"), words=None)
+    stage.run("prepare", config, prepare.make)
+    for plain, marked in zip(
+        shards.open_folder(tmp_path / "prepare", "train"),
+        shards.open_folder(folder / "prepare", "train"), strict=True,
+    ):  # fmt: skip
+        assert (plain.info.words, marked.info.words) == (None, "jieba")
+        assert plain.values.tolist() == marked.ids(0, len(marked.values)).tolist()
+        assert plain.values.tolist() != marked.values.tolist()
+        assert plain.offsets.tolist() == marked.offsets.tolist()
+
+
+def test_the_bytes_do_not_depend_on_the_workers(root: Path, folder: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.prepare", "+corpus=text", f"corpus.path={folder}/*.txt",
+         "corpus.language=zh", "corpus.options.document=paragraph", "runner.workers=2",
+         f"vocab={folder}", f"out={tmp_path}/prepare", "validation_share=0", "sequence_length=48",
+         "minimum_characters=1", "words=jieba"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        stage.require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path)
+    )
+    assert one.files == two.files
+
+
+def test_inspect_shows_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sys_argv, sys.argv = sys.argv, ["inspect", str(folder / "prepare"), "--samples", "9"]
+    try:
+        inspect.main()
+    finally:
+        sys.argv = sys_argv
+    shown = capsys.readouterr().out
+    assert "pairs nsp, words by jieba, at most 48 tokens" in shown
+    words = set(chain.from_iterable(rjieba.cut(text) for texts in TEXTS for text in texts))
+    joined = re.findall("[\u4e00-\u9fff]{2,}", shown)
+    assert len(joined) > 50
+    assert all(any(part in word for word in words) for part in joined)
+
+
+def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path: Path) -> None:
+    (tmp_path / "0.txt").write_text("。".join(TEXTS[0]))
+    source = build([*SPECIAL, *"我们"], lowercase=True, split_chinese=False)
+    (tmp_path / "tokenizer.json").write_text(source)
+    with pytest.raises(ConfigError, match=r"words=jieba: .* split_chinese=true"):
+        prepare.make(configuration(tmp_path), tmp_path / "prepare")
+    with pytest.raises(ConfigError, match="words=spaces: choose one of jieba"):
+        configuration(tmp_path, words="spaces")
+    assert not (tmp_path / "prepare").exists()
+
+
+@pytest.mark.shared_data
+def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
+    """Full sentences lose nothing: ids and marks of shards are those of the documents."""
+    wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
+    (tmp_path / "tokenizer.json").write_text(wordpiece.library.to_str())
+    file = shared_data / "wiki_text/zh_2024/AA_wiki_01"
+    corpus = CorpusConfig(name="zh", reader="wikiextractor", language="zh", path=str(file))
+    config = configuration(tmp_path, corpus=corpus, pairs="none", cross_documents=False)
+    stage.run("prepare", config, prepare.make)
+    intake, account, expected = (
+        DocumentReader(config),
+        DocumentCounts(),
+        Counter[tuple[str, bool]](),
+    )
+    (split,) = intake.reader.splits(config.split_bytes)
+    found = {each.hash: each for chunk in intake.chunks(split, account) for each in chunk}
+    assert len(found) > 300
+    for sentence in chain.from_iterable(each.sentences for each in found.values()):
+        begins = {0, *accumulate(map(len, rjieba.cut(sentence)))}
+        encoded = wordpiece.library.encode(sentence, add_special_tokens=False)
+        for token, (start, _) in zip(encoded.tokens, encoded.offsets, strict=True):
+            within = "\u4e00" <= sentence[start] <= "\u9fff" and start not in begins
+            expected[token, token.startswith("##") or within] += 1
+    counted = Counter[tuple[str, bool]]()
+    for shard in shards.open_folder(tmp_path / "prepare", "train"):
+        ids = shard.ids(0, len(shard.values)).tolist()
+        goes_on = (shard.values > ids).tolist()
+        counted.update(zip(map(wordpiece.vocab.__getitem__, ids), goes_on, strict=True))
+    assert counted == expected

@@ -1,0 +1,209 @@
+"""WordPiece gives what the library gives, whatever the text."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from pipeline.common.errors import InputError
+from pipeline.text import clean, sentences
+from pipeline.tokenization import pretokenize
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+
+LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
+WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]
+VOCAB = list(
+    dict.fromkeys(
+        [*SPECIAL, *"[]!,.’“”。", *LETTERS, *("##" + letter for letter in LETTERS), *WORDS]
+    )
+)
+
+CORNERS = [
+    *SPECIAL, " ", "  ", "\n", "\t", "\u3000", "\u00a0", "\u2028", "\u200b", "\u200d", "\ufeff",
+    "\x00", "\x0b", "\x85", "\ufffd", "\u0378", "\ue000", "\u0301", "\u0338", "\u302e", "\u093e",
+    "≠", "é", "e\u0301", "İ", "ΑΣ", "ﬁ", "Ⅷ", "\u037e", "。", "，", "’", "—", "中", "\u4dc0", "㐀",
+    "豈", "𠀀", "ー", "が", "か\u3099", "한", "\u1112\u1161", "ก", "😀", "👩\u200d🚀", "$", "`",
+    "^", "!", "|", "！", "x" * 99, "x" * 101, "the", "The", "##s", "straße",
+]  # fmt: skip
+TEXT = st.lists(st.sampled_from(CORNERS) | st.text(max_size=4), max_size=12).map("".join)
+OPTIONS = {
+    "uncased": {"lowercase": True},
+    "cased": {"lowercase": False},
+    "lower, accents kept": {"lowercase": True, "strip_accents": False},
+    "cased, accents stripped": {"lowercase": False, "strip_accents": True},
+    "Chinese words whole": {"lowercase": True, "split_chinese": False},
+}
+TOKENIZERS = {name: WordPiece(build(VOCAB, **options)) for name, options in OPTIONS.items()}
+
+
+def truth(source: str, texts: list[str]) -> list[list[int]]:
+    """What the library itself says."""
+    library = Tokenizer.from_str(source)
+    library.encode_special_tokens = True
+    return [library.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
+    return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(TEXT, min_size=1, max_size=8))
+def test_any_text_gives_the_ids_of_the_library(options: str, texts: list[str]) -> None:
+    source = TOKENIZERS[options].library.to_str()
+    assert cut(*TOKENIZERS[options].encode(texts)) == truth(source, texts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=4))
+def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> None:
+    wordpiece = TOKENIZERS["uncased"]
+    ids, lengths = wordpiece.encode(left + right)
+    parts = [wordpiece.encode(left), wordpiece.encode(right)]
+    assert ids.tolist() == [number for part in parts for number in part[0].tolist()]
+    assert lengths.tolist() == [length for part in parts for length in part[1].tolist()]
+
+
+def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [" ".join(CORNERS[start:]) for start in range(len(CORNERS))] * 2
+    wordpiece = WordPiece(build(VOCAB))
+    whole = cut(*wordpiece.encode(texts))
+    monkeypatch.setattr(pretokenize, "CHUNK", 100)
+    monkeypatch.setattr(pretokenize, "CACHED", 40)
+    assert cut(*wordpiece.encode(texts)) == whole
+    assert len(wordpiece._cache) < 120
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Let threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("cached", [40, 2**19])
+def test_threads_that_share_a_vocabulary_get_the_ids_of_one(
+    monkeypatch: pytest.MonkeyPatch, cached: int
+) -> None:
+    monkeypatch.setattr(pretokenize, "CACHED", cached)
+    draw = random.Random(1)
+    words = [word for word in CORNERS if word.strip()] + WORDS + [f"the{k}" for k in range(300)]
+    texts = [[" ".join(draw.choices(words, k=40)) for _ in range(8)] for _ in range(40)]
+    expected = [cut(*WordPiece(build(VOCAB)).encode(text)) for text in texts]
+    for _ in range(5):
+        wordpiece = WordPiece(build(VOCAB))
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(wordpiece.encode, texts * 4))
+        assert [cut(*one) for one in found] == expected * 4
+
+
+def test_special_tokens_in_the_text_are_text() -> None:
+    wordpiece = TOKENIZERS["cased"]
+    ids, _ = wordpiece.encode(["the[MASK]the [SEP] [PAD]"])
+    assert [wordpiece.vocab[i] for i in ids[:5]] == ["the", "[", "MASK", "]", "the"]
+    assert not {wordpiece.mask, wordpiece.sep, wordpiece.pad} & set(ids.tolist())
+
+
+def test_nothing_gives_nothing() -> None:
+    for texts in ([], [""], ["", " \n", "\u200b", ""]):
+        ids, lengths = TOKENIZERS["uncased"].encode(texts)
+        assert ids.dtype == np.uint16
+        assert ids.tolist() == []
+        assert lengths.tolist() == [0] * len(texts)
+
+
+def test_halves_of_surrogate_pairs_are_passed_over() -> None:
+    ids, lengths = TOKENIZERS["uncased"].encode(["the\ud800se", "\udfff", "the"])
+    whole, _ = TOKENIZERS["uncased"].encode(["these", "the"])
+    assert ids.tolist() == whole.tolist()
+    assert lengths[1:].tolist() == [0, 1]
+
+
+def test_words_over_100_letters_are_unknown() -> None:
+    wordpiece = TOKENIZERS["uncased"]
+    ids, _ = wordpiece.encode(["x" * 100, "x" * 101])
+    assert [wordpiece.vocab[i] for i in ids] == ["x" * 100, "[UNK]"]
+
+
+def test_large_vocabularies_have_wide_ids() -> None:
+    vocab = [*SPECIAL, *(f"w{number}" for number in range(2**16))]
+    ids, _ = WordPiece(build(vocab)).encode([f"w{2**16 - 1}"])
+    assert ids.dtype == np.uint32
+    assert ids.tolist() == [len(vocab) - 1]
+
+
+def test_other_tokenizers_are_left_to_the_library() -> None:
+    library = Tokenizer(models.WordLevel({**{t: i for i, t in enumerate(SPECIAL)}, "a-b": 5}))
+    library.model.unk_token = "[UNK]"
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    with pytest.warns(UserWarning, match="library's own speed: its normalizer is none"):
+        wordpiece = WordPiece(library.to_str())
+    ids, lengths = wordpiece.encode(["a-b c", "[MASK]", ""])
+    assert lengths.tolist() == [2, 3, 0]
+    assert ids.tolist() == [5, *[wordpiece.unk] * 4]
+
+
+def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
+    alone = WordPiece.load(tmp_path)
+    source = build(VOCAB)
+    (tmp_path / "tokenizer.json").write_text(source, encoding="utf-8")
+    for place in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path / "vocab.txt")):
+        wordpiece = WordPiece.load(place)
+        assert wordpiece.vocab == VOCAB
+        assert wordpiece.sha256 == alone.sha256
+        assert wordpiece.special_ids == [0, 1, 2, 3, 4]
+
+
+def test_case_is_guessed_from_the_words() -> None:
+    assert not is_cased([*SPECIAL, "the", "##s"])
+    assert is_cased([*SPECIAL, "The"])
+    assert not json.loads(build([*SPECIAL, "The"]))["normalizer"]["lowercase"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"no entry \[MASK\]"),
+        ("vocab.txt", b"[PAD]\na\nb\na\n", "line 4: 'a' stands on line 2"),
+        ("vocab.txt", b"", "empty"),
+        ("vocab.txt", b"[PAD]\n\xff\n", "not UTF-8 at byte 6"),
+        ("tokenizer.json", b"{}", "not a tokenizer.json"),
+        ("else.txt", b"", "neither tokenizer.json nor vocab.txt"),
+    ],
+)
+def test_broken_vocabularies_say_what_is_wrong(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        WordPiece.load(tmp_path)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("model", ["uncased", "cased", "chinese"])
+def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -> None:
+    vocab = read_vocab(shared_data / "vocab" / f"bert-base-{model}-vocab.txt")
+    wordpiece = WordPiece(build(vocab))
+    assert is_cased(vocab) == (model != "uncased")
+    folders = ("wiki_text/en_2021", "wiki_text/zh_2024", "books", "wikitext2")
+    files = [min(p for p in (shared_data / name).rglob("*") if p.is_file()) for name in folders]
+    for file in files:
+        text = clean.clean(file.read_bytes()[:400_000].decode("utf-8", "replace"))
+        parts = sentences.split_sentences(text, "zh" if "zh" in str(file) else "en")
+        encoded = wordpiece.library.encode_batch(parts, add_special_tokens=False)
+        ids, lengths = wordpiece.encode(parts)
+        assert lengths.tolist() == [len(one.ids) for one in encoded]
+        assert ids.tolist() == [number for one in encoded for number in one.ids]
