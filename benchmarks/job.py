@@ -12,7 +12,7 @@ from benchmarks.hosts import Host
 from benchmarks.small import settings
 from model.training import checkpoint
 from model.training.tracking import read_metrics
-from pipeline.orchestration import stage
+from pipeline.common.manifest import require_manifest, sha256
 from pipeline.orchestration.graph import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,8 +100,8 @@ class Job:
         Raises:
             InputError: there is no finished run.
         """
-        manifest = stage.require_manifest(self.out, "train", "out")
-        return stage.sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+        manifest = require_manifest(self.out, "train", "out")
+        return sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
 
     def resumed_after(self) -> int:
         """The step that the last start went on from."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -32,9 +32,9 @@ def make_work(folder: Path) -> None:
             (len(SPECIAL) - 1 + tokens).astype(np.uint16),
             np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
         )  # fmt: skip
-    stage.Manifest(
+    Manifest(
         stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
-        files=stage.file_checksums(folder / "prepare", {}),
+        files=file_checksums(folder / "prepare", {}),
         figures={"sequence_length": LENGTH}, summary="", seconds=0.0, finished="",
     ).write(folder / "prepare")  # fmt: skip
 

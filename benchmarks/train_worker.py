@@ -23,7 +23,7 @@ from model.encoders.cross_entropy import cross_entropy
 from model.loader.loader import Loader
 from model.training import flops
 from model.training.device_peak import memory, synchronize
-from pipeline.cli.entry_point import CONF
+from pipeline.cli.conf_files import CONF
 
 Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
 

@@ -22,7 +22,7 @@ from model.config import TrackingConfig
 from model.training.tracking import RUN_ID, has_key
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, Exit, InputError, UserError
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest
 
 # Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
 PUBLISHED = {
@@ -110,7 +110,7 @@ def corpus_blocks(work: Path) -> list[Any]:
     """What became of every document, and how full the sequences are."""
     blocks: list[Any] = [wr.H1(text="Data")]
     for folder in sorted(work.glob("prepare*")):
-        manifest = stage.Manifest.read(folder)
+        manifest = Manifest.read(folder)
         if manifest is None:
             continue
         figures, lengths = manifest.figures, manifest.figures["lengths"]

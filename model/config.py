@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pipeline.config import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 
 
 @dataclass(kw_only=True)

@@ -4,6 +4,7 @@ The only state of a run is a count of samples and what a checkpoint holds: order
 are functions of (seed, position). A killed run starts again with the same command and goes on.
 """
 
+import functools
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -20,7 +21,7 @@ from model import launch
 from model.config import TrainConfig
 from pipeline.cli import entry_point
 from pipeline.common.errors import Exit
-from pipeline.orchestration import stage
+from pipeline.stages import fingerprints, stage
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -58,8 +59,10 @@ def main() -> NoReturn:
 
 def train(config: TrainConfig) -> None:
     """Run the stage: rank 0 keeps its books, the others only train."""
-    from model.training.trainer import make
+    from model.training import trainer
 
+    fingerprint, _ = fingerprints.fingerprint("train", config)
+    make = functools.partial(trainer.make, fingerprint=fingerprint)
     if int(os.environ.get("RANK", "0")) == 0:
         stage.run("train", config, make, in_place=True)
     elif not stage.is_current("train", config):

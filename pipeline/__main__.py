@@ -3,16 +3,16 @@
 import textwrap
 
 from pipeline import inspect
-from pipeline.cli import entry_point, help_text
-from pipeline.orchestration import graph
+from pipeline.cli import conf_files
+from pipeline.stages.registry import STAGES
 
 
 def commands() -> dict[str, str]:
     """What every command does, by its module or script, in the order of the work."""
-    chain = ["run", *graph.SCHEMAS]
-    others = [path.stem for path in sorted(entry_point.CONF.glob("*.yaml")) if path.stem != "hydra"]
+    chain = ["run", *STAGES]
+    others = [path.stem for path in sorted(conf_files.CONF.glob("*.yaml")) if path.stem != "hydra"]
     told = [
-        help_text.first_comment(entry_point.CONF / f"{name}.yaml").partition(". ")[0]
+        conf_files.first_comment(conf_files.CONF / f"{name}.yaml").partition(". ")[0]
         for name in dict.fromkeys([*chain, *others])
     ]
     assert inspect.__doc__ is not None

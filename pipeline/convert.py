@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.config import ConvertConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5  # of a logit; both sides compute in double precision
 
 
-def make(config: ConvertConfig, out: Path) -> stage.Result:
+def make(config: ConvertConfig, out: Path) -> Result:
     """Write the folder, open it again with transformers and compare.
 
     Raises:
@@ -63,7 +64,7 @@ def make(config: ConvertConfig, out: Path) -> stage.Result:
         figures["largest_logit_difference"] = checked(out, source, dtype)
     if config.onnx:
         figures["largest_onnx_difference"] = onnx_export.write(out)
-    return stage.Result(summary=describe(figures), figures=figures)
+    return Result(summary=describe(figures), figures=figures)
 
 
 def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
@@ -80,7 +81,7 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
         if not vocabulary.exists(own):
             raise InputError(f"vocab=null: there is no vocabulary in {own}; set vocab")
         return source, own, 0
-    stage.require_manifest(config.vocab, "vocab", "vocab")
+    require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
     text, entries = vocabulary.read(vocab)
     rows = source.config.vocab_size
@@ -156,15 +157,15 @@ def describe(figures: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def histories(config: ConvertConfig) -> Iterator[stage.Manifest]:
+def histories(config: ConvertConfig) -> Iterator[Manifest]:
     """The manifests of the training and of its data, as far as they are there."""
     place = Path(config.train)
     for folder in (place, *place.parents[:3]):  # a checkpoint lies some levels below its run
-        manifest = stage.Manifest.read(folder)
+        manifest = Manifest.read(folder)
         if manifest is not None and manifest.stage == "train":
             yield manifest
             data = manifest.config["data"]
-            for shards in map(stage.Manifest.read, [data["dir"], *data.get("more", [])]):
+            for shards in map(Manifest.read, [data["dir"], *data.get("more", [])]):
                 if shards is not None and shards.stage == "prepare":
                     yield shards
             return
@@ -255,9 +256,7 @@ def push(folder: str, name: str) -> None:
     try:
         api = HfApi()
         api.create_repo(name, private=True, exist_ok=True)
-        place = api.upload_folder(
-            repo_id=name, folder_path=folder, ignore_patterns=[stage.MANIFEST]
-        )
+        place = api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=[MANIFEST])
     except Exception as error:  # those of its HTTP client too, which changes between releases
         raise InputError(
             f"push={name}: {first_line(error)}; {folder} is whole, log in with "

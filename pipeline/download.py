@@ -18,8 +18,9 @@ from pipeline.common import http_transfer
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.http_transfer import NotFound, RetryPolicy
+from pipeline.common.manifest import MANIFEST, Result
 from pipeline.config import DownloadConfig, DownloadFile
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 _LATEST = "latest"
@@ -41,7 +42,7 @@ def name_of(url: str) -> str:
         ConfigError: there is none.
     """
     name = PurePosixPath(unquote(urlsplit(url).path)).name
-    if not name or name.startswith(".") or name.endswith(".part") or name == stage.MANIFEST:
+    if not name or name.startswith(".") or name.endswith(".part") or name == MANIFEST:
         raise ConfigError(f"corpus.files: {url} does not end in a name for the file")
     return name
 
@@ -204,7 +205,7 @@ def check(config: DownloadConfig, out: Path) -> None:
             )
 
 
-def make(config: DownloadConfig, out: Path) -> stage.Result:
+def make(config: DownloadConfig, out: Path) -> Result:
     """Bring the corpus's files to `out`."""
     check(config, out)
     patience = RetryPolicy(config.timeout, config.tries)
@@ -212,7 +213,7 @@ def make(config: DownloadConfig, out: Path) -> stage.Result:
     size = sum(file["bytes"] for file in files)
     unchecked = sum(file["digest"] is None for file in files)
     note = f", {unchecked} without a digest to check" if unchecked else ", digests right"
-    return stage.Result(
+    return Result(
         summary=f"{pluralize(len(files), 'file')}, {size:,} bytes{note}",
         figures={"files": files, "bytes": size},
         sums={file["name"]: file["sha256"] for file in files},

@@ -17,7 +17,7 @@ from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:

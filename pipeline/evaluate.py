@@ -12,16 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.cli import entry_point
+from pipeline.common.atomic import write_text
+from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, glue_submission, grid_search
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
 FAULTS = 20  # malformed rows that are named; all are counted
 
 
-def make(config: EvaluateConfig, out: Path) -> stage.Result:
+def make(config: EvaluateConfig, out: Path) -> Result:
     """Run what is missing of the grid, and write the account of all of it into `out`.
 
     Raises:
@@ -52,12 +54,12 @@ def make(config: EvaluateConfig, out: Path) -> stage.Result:
         found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
-    stage.write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
+    write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
     predictions = done[best]["predictions"]
-    stage.write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
+    write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in bench.kind.files(bench.dev, predictions).items():
-        stage.write_text(out / name, text)
-    return stage.Result(summary=describe(found), figures=found)
+        write_text(out / name, text)
+    return Result(summary=describe(found), figures=found)
 
 
 def evaluate(config: EvaluateConfig) -> None:

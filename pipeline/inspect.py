@@ -21,14 +21,14 @@ from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng
 from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.formatting import pluralize
-from pipeline.orchestration import stage
+from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
 BARS = 16  # of the histogram, at most
 
 
-def about(manifest: stage.Manifest) -> Iterator[str]:
+def about(manifest: Manifest) -> Iterator[str]:
     """What was made, from what, and how."""
     config, figures = manifest.config, manifest.figures
     yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
@@ -52,10 +52,10 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
         if len(found) > 5:
-            yield f"{kind}: and more, in {stage.MANIFEST}"
+            yield f"{kind}: and more, in {MANIFEST}"
 
 
-def checked(folder: Path, manifest: stage.Manifest) -> Iterator[tuple[str, str]]:
+def checked(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Each file of the manifest, and what is wrong with it: empty where nothing is."""
     for name, about_file in manifest.files.items():
         path = folder / name
@@ -64,7 +64,7 @@ def checked(folder: Path, manifest: stage.Manifest) -> Iterator[tuple[str, str]]
         elif path.stat().st_size != about_file["bytes"]:
             yield name, f"{path.stat().st_size:,} bytes for {about_file['bytes']:,}"
         else:
-            yield name, "" if stage.sha256(path) == about_file["sha256"] else "another checksum"
+            yield name, "" if sha256(path) == about_file["sha256"] else "another checksum"
 
 
 def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
@@ -150,7 +150,7 @@ def show(options: argparse.Namespace) -> None:
         InputError: it is no folder of shards, or not what its manifest says.
     """
     folder = Path(options.folder)
-    manifest = stage.require_manifest(folder, "prepare", "DIR")
+    manifest = require_manifest(folder, "prepare", "DIR")
     figures = manifest.figures
     print(*about(manifest), "", *balance(figures), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)

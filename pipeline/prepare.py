@@ -21,10 +21,11 @@ from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.manifest import Result
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
-from pipeline.orchestration import stage
 from pipeline.shards import ShardInfo
+from pipeline.stages import stage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -121,7 +122,7 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
     }
 
 
-def make(config: PrepareConfig, out: Path) -> stage.Result:
+def make(config: PrepareConfig, out: Path) -> Result:
     """Write the shards of a corpus into `out`.
 
     Raises:
@@ -145,7 +146,7 @@ def make(config: PrepareConfig, out: Path) -> stage.Result:
     check_held_out(config, figures)
     instances = totals["train"] + totals.get("validation", 0)
     shards = figures["shards"]
-    return stage.Result(
+    return Result(
         summary=f"{pluralize(documents['read'], 'document')}, "
         f"{pluralize(totals['tokens'], 'token')}, "
         f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}",

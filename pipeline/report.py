@@ -10,16 +10,18 @@ from model.huggingface import model_card
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.common import formatting
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import ReportConfig
-from pipeline.orchestration import stage
 from pipeline.reporting import graph_svg, plots, published_scores, score_tables
+from pipeline.stages import stage
 
 PAGE = "report.html"
 
 
-def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
+def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
     """The stages to report, by folder name: those stated, else all in the run's folder.
 
     Raises:
@@ -28,11 +30,11 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
     work = Path(config.workdir)
     folders = [Path(f) for f in config.stages] or sorted(
         path.parent
-        for path in work.glob(f"[!.]*/{stage.MANIFEST}")  # no leftovers of a crash
+        for path in work.glob(f"[!.]*/{MANIFEST}")  # no leftovers of a crash
     )
     found = {}
     for folder in folders:
-        manifest = stage.Manifest.read(folder)
+        manifest = Manifest.read(folder)
         if manifest is not None and manifest.stage != "report":
             found[folder.name] = (folder, manifest)
     if not found:
@@ -40,7 +42,7 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, stage.Manifest]]:
     return found
 
 
-def corpus_section(name: str, manifest: stage.Manifest) -> dict[str, Any]:
+def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
     """Where the text is from, the account of documents and the lengths of instances."""
     figures, corpus = manifest.figures, manifest.config.get("corpus") or {}
     documents, totals = figures["documents"], figures["totals"]
@@ -92,7 +94,7 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
     return {"title": f"Training ({name})", "rows": [], "plots": drawn}
 
 
-def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str]]:
+def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, str]]:
     """The few figures that say how a run went."""
     found = []
     for name, (_, manifest) in stages.items():
@@ -107,7 +109,7 @@ def cards(stages: dict[str, tuple[Path, stage.Manifest]]) -> list[tuple[str, str
     return found
 
 
-def make(config: ReportConfig, out: Path) -> stage.Result:
+def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
     stages = manifests(config)
     rows = score_tables.score_rows(stages)
@@ -141,15 +143,15 @@ def make(config: ReportConfig, out: Path) -> stage.Result:
             for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
         ],
     )
-    stage.write_text(out / PAGE, page)
+    write_text(out / PAGE, page)
     if beside:
-        stage.write_text(out / "scores.md", published_scores.markdown(beside))
-        stage.write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
+        write_text(out / "scores.md", published_scores.markdown(beside))
+        write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
     summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows), 'task')}"
-    return stage.Result(summary=summary, figures={"page": PAGE})
+    return Result(summary=summary, figures={"page": PAGE})
 
 
-def table_row(name: str, manifest: stage.Manifest) -> dict[str, Any]:
+def table_row(name: str, manifest: Manifest) -> dict[str, Any]:
     """A row of the table of stages."""
     size = sum(file["bytes"] for file in manifest.files.values())
     return {

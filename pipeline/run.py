@@ -1,19 +1,17 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
 import os
-import re
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from pipeline.cli import entry_point
 from pipeline.common import formatting, redact
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph
+from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 
@@ -80,56 +78,9 @@ def processes(config: RunConfig) -> int | None:
     return None if Path("/dev/nvidiactl").exists() else 1
 
 
-def refuse(mistake: str) -> NoReturn:
-    """End for what is wrong with a command line before Hydra has seen it."""
-    print(f"error: {mistake}", file=sys.stderr)
-    sys.exit(Exit.USER)
-
-
-def lines_of(path: str) -> list[str]:
-    """The overrides in a file: one a line, without comments and empty lines."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(f"@{path}: no overrides can be read there ({error})")
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
-    return [line for line in lines if line]
-
-
-def arguments(argv: list[str]) -> list[str]:
-    """The overrides of a command line, for Hydra.
-
-    `--force STAGE` is `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
-    """
-    kept: list[str] = []
-    forced: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if word == "--force":
-            forced.append(next(words, ""))
-        elif word.startswith("--force="):
-            forced.append(word.removeprefix("--force="))
-        elif word.startswith("@"):
-            kept += lines_of(word[1:])
-        else:
-            kept.append(word)
-    kept = [of_stage(word) for word in kept]
-    for name in forced:
-        if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
-            refuse(f"--force {name}: name a stage, as in --force train")
-    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
-
-
-def of_stage(override: str) -> str:
-    """`train.steps=9` or `train-512.steps=9` as a key of `stages`; others as they are."""
-    kinds = "|".join(graph.SCHEMAS)
-    key = override.lstrip("+")
-    return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override
-
-
 def main() -> None:
     """The command."""
-    entry_point.run("run", RunConfig, execute, argv=arguments(sys.argv[1:]))
+    entry_point.run("run", RunConfig, execute, argv=run_arguments.expand(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipeline.cli import entry_point
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import glue_submission
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 
 def run(config: SubmitConfig) -> None:

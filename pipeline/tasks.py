@@ -24,9 +24,10 @@ from pipeline.cli import entry_point
 from pipeline.common import counter_rng
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.manifest import Result
 from pipeline.config import TasksConfig
-from pipeline.orchestration import stage
 from pipeline.shards.sentence_pairs import document_hash, held_out
+from pipeline.stages import stage
 from pipeline.text import clean, sentences
 
 SPLIT_BYTES = 64 * 2**20
@@ -252,7 +253,7 @@ def write(path: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def make(config: TasksConfig, out: Path) -> stage.Result:
+def make(config: TasksConfig, out: Path) -> Result:
     """Write FOLDER/train.tsv and FOLDER/dev.tsv of each task.
 
     Raises:
@@ -282,7 +283,7 @@ def make(config: TasksConfig, out: Path) -> stage.Result:
     )
     whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
     note = "" if whole else f" (fewer than asked: {config.train_rows:,} + {config.dev_rows:,})"
-    return stage.Result(
+    return Result(
         summary=f"{pluralize(len(documents), 'held-out document')}, rows {listed}{note}",
         figures={
             "documents": {side: len(held) for side, held in parts.items()},

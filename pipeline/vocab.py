@@ -20,10 +20,12 @@ from tqdm import tqdm
 from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
@@ -237,7 +239,7 @@ def extend_vocabulary(config: VocabConfig, source: str) -> str:
     return str(tokenizer.to_str(pretty=True))
 
 
-def make(config: VocabConfig, out: Path) -> stage.Result:
+def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
@@ -267,8 +269,8 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, as the text holds no more"
-    stage.write_text(out / "vocab.txt", entries)
-    stage.write_text(out / "tokenizer.json", source)
+    write_text(out / "vocab.txt", entries)
+    write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}
     summary += f"; {treatment(normalizer)}"
     figures |= {
@@ -277,7 +279,7 @@ def make(config: VocabConfig, out: Path) -> stage.Result:
         "lowercase": normalizer.get("lowercase"),
         "existing": config.existing,
     }
-    return stage.Result(summary=summary, figures=figures)
+    return Result(summary=summary, figures=figures)
 
 
 def treatment(normalizer: dict[str, Any]) -> str:

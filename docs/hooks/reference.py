@@ -8,18 +8,18 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from pipeline import config as schemas
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.cli.help_text import first_comment, groups, ordered
 from pipeline.config import RunConfig
-from pipeline.orchestration.graph import SCHEMAS
+from pipeline.stages.registry import STAGES
 
 
 def commands() -> Iterator[tuple[str, type]]:
     """The commands that have a configuration, and their schemas."""
-    yield from {**SCHEMAS, "run": RunConfig}.items()
-    for path in sorted(entry_point.CONF.glob("*.yaml")):
+    yield from {**{name: stage.schema for name, stage in STAGES.items()}, "run": RunConfig}.items()
+    for path in sorted(conf_files.CONF.glob("*.yaml")):
         schema = getattr(schemas, f"{path.stem.capitalize()}Config", None)
-        if schema is not None and path.stem not in SCHEMAS and path.stem != "run":
+        if schema is not None and path.stem not in STAGES and path.stem != "run":
             yield path.stem, schema
 
 
@@ -31,7 +31,7 @@ def defaults(command: str) -> dict[str, Any]:
     for name, schema in COMMANDS.items():
         entry_point.register(name, schema)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         values = OmegaConf.to_container(compose(command))
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
@@ -58,6 +58,6 @@ def keys(command: str) -> str:
 def choices(group: str) -> str:
     """The files of a config group, each with the comment that it begins with."""
     rows = ["| choice | what it is |", "|---|---|"]
-    for path in sorted((entry_point.CONF / group).glob("*.yaml")):
+    for path in sorted((conf_files.CONF / group).glob("*.yaml")):
         rows.append(f"| `{path.stem}` | {cell(first_comment(path))} |")
     return "\n".join(rows)

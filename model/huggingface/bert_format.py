@@ -19,7 +19,7 @@ from model.encoders.bert import SEGMENTS, initialise_parameter, parameter_shapes
 from model.huggingface import model_card, vocabulary
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
-from pipeline.orchestration.stage import Manifest
+from pipeline.common.manifest import Manifest
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from model.config import ModelConfig
-from pipeline.orchestration.stage import Manifest
+from pipeline.common.manifest import Manifest
 
 HEAD = """---
 license: {license}

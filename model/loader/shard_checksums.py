@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from model.config import DataConfig
 from pipeline.common.errors import InputError
-from pipeline.orchestration import stage
+from pipeline.common.manifest import require_manifest, sha256
 
 
 class ShardFiles:
@@ -19,9 +19,7 @@ class ShardFiles:
         Raises:
             InputError: a folder has none.
         """
-        manifests = {
-            Path(d): stage.require_manifest(d, "prepare", "data.dir") for d in data.folders
-        }
+        manifests = {Path(d): require_manifest(d, "prepare", "data.dir") for d in data.folders}
         self.sequence_length = max(m.figures["sequence_length"] for m in manifests.values())
         self._accounts = {
             folder / name: account
@@ -51,7 +49,7 @@ class ShardFiles:
             if not path.exists():
                 wrong.append(f"{path} is missing")
             elif path.stat().st_size != self._accounts[path]["bytes"] or (
-                stage.sha256(path) != self._accounts[path]["sha256"]
+                sha256(path) != self._accounts[path]["sha256"]
             ):
                 wrong.append(f"{path} was changed after it was prepared")
         everyone: list[list[str]] = [[] for _ in range(world)]

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rendezvous import rendezvous
 
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, first_line
-from pipeline.orchestration import stage
 
 VISIBLE = 15.0  # seconds until a file written on one node must be seen on another
 
@@ -71,7 +71,7 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     name = folder / f".shared-{broadcast_from_rank0(uuid.uuid4().hex)}"
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
-        stage.write_text(name, "")
+        write_text(name, "")
     dist.barrier()
     # Network file systems remember for a while what was not there.
     until = time.monotonic() + min(VISIBLE, timeout / 2)

@@ -21,8 +21,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest, sha256
 
 FORMAT = "checkpoint/2"
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
@@ -75,14 +76,14 @@ def write(
             save_file(tensors, beside / name)
             (beside / name).chmod(0o644)
             _sync(beside / name)
-        stage.write_text(beside / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-        sums = (f"{stage.sha256(beside / name)}  {name}\n" for name in FILES)
-        stage.write_text(beside / SUMS, "".join(sums))
+        write_text(beside / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+        sums = (f"{sha256(beside / name)}  {name}\n" for name in FILES)
+        write_text(beside / SUMS, "".join(sums))
         _sync(beside)
         _remove(path)  # a damaged one, which this run was not resumed from
         beside.rename(path)
         _sync(folder)
-        stage.write_text(folder / LATEST, f"{path.name}\n")
+        write_text(folder / LATEST, f"{path.name}\n")
         _sync(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(beside, ignore_errors=True)
@@ -124,7 +125,7 @@ def read_state(path: Path) -> State:
         state = State(**fields)
         sums = dict(line.split()[::-1] for line in (path / SUMS).read_text().splitlines())
         for name in FILES:
-            if stage.sha256(path / name) != sums[name]:
+            if sha256(path / name) != sums[name]:
                 raise InputError(f"{path / name}: damaged, its checksum is not that in {SUMS}")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a whole checkpoint ({error})") from error
@@ -173,7 +174,7 @@ def locate(folder: Path) -> tuple[Path, State]:
     """
     if (folder / STATE).exists():
         return folder, read_state(folder)
-    manifest = stage.Manifest.read(folder)
+    manifest = Manifest.read(folder)
     if manifest is not None and manifest.stage == "train":
         places = [runs(folder) / manifest.fingerprint[:12]]
     else:

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from model.config import TrackingConfig
 from pipeline.common import redact
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, first_line
-from pipeline.orchestration import stage
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
@@ -50,7 +50,7 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
         mode = "online" if has_key() else "offline"
     path = out / RUN_ID
     run_id = path.read_text() if path.exists() else secrets.token_hex(4)
-    stage.write_text(path, run_id)
+    write_text(path, run_id)
     for attempt in (mode, "offline"):
         try:
             return wandb.init(
@@ -108,7 +108,7 @@ class Tracker:
         if path.exists():
             rows = [line for line in path.read_text().splitlines() if line.endswith("}")]
             kept = [line for line in rows if json.loads(line)["step"] <= step]
-            stage.write_text(path, "".join(line + "\n" for line in kept))
+            write_text(path, "".join(line + "\n" for line in kept))
 
     def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
         """One row: `kind` is train or validation; `step` counts updates from 1."""

@@ -35,14 +35,14 @@ from model.training.tracking import Tracker
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
 
 AHEAD = 4096  # samples a rank that are made ahead, about
 
 
-def make(config: TrainConfig, out: Path) -> stage.Result:
-    """Train as one of the ranks, from the newest checkpoint of the same settings or from the start.
+def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
+    """Train as one of the ranks, from the newest checkpoint of `fingerprint` or from the start.
 
     Raises:
         ConfigError, InputError: settings, shards, vocabulary or checkpoints that do not fit.
@@ -53,7 +53,7 @@ def make(config: TrainConfig, out: Path) -> stage.Result:
     rank = int(os.environ.get("RANK", "0"))
     guard = Watchdog(rank, config.start_timeout, config.watchdog, config.heartbeat)
     try:
-        trainer = Trainer(config, out, guard)
+        trainer = Trainer(config, out, fingerprint, guard)
         try:
             result = trainer.run()
         finally:
@@ -71,9 +71,9 @@ def make(config: TrainConfig, out: Path) -> stage.Result:
 class Trainer:
     """One rank's part of a run."""
 
-    def __init__(self, config: TrainConfig, out: Path, guard: Watchdog):
+    def __init__(self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog):
         self.config, self.out, self.guard = config, out, guard
-        self.fingerprint, _ = stage.fingerprint("train", config)
+        self.fingerprint = fingerprint
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
@@ -145,7 +145,7 @@ class Trainer:
                 return checkpoint.Tensors(path), state.updates
         return None
 
-    def run(self) -> stage.Result:
+    def run(self) -> Result:
         """Train to the last step; the result's figures are for the report."""
         self._announce()
         self.engine.train()
@@ -328,11 +328,11 @@ class Trainer:
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)
 
-    def _result(self, validation: dict[str, float]) -> stage.Result:
+    def _result(self, validation: dict[str, float]) -> Result:
         accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
         pairs = validation.get("next_sentence_accuracy")
         shown = f", next sentence {pairs:.3f}" if pairs is not None else ""
-        return stage.Result(
+        return Result(
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, held-out masked-LM accuracy "
             f"{accuracy:.3f} (most frequent token {unigram:.3f}){shown}",
             figures={

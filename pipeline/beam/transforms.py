@@ -24,9 +24,10 @@ from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import counter_rng
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, UserError
+from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
-from pipeline.orchestration import stage
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
@@ -54,7 +55,7 @@ class Task(beam.DoFn):
         try:
             yield
         except UserError as error:
-            stage.write_text(self.plan.scratch / "error.txt", str(error))
+            write_text(self.plan.scratch / "error.txt", str(error))
             raise
 
 
@@ -76,7 +77,7 @@ class Tokenize(Task):
         account.totals["tokens"] += split_documents.tokens
         account.documents["empty"] += split_documents.empty
         used = split_documents.write(element)
-        stage.write_text(plan.split_account(element), json.dumps(vars(account)))
+        write_text(plan.split_account(element), json.dumps(vars(account)))
         yield from ((bucket, element) for bucket in used)
 
 
@@ -156,9 +157,9 @@ class WriteShard(Task):
             values, offsets = gather(tokens, pairs)
             info = dataclasses.replace(plan.info, split=split)
             write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
-            sums = {"sha256": stage.sha256(path), "rows": len(pairs), "tokens": len(values)}
+            sums = {"sha256": sha256(path), "rows": len(pairs), "tokens": len(values)}
             account["shard"] = {"name": path.name, **sums}
-        stage.write_text(plan.shard_account(name), json.dumps(account))
+        write_text(plan.shard_account(name), json.dumps(account))
         yield name
 
 
@@ -236,4 +237,4 @@ def run(plan: PreparePlan) -> None:
     for bucket_name in plan.shard_names():
         if not plan.shard_account(bucket_name).exists():  # no document fell into it
             empty: dict[str, Any] = {"documents": {}, "lengths": {}, "shard": None}
-            stage.write_text(plan.shard_account(bucket_name), json.dumps(empty))
+            write_text(plan.shard_account(bucket_name), json.dumps(empty))

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import hydra
@@ -19,11 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from pipeline import __version__
+from pipeline.cli import help_text
+from pipeline.cli.conf_files import CONF, choices
 from pipeline.cli.overrides import readable
 from pipeline.common import redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
 
 # What may come of a command line or of a YAML file; anything else is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
@@ -34,11 +33,6 @@ Config = TypeVar("Config")
 def register(name: str, schema: type) -> None:
     """Make `schema` (a dataclass) available to YAML defaults lists as `NAME_schema`."""
     ConfigStore.instance().store(name=f"{name}_schema", node=schema)
-
-
-def choices(group: str) -> list[str]:
-    """The names of the YAML files of a config group, sorted."""
-    return sorted(p.stem for p in (CONF / group).glob("*.yaml"))
 
 
 def validate(config: DictConfig, schema: type[Config]) -> Config:
@@ -137,8 +131,6 @@ def check_options(words: list[str]) -> None:
 
 def print_help(name: str, schema: type, config: DictConfig) -> None:
     """The keys of a command, with the values that its command line gives them."""
-    from pipeline.cli import help_text
-
     values = OmegaConf.to_container(config)
     assert isinstance(values, dict)
     settings = {str(key): value for key, value in values.items()}

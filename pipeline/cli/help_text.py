@@ -8,17 +8,15 @@ import ast
 import dataclasses
 import inspect
 import io
-import itertools
 import re
 import textwrap
 import tokenize
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING
 
-from pipeline.cli import entry_point
+from pipeline.cli.conf_files import CONF, choices, paragraphs
 from pipeline.cli.overrides import quoted
 from pipeline.config import StageConfig
 
@@ -117,22 +115,7 @@ def plain(value: Any) -> str:
 
 def groups(schema: type) -> list[str]:
     """The config groups that a command is composed of."""
-    return [field.name for field in dataclasses.fields(schema) if entry_point.choices(field.name)]
-
-
-def first_comment(path: Path) -> str:
-    """The comment at the head of a YAML file, on one line; its settings where it has none."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    settings = [line for line in lines if line and not line.startswith(("#", "name:"))]
-    return " ".join(paragraphs(path)) or "; ".join(settings)
-
-
-def paragraphs(path: Path) -> list[str]:
-    """The comment at the head of a YAML file; an empty line of it parts two paragraphs."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    head = itertools.takewhile(lambda line: line.startswith("#"), lines)
-    told = [line.lstrip("# ") for line in head if not line.startswith("# @package")]
-    return [" ".join(part.split("\n")).strip() for part in "\n".join(told).split("\n\n") if part]
+    return [field.name for field in dataclasses.fields(schema) if choices(field.name)]
 
 
 def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
@@ -146,12 +129,12 @@ def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, 
         begin = begin.replace(head, f"{strong}{head}{plain_again}", 1)
         return (begin + f"\n{' ' * gap}".join(lines)).rstrip()
 
-    head = paragraphs(entry_point.CONF / f"{name}.yaml")
+    head = paragraphs(CONF / f"{name}.yaml")
     parts = [*("\n".join(textwrap.wrap(part, width)) for part in head), ""]
     chosen = groups(schema)
     if chosen:
         parts.append("Choices (GROUP=NAME; +GROUP=NAME where none is made yet):")
-        parts += [entry_of(f"{group}=", ", ".join(entry_point.choices(group))) for group in chosen]
+        parts += [entry_of(f"{group}=", ", ".join(choices(group))) for group in chosen]
         parts.append("")
     parts.append("Keys (KEY=VALUE), with their values now:")
     for key in ordered(schema, values):

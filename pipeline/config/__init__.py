@@ -4,7 +4,7 @@
 there.
 """
 
-from pipeline.config.base import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 from pipeline.config.downstream import (
     TASK_METRICS,
     ConvertConfig,

@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.base import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
 

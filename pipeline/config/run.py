@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pipeline.config.base import StageConfig, check, check_choice
+from pipeline.common.schema import StageConfig, check, check_choice
 from pipeline.config.preparation import CorpusConfig
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
@@ -37,7 +37,7 @@ class Examples:
 
 def task_of(name: str) -> TaskConfig:
     """The task of `conf/task/NAME.yaml`."""
-    content = OmegaConf.load(entry_point.CONF / "task" / f"{name}.yaml")
+    content = OmegaConf.load(conf_files.CONF / "task" / f"{name}.yaml")
     task = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), content))
     assert isinstance(task, TaskConfig)
     return task

@@ -8,13 +8,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
+from pipeline.common.manifest import Result
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import open_task_type
-from pipeline.orchestration import stage
 
 FOLDER = "submission"
 ARCHIVE = "submission.zip"
@@ -65,14 +66,14 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         answers = grid_search.answer(
             found.model, kind, part, grid_search.device_of(), lambda *_: None
         )
-        stage.write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
+        write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
         written.append(task.submission)
     return written
 
 
 def tasks() -> dict[str, TaskConfig]:
     """The tasks that the server scores, by the name of their file."""
-    every = map(examples.task_of, entry_point.choices("task"))
+    every = map(examples.task_of, conf_files.choices("task"))
     return {task.submission: task for task in every if task.submission is not None}
 
 
@@ -135,7 +136,7 @@ def constant_rows(task: TaskConfig) -> str:
     return rows(task, [0] * task.test_rows)
 
 
-def make(config: SubmitConfig, out: Path) -> stage.Result:
+def make(config: SubmitConfig, out: Path) -> Result:
     """Gather the answers of evaluations into a zip file, and check it.
 
     Raises:
@@ -166,6 +167,6 @@ def make(config: SubmitConfig, out: Path) -> stage.Result:
     summary = f"{len(found) - len(filled)} tasks answered"
     if filled:
         summary += f", constant answers to {', '.join(filled)}"
-    return stage.Result(
+    return Result(
         summary=f"{summary}, checked", figures={"answered": sorted(found), "filled": filled}
     )

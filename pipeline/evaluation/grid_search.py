@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
-from pipeline.orchestration import stage
+from pipeline.stages import fingerprints
 
 if TYPE_CHECKING:
     import torch
@@ -133,7 +134,7 @@ def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
             config, batch_sizes=[batch_size], learning_rates=[rate], seeds=[seed],
             baseline=start == RANDOM, keep=False, submit=False,
         )  # fmt: skip
-        keys[Trial(start, batch_size, rate, seed)] = stage.fingerprint("evaluate", alone)[0]
+        keys[Trial(start, batch_size, rate, seed)] = fingerprints.fingerprint("evaluate", alone)[0]
     return keys
 
 
@@ -172,7 +173,7 @@ def run_trials(
     ) as bar:  # fmt: skip
         for run, found in results(bench, folder, todo, bar.update):
             record = {"key": keys[run], **asdict(run), **found}
-            stage.write_text(folder / run.name, json.dumps(record) + "\n")
+            write_text(folder / run.name, json.dumps(record) + "\n")
             done[run] = record
             bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
             if config.keep or config.submit:

@@ -1,1 +1,1 @@
-"""Stages and their graph: manifests, fingerprints, local and Kubernetes executors."""
+"""The graph of stages, and what runs it: local processes, Kubernetes Jobs, one stage in a pod."""

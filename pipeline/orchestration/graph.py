@@ -15,27 +15,15 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from model.config import TrainConfig
-from pipeline import config as schemas
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.cli.overrides import quoted
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import RunConfig, StageConfig
-from pipeline.orchestration import stage
+from pipeline.stages import fingerprints
+from pipeline.stages.registry import STAGES
 
-SCHEMAS: dict[str, type[StageConfig]] = {
-    "download": schemas.DownloadConfig,
-    "vocab": schemas.VocabConfig,
-    "prepare": schemas.PrepareConfig,
-    "tasks": schemas.TasksConfig,
-    "train": TrainConfig,
-    "convert": schemas.ConvertConfig,
-    "evaluate": schemas.EvaluateConfig,
-    "report": schemas.ReportConfig,
-}
-# Kinds that use one core; the others use all that there are.
-NARROW = {"download", "convert", "evaluate", "tasks", "report"}
 LONGEST_SETTING = 40  # characters of a setting in the reason why a stage runs
 SAMPLE_TASK = "sample_"
 
@@ -117,10 +105,8 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
     for name, settings in config.recipe.stages.items():
         kind = name.partition("-")[0]
-        if kind not in SCHEMAS:
-            raise ConfigError(
-                f"recipe.stages.{name}: no such stage; there are {', '.join(SCHEMAS)}"
-            )
+        if kind not in STAGES:
+            raise ConfigError(f"recipe.stages.{name}: no such stage; there are {', '.join(STAGES)}")
         if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
             continue
         if kind == "tasks" and not samples:
@@ -133,7 +119,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
                 f"workdir={quoted(config.workdir)}",
                 f"out={quoted(f'{config.workdir}/{own}')}",
             ]
-            if "corpus" in SCHEMAS[kind].__dataclass_fields__:
+            if "corpus" in STAGES[kind].schema.__dataclass_fields__:
                 overrides = [o for o in chosen if _about(o, "corpus")] + overrides
             if kind == "train":
                 overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
@@ -142,7 +128,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             if kind == "report":
                 made = [f"{config.workdir}/{other}" for other, _, _ in found]
                 overrides.append(f"stages={quoted(made)}")
-            if "seed" in SCHEMAS[kind].__dataclass_fields__ and "seed" not in settings:
+            if "seed" in STAGES[kind].schema.__dataclass_fields__ and "seed" not in settings:
                 overrides.append(f"seed={config.seed}")
             if kind == "prepare" and config.cores and "runner" not in settings:
                 overrides.append(f"runner.workers={config.cores}")
@@ -176,14 +162,14 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     Raises:
         ConfigError: an unknown key, a bad value, a stage to force that is not there, a cycle.
     """
-    for name, schema in SCHEMAS.items():
-        entry_point.register(name, schema)
+    for one in STAGES.values():
+        entry_point.register(one.name, one.schema)
     GlobalHydra.instance().clear()
     found: dict[str, tuple[str, list[str], StageConfig]] = {}
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name, kind, overrides in stages(config, chosen):
             try:
-                settings = entry_point.validate(compose(kind, overrides), SCHEMAS[kind])
+                settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
             except entry_point.MISTAKES as error:
                 raise ConfigError(f"stage {name}: {entry_point.explain(error)}") from error
             found[name] = (kind, overrides, settings)
@@ -195,8 +181,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
         name: tuple(
             dict.fromkeys(
                 maker
-                for path in stage.inputs(settings).values()
-                if (maker := stage.producer_of(path, makers)) is not None
+                for path in fingerprints.inputs(settings).values()
+                if (maker := fingerprints.producer_of(path, makers)) is not None
             )
         )
         for name, (_, _, settings) in found.items()
@@ -205,7 +191,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     known: dict[str, str] = {}
     for name in ordered(needs):
         kind, overrides, settings = found[name]
-        fingerprint, sources = stage.fingerprint(kind, settings, known)
+        fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
         known[os.path.normpath(settings.out)] = fingerprint
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         reason = rerun_reason(settings, fingerprint, sources, redone, name in config.force)
@@ -226,8 +212,8 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
     """
     makers = {os.path.normpath(node.config.out): node.name for node in nodes}
     for node in nodes:
-        for key, path in stage.inputs(node.config).items() if node.reason else ():
-            made = stage.producer_of(path, makers) is not None
+        for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
+            made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.at(path).is_dir() and not storage.matching(path):
                 raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
     above = Path(config.workdir).absolute()
@@ -275,7 +261,7 @@ def rerun_reason(
     """Why a stage has to run; None where what is there is what it would make."""
     if forced:
         return "forced"
-    present = stage.Manifest.read(config.out)
+    present = Manifest.read(config.out)
     if present is None:
         return resume_step(config.out, fingerprint) or "not made yet"
     if present.fingerprint == fingerprint:
@@ -285,13 +271,10 @@ def rerun_reason(
         return f"its input changes: {', '.join(redone)}"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
-        paths = stage.inputs(config)
-        # Of what no stage made, `stage.fingerprint_path` knows no more than this.
+        paths = fingerprints.inputs(config)
+        # Of what no stage made, `fingerprints.fingerprint_path` knows no more than this.
         looks = " (a file's name, size or time stamp)"
-        made = (
-            stage.Manifest.read(paths[key]) or stage.enclosing_manifest(paths[key])
-            for key in changed
-        )
+        made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
         told = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
         return f"its input changed: {', '.join(told)}"
     before, now = dict(flatten(present.config)), dict(flatten(dataclasses.asdict(config)))

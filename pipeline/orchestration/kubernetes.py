@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import stage
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import StageFailed, announce_done
 
@@ -162,7 +162,7 @@ class KubernetesExecutor:
     def _say_done(self, job: Any, members: list[Node]) -> None:
         took = (job.status.completion_time - job.status.start_time).total_seconds()
         for node in members:
-            manifest = stage.Manifest.read(node.out)
+            manifest = Manifest.read(node.out)
             assert manifest is not None
             print(f"{node.name:<12}  {took:.0f} s  {manifest.summary}", flush=True)
 
@@ -247,7 +247,7 @@ def declared(job: Any) -> bool:
 
 def current(node: Node) -> bool:
     """Whether the stage's folder holds what this graph wants."""
-    manifest = stage.Manifest.read(node.out)
+    manifest = Manifest.read(node.out)
     return manifest is not None and manifest.fingerprint == node.fingerprint
 
 
@@ -255,7 +255,7 @@ def job_exhausted(job: Any, members: list[Node]) -> str:
     """Why a Job that is complete leaves a stage to be made, and what to do."""
     again = f"kubectl delete job {job.metadata.name}, and apply again"
     node = next(node for node in members if not current(node))
-    made = stage.Manifest.read(node.out)
+    made = Manifest.read(node.out)
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
         return f"it has to run ({node.reason}), but its Job is used up: {again}"
     return f"made by other code or settings than the driver's: use images of one build, {again}"

@@ -14,8 +14,9 @@ from typing import IO, Protocol
 
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
-from pipeline.orchestration import stage
-from pipeline.orchestration.graph import NARROW, Node
+from pipeline.common.manifest import Manifest
+from pipeline.orchestration.graph import Node
+from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL: training saves in them
@@ -37,7 +38,7 @@ def announce_done(nodes: list[Node]) -> None:
     width = max(len(node.name) for node in nodes)
     for node in nodes:
         if node.reason is None:
-            manifest = stage.Manifest.read(node.out)
+            manifest = Manifest.read(node.out)
             assert manifest is not None
             print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
 
@@ -94,7 +95,7 @@ class LocalExecutor:
             self._stop()
 
     def _need(self, node: Node) -> int:
-        return 1 if node.kind in NARROW else self.cores
+        return 1 if STAGES[node.kind].one_core else self.cores
 
     def _fits(self, node: Node) -> bool:
         free = self.cores - sum(child.cores for child in self.running)
@@ -132,7 +133,7 @@ class LocalExecutor:
             print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
 
     def _finished(self, child: Running, width: int) -> None:
-        node, manifest = child.node, stage.Manifest.read(child.node.out)
+        node, manifest = child.node, Manifest.read(child.node.out)
         self._clear()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began

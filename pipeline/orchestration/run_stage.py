@@ -16,13 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import cast
 
-from pipeline import run
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, Restart
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
-from pipeline.orchestration import graph
+from pipeline.orchestration import graph, run_arguments
 
 PORT = 29500  # where the ranks meet
 
@@ -130,7 +129,10 @@ def main() -> None:
         print(__doc__, end="")
         return
     entry_point.run(
-        "run", RunConfig, lambda config: run_stage(stage, config), argv=run.arguments(overrides)
+        "run",
+        RunConfig,
+        lambda config: run_stage(stage, config),
+        argv=run_arguments.expand(overrides),
     )
 
 

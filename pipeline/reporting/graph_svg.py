@@ -5,7 +5,7 @@ from html import escape
 from statistics import mean
 
 from pipeline.common.formatting import duration
-from pipeline.orchestration.stage import Manifest
+from pipeline.common.manifest import Manifest
 
 ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; of a letter: at most, on average
 

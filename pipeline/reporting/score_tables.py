@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest
 from pipeline.reporting import plots
 
-Stages = dict[str, tuple[Path, stage.Manifest]]
+Stages = dict[str, tuple[Path, Manifest]]
 
 
-def evaluations(stages: Stages) -> list[stage.Manifest]:
+def evaluations(stages: Stages) -> list[Manifest]:
     """The manifests of evaluations."""
     return [manifest for _, manifest in stages.values() if manifest.stage == "evaluate"]
 
@@ -68,7 +68,7 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
     points: dict[str, dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
         start = manifest.config.get("pretrained")
-        made = stage.Manifest.read(start) if start else None
+        made = Manifest.read(start) if start else None
         step = made.figures.get("step") if made is not None else None
         if step is not None:
             figures = manifest.figures

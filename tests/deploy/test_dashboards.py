@@ -13,7 +13,7 @@ import pytest
 from deploy.dashboards import SECTIONS, report, workspace
 from model.training.tracking import RUN_ID
 from pipeline.common.errors import InputError
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest
 
 DONE = {
     "documents": {"read": 106, "written": 100, "short": 6},
@@ -38,8 +38,8 @@ def work(tmp_path: Path) -> Path:
         "stage": "prepare", "fingerprint": "f", "version": 1, "config": {}, "inputs": {},
         "files": {}, "figures": DONE, "summary": "106 documents", "seconds": 1.0, "finished": "",
     }  # fmt: skip
-    names = {field.name for field in dataclasses.fields(stage.Manifest)}
-    stage.Manifest(**{k: v for k, v in values.items() if k in names}).write(tmp_path / "prepare")
+    names = {field.name for field in dataclasses.fields(Manifest)}
+    Manifest(**{k: v for k, v in values.items() if k in names}).write(tmp_path / "prepare")
     return tmp_path
 
 

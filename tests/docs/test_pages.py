@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS
@@ -47,13 +47,13 @@ def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None
     for name, schema in COMMANDS.items():
         entry_point.register(name, schema)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose(command)
     assert {key.partition(".")[0] for key in keys} >= set(map(str, composed))
 
 
 def test_every_configuration_is_a_command_with_a_schema() -> None:
-    assert {path.stem for path in entry_point.CONF.glob("*.yaml")} == {*COMMANDS, "hydra"}
+    assert {path.stem for path in conf_files.CONF.glob("*.yaml")} == {*COMMANDS, "hydra"}
 
 
 def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:

@@ -17,10 +17,9 @@ from fences import FENCE, blocks, commands
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline import run
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph
+from pipeline.orchestration import graph, run_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "hooks"))
@@ -54,10 +53,10 @@ def check_keys(command: str, words: list[str]) -> None:
     for name, schema in COMMANDS.items():
         entry_point.register(name, schema)
     if command == "run":
-        words = run.arguments([word for word in words if not word.startswith("@")])
+        words = run_arguments.expand([word for word in words if not word.startswith("@")])
     overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose(command, overrides)
         if "…" in words:  # only these keys are shown
             return
@@ -75,7 +74,7 @@ def check(words: list[str]) -> None:
         assert words[2].endswith(".NAME") or importlib.util.find_spec(words[2]), words[2]
         command = words[2].removeprefix("pipeline.")
         named_only = len(words) == 3 and command not in ("report", "convert")
-        if (entry_point.CONF / f"{command}.yaml").exists() and not named_only:
+        if (conf_files.CONF / f"{command}.yaml").exists() and not named_only:
             check_keys(command, words[3:])
     elif words[0] == "deepspeed":
         script = next(place for place, word in enumerate(words) if word.endswith(".py"))

@@ -12,8 +12,9 @@ from loopback_server import ApiServer
 from loopback_store import Object, Store, now
 
 from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
-from pipeline.orchestration import kubernetes, stage
+from pipeline.orchestration import kubernetes
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import StageFailed
 
@@ -79,7 +80,7 @@ class Small:
         self.order.append(job)
         if code == 0:
             (self.folder / job).mkdir(exist_ok=True)
-            stage.Manifest(
+            Manifest(
                 stage="report", fingerprint=job, version=1, config={}, inputs={}, files={},
                 figures={}, summary=f"{job} made", seconds=1.0, finished=now(),
             ).write(self.folder / job)  # fmt: skip

@@ -10,7 +10,7 @@ from loopback_jobs import condition
 from loopback_store import Refused
 
 from model.training import checkpoint
-from pipeline.orchestration import stage
+from pipeline.common.manifest import require_manifest, sha256
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
@@ -51,8 +51,8 @@ class Training:
         self.cluster.wait(lambda: self.cluster.is_over("train"), 240, "train")
         assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
         out = self.cluster.claim / "sample" / "train"
-        made = stage.require_manifest(out, "train", "out")
-        return stage.sha256(out / made.figures["checkpoint"] / checkpoint.WEIGHTS)
+        made = require_manifest(out, "train", "out")
+        return sha256(out / made.figures["checkpoint"] / checkpoint.WEIGHTS)
 
     def pod(self, index: int) -> dict[str, Any]:
         """The newest pod of a rank."""

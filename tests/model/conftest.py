@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from model.training.tracking import read_metrics
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -48,9 +48,9 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
     folder.mkdir(parents=True)
     write_split(folder, wordpiece, "train", 300, seed, pairs)
     write_split(folder, wordpiece, "validation", 40, seed, pairs)
-    stage.Manifest(
+    Manifest(
         stage="prepare", fingerprint=f"{seed:064x}", version=1, config={}, inputs={},
-        files=stage.file_checksums(folder, {}), figures={"sequence_length": 32}, summary="",
+        files=file_checksums(folder, {}), figures={"sequence_length": 32}, summary="",
         seconds=0.0, finished="",
     ).write(folder)  # fmt: skip
 

@@ -15,7 +15,7 @@ from transformers import BertModel
 from model.huggingface import bert_format
 from model.train import launcher_arguments
 from model.training import initial_weights
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.model.conftest import WORDS, losses
@@ -78,7 +78,7 @@ def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
     curve = losses(undisturbed)
     assert len(curve) == 12
     assert curve[-1] < curve[0] - 0.2
-    manifest = stage.Manifest.read(undisturbed)
+    manifest = Manifest.read(undisturbed)
     assert manifest is not None
     assert manifest.figures["validation"]["masked_lm_loss"] > 0
     assert manifest.figures["steps"] == 12
@@ -89,7 +89,7 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
 ) -> None:
     out = tmp_path / "train"
     assert train(root, work, out, "deepspeed=zero2", processes=2).returncode == 0
-    manifest = stage.Manifest.read(out)
+    manifest = Manifest.read(out)
     assert manifest is not None
     (out / "manifest.json").unlink()
     for path in (out / "checkpoints" / manifest.fingerprint[:12]).glob("step-00000012/*"):

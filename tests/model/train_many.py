@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import traceback
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -16,11 +17,11 @@ os.environ["DEEPSPEED_LOG_LEVEL"] = "warning"
 from hydra import compose, initialize_config_dir
 
 from model.config import TrainConfig
-from model.training.trainer import make
-from pipeline.cli import entry_point
+from model.training import trainer
+from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import Exit, UserError
-from pipeline.orchestration import stage
 from pipeline.orchestration.graph import free_port
+from pipeline.stages import fingerprints, stage
 
 import_module("deepspeed.runtime.zero.muon.original_muon")  # as the first optimizer does: seconds
 entry_point.register("train", TrainConfig)
@@ -29,8 +30,10 @@ entry_point.register("train", TrainConfig)
 def rank(number: int, overrides: list[str]) -> None:
     os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number)}
     try:
-        with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+        with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
             config = entry_point.validate(compose("train", overrides), TrainConfig)
+        fingerprint, _ = fingerprints.fingerprint("train", config)
+        make = partial(trainer.make, fingerprint=fingerprint)
         if number == 0:
             stage.run("train", config, make, in_place=True)
         else:

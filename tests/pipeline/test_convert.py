@@ -27,8 +27,9 @@ from model.huggingface import bert_format, onnx_export
 from model.training import checkpoint, initial_weights
 from pipeline import convert
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 
@@ -37,7 +38,7 @@ def manifest(folder: Path, name: str, **fields) -> None:
     """A finished stage, as `stage.run` would leave it."""
     common = {"fingerprint": name[0] * 64, "version": 1, "config": {}, "inputs": {}, "files": {},
               "figures": {}, "summary": "", "seconds": 1.0, "finished": "now"}  # fmt: skip
-    stage.Manifest(stage=name, **{**common, **fields}).write(folder)
+    Manifest(stage=name, **{**common, **fields}).write(folder)
 
 
 def make_vocabulary(folder: Path, words: str) -> Path:
@@ -63,7 +64,7 @@ def run(tmp_path):
     weights = BertForPreTraining(config).state_dict()
     state = checkpoint.State(
         step=7, samples=56, tokens=600, fingerprint="t" * 64, model=dataclasses.asdict(config),
-        data="p" * 64, tokenizer=stage.sha256(vocab / "tokenizer.json"),
+        data="p" * 64, tokenizer=sha256(vocab / "tokenizer.json"),
     )  # fmt: skip
     folder = checkpoint.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
@@ -146,7 +147,7 @@ def published(tmp_path):
     return tmp_path / "theirs"
 
 
-def converted(config: ConvertConfig, **changes) -> stage.Manifest:
+def converted(config: ConvertConfig, **changes) -> Manifest:
     return stage.run("convert", dataclasses.replace(config, **changes), convert.make)
 
 

@@ -15,8 +15,9 @@ import pytest
 from pipeline import download
 from pipeline.common import http_transfer
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 CONTENT = bytes(range(256)) * 12_000  # about 3 MB
 
@@ -93,7 +94,7 @@ def config(out: Path, *files: DownloadFile, **settings: Any) -> DownloadConfig:
     return DownloadConfig(corpus=corpus, out=str(out), **({"timeout": 5, "tries": 3} | settings))
 
 
-def run(config: DownloadConfig) -> stage.Manifest:
+def run(config: DownloadConfig) -> Manifest:
     return stage.run("download", config, download.make, in_place=True)
 
 

@@ -17,11 +17,12 @@ from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop
 from model.huggingface import bert_format
 from pipeline import evaluate
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, grid_search
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(
@@ -71,7 +72,7 @@ def config(tmp_path, model_folder) -> EvaluateConfig:
     )  # fmt: skip
 
 
-def run(config: EvaluateConfig) -> stage.Manifest:
+def run(config: EvaluateConfig) -> Manifest:
     return stage.run("evaluate", config, evaluate.make, in_place=True)
 
 
@@ -286,7 +287,7 @@ def test_a_task_without_a_training_set_says_so(config):
 def test_the_published_protocols_are_grids(protocol, points):
     entry_point.register("evaluate", EvaluateConfig)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
     config = entry_point.validate(composed, EvaluateConfig)
     assert len(grid_search.grid_of(config)) == points

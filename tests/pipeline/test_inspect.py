@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
+from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
@@ -41,7 +42,7 @@ def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
     folder = make(tmp_path, "nsp")
     done = look(root, str(folder), "--samples", "4", "--png", f"{tmp_path}/lengths.png")
     assert done.returncode == 0, done.stderr
-    figures = stage.require_manifest(folder, "prepare", "x").figures
+    figures = require_manifest(folder, "prepare", "x").figures
     documents = figures["documents"]
     assert f"{documents['read']} documents read = " in done.stdout
     assert f"{documents['written']} written" in done.stdout
@@ -65,7 +66,7 @@ def test_the_histogram_counts_every_instance(
         sys.argv = sys_argv
     shown = capsys.readouterr().out
     bars = re.findall(r"^ +\d+(?:-\d+)? +([\d,]+) █*$", shown, re.MULTILINE)
-    totals = stage.require_manifest(folder, "prepare", "x").figures["totals"]
+    totals = require_manifest(folder, "prepare", "x").figures["totals"]
     assert sum(int(count.replace(",", "")) for count in bars) == (
         totals["train"] + totals["validation"]
     )

@@ -12,9 +12,10 @@ import pytest
 
 from pipeline import shards
 from pipeline.beam import transforms
+from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
-from pipeline.orchestration import stage
 from pipeline.prepare import make
+from pipeline.stages import stage
 
 SENTENCES = [
     "The river runs past the old mill.", "Nobody knew where the road would lead.",
@@ -58,9 +59,9 @@ def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> stage.Manifest:
+def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
     run(root, *command(corpus, vocab, out, *more))
-    manifest = stage.Manifest.read(out)
+    manifest = Manifest.read(out)
     assert manifest is not None
     return manifest
 
@@ -74,7 +75,7 @@ def one(root: Path, corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPath
 
 
 def test_every_document_is_accounted_for(one: Path) -> None:
-    figures = stage.require_manifest(one, "prepare", "one").figures
+    figures = require_manifest(one, "prepare", "one").figures
     documents = figures["documents"]
     assert documents["read"] == 43
     assert documents["duplicate"] == 1
@@ -110,7 +111,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 def test_the_bytes_do_not_depend_on_workers_or_file_order(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    expected = stage.require_manifest(one, "prepare", "one")
+    expected = require_manifest(one, "prepare", "one")
     two = prepare(root, corpus, vocab, tmp_path / "two", "runner.workers=2")
     four = prepare(root, corpus, vocab, tmp_path / "four", "runner.workers=4")
     renamed = tmp_path / "renamed"
@@ -128,7 +129,7 @@ def test_the_bytes_do_not_depend_on_workers_or_file_order(
 def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path, workers: int
 ) -> None:
-    expected = stage.require_manifest(one, "prepare", "one")
+    expected = require_manifest(one, "prepare", "one")
     more = [f"runner.workers={workers}", "split_bytes=1000"]  # many splits: time enough to kill it
     words = command(corpus, vocab, tmp_path / "killed", *more)
     process = subprocess.Popen([sys.executable, "-m", *words], cwd=root)
@@ -143,14 +144,14 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     again = prepare(root, corpus, vocab, tmp_path / "killed", *more)
     assert again.files == expected.files
     assert again.figures["documents"] == expected.figures["documents"]
-    assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, stage.MANIFEST}
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, MANIFEST}
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
 def test_another_seed_gives_other_pairs(
     root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
 ) -> None:
-    expected = stage.require_manifest(one, "prepare", "one")
+    expected = require_manifest(one, "prepare", "one")
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
     assert expected.files.keys() == other.files.keys()
     assert expected.files != other.files

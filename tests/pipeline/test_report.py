@@ -10,15 +10,16 @@ import pytest
 from model.training.tracking import METRICS
 from pipeline import report
 from pipeline.common.errors import InputError
+from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.config import ReportConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 
 def manifest(
     folder: Path, kind: str, fingerprint: str, inputs: dict[str, str], **figures: object
 ) -> None:
     folder.mkdir(parents=True)
-    stage.Manifest(
+    Manifest(
         stage=kind, fingerprint=fingerprint * 64, version=1, config={},
         inputs={key: value * 64 for key, value in inputs.items()}, files={}, figures=figures,
         summary=f"summary of {kind}", seconds=1.5, finished="2026-01-01T00:00:00+00:00",
@@ -65,7 +66,7 @@ def test_the_figures_stand_on_the_page(work: Path) -> None:
 
 
 def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
-    place = work / "prepare" / stage.MANIFEST
+    place = work / "prepare" / MANIFEST
     said = json.loads(place.read_text())
     said["config"] = {"corpus": {"name": "viwiki", "language": "vi", "path": "/a/dump.xml.bz2"}}
     place.write_text(json.dumps(said))

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer, models
 
 from pipeline import vocab
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Result, sha256
 from pipeline.config import CorpusConfig, VocabConfig
-from pipeline.orchestration import stage
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -34,7 +34,7 @@ def config(books: Path, out: Path, **settings: Any) -> VocabConfig:
     return VocabConfig(corpus=corpus, source="none", out=str(out), **{"size": 120} | settings)
 
 
-def make(books: Path, out: Path, **settings: Any) -> tuple[Path, stage.Result]:
+def make(books: Path, out: Path, **settings: Any) -> tuple[Path, Result]:
     out.mkdir(parents=True)
     return out, vocab.make(config(books, out, **settings), out)
 
@@ -51,7 +51,7 @@ def test_both_files_hold_one_vocabulary(books: Path, tmp_path: Path) -> None:
     wordpiece = WordPiece.load(out)
     assert entries[:5] == list(SPECIAL)
     assert wordpiece.vocab == entries
-    assert wordpiece.sha256 == stage.sha256(out / "tokenizer.json") == result.figures["sha256"]
+    assert wordpiece.sha256 == sha256(out / "tokenizer.json") == result.figures["sha256"]
     assert len(entries) == len(set(entries)) == result.figures["size"] <= 120
 
 

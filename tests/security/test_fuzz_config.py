@@ -10,12 +10,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import strategies as st
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.config import RunConfig
-from pipeline.orchestration.graph import SCHEMAS
+from pipeline.stages.registry import STAGES
 
 pytestmark = pytest.mark.fuzz
 
+SCHEMAS = {name: stage.schema for name, stage in STAGES.items()}
 COMMANDS = {**SCHEMAS, "run": RunConfig}
 VALUES = [
     "null", "true", "-1", "0", "1", "1e999", "nan", "inf", "[]", "[1,2]", "{}", "{a:1}", "''",
@@ -31,13 +32,13 @@ def keys() -> dict[str, list[str]]:
         entry_point.register(name, schema)
     GlobalHydra.instance().clear()
     found = {}
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name in COMMANDS:
             composed = compose(name)
-            groups = [str(key) for key in composed if entry_point.choices(str(key))]
+            groups = [str(key) for key in composed if conf_files.choices(str(key))]
             found[name] = [str(key) for key in composed] + groups
             for group in groups:
-                found[name] += [f"+{group}={choice}" for choice in entry_point.choices(group)]
+                found[name] += [f"+{group}={choice}" for choice in conf_files.choices(group)]
             for key in composed:
                 node = composed._get_node(key)
                 if hasattr(node, "keys") and not node._is_missing() and not node._is_none():
@@ -69,7 +70,7 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
             assert "\n" not in told
 
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         hammer(check, st.data(), examples=60)
 
 
@@ -91,7 +92,7 @@ def test_any_yaml_is_a_config_or_is_explained(
         (tmp_path / "corpus" / "mine.yaml").write_text(text, encoding="utf-8", errors="replace")
         GlobalHydra.instance().clear()
         try:
-            with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+            with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
                 words = ["+corpus=mine", f"hydra.searchpath=[{tmp_path}]"]
                 with entry_point.hydra_errors_as_config_errors():
                     composed = compose("vocab", words)

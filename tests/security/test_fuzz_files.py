@@ -9,9 +9,9 @@ import pytest
 from hostile import damaged, hammer
 
 from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.evaluation import examples
-from pipeline.orchestration import stage
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -94,11 +94,11 @@ def test_a_damaged_vocabulary_is_read_or_named(tmp_path: Path) -> None:
 def test_a_manifest_of_brackets_is_named(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="not a manifest"):
-        stage.Manifest.read(tmp_path)
+        Manifest.read(tmp_path)
 
 
 def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
-    stage.Manifest(
+    Manifest(
         stage="vocab", fingerprint="f", version=1, config={}, inputs={}, files={}, figures={},
         summary="", seconds=0.0, finished="",
     ).write(tmp_path)  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
     def check(data: bytes) -> None:
         (tmp_path / "manifest.json").write_bytes(data)
         try:
-            assert isinstance(stage.Manifest.read(tmp_path), stage.Manifest)
+            assert isinstance(Manifest.read(tmp_path), Manifest)
         except InputError as error:
             assert str(tmp_path) in str(error)  # noqa: PT017
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.manifest import Result
 from pipeline.common.redact import redact
 from pipeline.config import DownloadConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 SECRET = "hf_Zm9vYmFyYmF6"
 
@@ -51,7 +52,7 @@ def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     corpus = {"name": "x", "reader": "text", "files": [{"url": url}]}
     config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"))  # type: ignore[arg-type]
     monkeypatch.setattr(stage, "fingerprint", lambda *_: ("f" * 64, {}))
-    stage.run("download", config, lambda c, out: stage.Result(summary=url, figures={"url": url}))
+    stage.run("download", config, lambda c, out: Result(summary=url, figures={"url": url}))
     text = (tmp_path / "out" / "manifest.json").read_text()
     assert SECRET not in text
     assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
 from model.huggingface import bert_format, model_card
-from pipeline.orchestration.stage import Manifest
+from pipeline.common.manifest import Manifest
 
 
 def test_the_card_says_what_the_run_was(tmp_path):

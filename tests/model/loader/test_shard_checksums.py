@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.orchestration import stage
+from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, train_many, write_split
 
@@ -47,7 +47,7 @@ def test_a_checkpoint_of_other_shards_is_not_gone_on_from(
     train_many(root, [(1, settings)])
     (tmp_path / "train" / "manifest.json").unlink()
     write_split(folder, WordPiece.load(work / "vocab"), "train", 200, seed=9)
-    manifest = stage.Manifest.read(folder)
+    manifest = Manifest.read(folder)
     assert manifest is not None  # its fingerprint stays: the same settings gave other bytes
-    dataclasses.replace(manifest, files=stage.file_checksums(folder, {})).write(folder)
+    dataclasses.replace(manifest, files=file_checksums(folder, {})).write(folder)
     assert "trained on other shards" in train_many(root, [(1, settings)], code=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
 
@@ -96,5 +96,5 @@ def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
 
 
 def test_every_choice_is_known() -> None:
-    assert entry_point.choices("compute") == ["compile", "plain", "recompute"]
-    assert entry_point.choices("attention") == ["causal", "full"]
+    assert conf_files.choices("compute") == ["compile", "plain", "recompute"]
+    assert conf_files.choices("attention") == ["causal", "full"]

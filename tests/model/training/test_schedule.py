@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from model.config import ScheduleConfig, TrainConfig
 from model.training.schedule import batch_size, lr_factor
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 
-NAMES = entry_point.choices("schedule")
+NAMES = conf_files.choices("schedule")
 schedules = st.builds(
     ScheduleConfig,
     name=st.sampled_from(NAMES),

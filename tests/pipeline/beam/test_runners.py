@@ -21,10 +21,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pipeline.beam import runners
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
+from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import PrepareConfig, RunnerConfig
-from pipeline.orchestration import stage
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -67,16 +67,16 @@ def command(folder: Path, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def made(root: Path, words: list[str], out: Path, **more: str) -> stage.Manifest:
+def made(root: Path, words: list[str], out: Path, **more: str) -> Manifest:
     done = subprocess.run(
         words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more}
     )
     assert done.returncode == 0, done.stderr
-    return stage.require_manifest(out, "prepare", "out")
+    return require_manifest(out, "prepare", "out")
 
 
 @pytest.fixture(scope="module")
-def reference(root: Path, folder: Path) -> stage.Manifest:
+def reference(root: Path, folder: Path) -> Manifest:
     """What the local engine makes."""
     manifest = made(root, command(folder, folder / "local"), folder / "local")
     assert len(manifest.files) == 4
@@ -127,7 +127,7 @@ def pool() -> Iterator[str]:
 
 @pytest.mark.parametrize("where", ["LOOPBACK", "EXTERNAL"])
 def test_a_job_service_gives_the_same_bytes(
-    root: Path, folder: Path, reference: stage.Manifest, job_service: str, pool: str, where: str
+    root: Path, folder: Path, reference: Manifest, job_service: str, pool: str, where: str
 ) -> None:
     out = folder / where
     options = {"job_endpoint": job_service, "environment_type": where}
@@ -184,7 +184,7 @@ def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
 
 
 def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
-    root: Path, folder: Path, reference: stage.Manifest
+    root: Path, folder: Path, reference: Manifest
 ) -> None:
     out = folder / "dask"
     process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
@@ -196,7 +196,7 @@ def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
     assert len(found) == 2
     found[0].send_signal(signal.SIGKILL)
     assert process.wait() == 0
-    manifest = stage.require_manifest(out, "prepare", "out")
+    manifest = require_manifest(out, "prepare", "out")
     assert manifest.files == reference.files
     assert manifest.figures == reference.figures
 
@@ -221,7 +221,7 @@ def test_a_mistake_in_the_input_ends_in_one_line(
 def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     """The options that a service is given."""
     entry_point.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
     return runners.service(RunnerConfig(**OmegaConf.to_container(composed.runner)))[1]
 

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from pipeline import prepare as stage_prepare
 from pipeline.beam import transforms
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -189,7 +189,7 @@ def test_a_file_that_goes_between_plan_and_read_is_named(
     path.write_text(text)
     words = [f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", f"out={tmp_path}/out"]
     entry_point.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         config = entry_point.validate(compose("prepare", words), PrepareConfig)
     plan = stage_prepare.plan(config, tmp_path / "out")
     plan.scratch.mkdir(parents=True)

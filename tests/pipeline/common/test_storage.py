@@ -21,9 +21,10 @@ from moto.server import ThreadedMotoServer
 
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig
-from pipeline.orchestration import stage
 from pipeline.readers import SkipCounts, open_corpus
+from pipeline.stages import fingerprints
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
@@ -90,10 +91,10 @@ def test_wildcards_and_fingerprints(bucket: Any) -> None:
     assert len(storage.matching(f"{top}/**.txt")) == 3
     assert list(map(str, storage.matching(f"{top}/a.txt"))) == [f"{top}/a.txt"]
     assert storage.matching(f"{top}/z.txt") == []
-    before = stage.fingerprint_path(top)
-    assert stage.fingerprint_path(top) == before
+    before = fingerprints.fingerprint_path(top)
+    assert fingerprints.fingerprint_path(top) == before
     bucket.put_object(Key="w/a.txt", Body=b"longer than before")
-    assert stage.fingerprint_path(top) != before
+    assert fingerprints.fingerprint_path(top) != before
 
 
 def test_what_is_not_there_is_named(bucket: Any) -> None:
@@ -130,7 +131,10 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        for look in (stage.fingerprint_path, lambda place: storage.matching(f"{place}/*.txt")):
+        for look in (
+            fingerprints.fingerprint_path,
+            lambda place: storage.matching(f"{place}/*.txt"),
+        ):
             with pytest.raises(InputError, match=r"s3://closed/x.*: cannot be reached .*keys"):
                 look("s3://closed/x")
         server.shutdown()
@@ -153,5 +157,5 @@ def test_prepare_gives_the_same_bytes_from_an_address(
             cwd=root, capture_output=True, text=True, check=False, env=dict(os.environ),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        made.append(stage.require_manifest(out, "prepare", "out").files)
+        made.append(require_manifest(out, "prepare", "out").files)
     assert made[0] == made[1]

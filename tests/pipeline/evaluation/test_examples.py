@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples
@@ -163,7 +163,7 @@ def test_every_task_reads_its_official_columns(tmp_path, name):
 
 
 def test_no_task_is_left_out_here():
-    tasks = map(task_of, entry_point.choices("task"))
+    tasks = map(task_of, conf_files.choices("task"))
     classified = [task.name for task in tasks if task.kind == "classification" and task.train]
     assert classified == sorted([*OFFICIAL, "own"])
 

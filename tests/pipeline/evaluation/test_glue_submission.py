@@ -12,7 +12,7 @@ import pytest
 from pipeline.common.errors import InputError
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import examples, glue_submission
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
 OFFICIAL = {

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import TrainConfig
-from pipeline import run
-from pipeline.cli import entry_point
+from pipeline.cli import conf_files, entry_point
 from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
-from pipeline.orchestration import graph, stage
+from pipeline.orchestration import graph, run_arguments
+from pipeline.stages import fingerprints
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
 values = st.recursive(
@@ -96,8 +97,8 @@ def composed_run(*words: str) -> RunConfig:
     """What `pipeline.run +corpus=sample` reads of its command line."""
     entry_point.register("run", RunConfig)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
-        config = compose("run", run.arguments(["+corpus=sample", *words]))
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = compose("run", run_arguments.expand(["+corpus=sample", *words]))
     return entry_point.validate(config, RunConfig)
 
 
@@ -143,7 +144,7 @@ def test_sample_tasks_are_made_for_those_who_ask_for_some(
 def test_each_language_has_a_folder_of_its_own() -> None:
     GlobalHydra.instance().clear()
     entry_point.register("run", RunConfig)
-    with initialize_config_dir(str(entry_point.CONF), version_base="1.3"):
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         config = entry_point.validate(
             compose("run", ["+corpus=wiki", "corpus.language=vi"]), RunConfig
         )
@@ -174,8 +175,8 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
         return vocab.reason
 
     vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
-    fingerprint, inputs = stage.fingerprint("vocab", vocab.config)
-    stage.Manifest(
+    fingerprint, inputs = fingerprints.fingerprint("vocab", vocab.config)
+    Manifest(
         stage="vocab", fingerprint=fingerprint, version=1, config={}, inputs=inputs, files={},
         figures={}, summary="", seconds=0.0, finished="now",
     ).write(tmp_path / "vocab")  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
-from pipeline.orchestration import kubernetes, stage
+from pipeline.orchestration import kubernetes
 from pipeline.orchestration.graph import Node
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
@@ -45,7 +46,7 @@ def node(out: Path) -> Node:
 def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:
     """A folder that a stage has made."""
     out.mkdir()
-    stage.Manifest(
+    Manifest(
         stage="report", fingerprint=fingerprint, version=1, config={}, inputs={}, files={},
         figures={}, summary="", seconds=1.0, finished=finished.isoformat(),
     ).write(out)  # fmt: skip

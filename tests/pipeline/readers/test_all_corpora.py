@@ -12,7 +12,7 @@ import yaml
 
 from pipeline import shards
 from pipeline.beam.documents import OUTCOMES
-from pipeline.orchestration import stage
+from pipeline.common.manifest import require_manifest
 
 # Of the dumps two are no XML, on purpose: they have tests of their own.
 BROKEN = {"json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"}
@@ -59,7 +59,7 @@ def test_all_corpora_together_are_accounted_for(
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    figures = stage.require_manifest(tmp_path / "prepare", "prepare", "out").figures
+    figures = require_manifest(tmp_path / "prepare", "prepare", "out").figures
     documents, notes = figures["documents"], figures["notes"]
     assert documents["read"] == sum(documents.get(fate, 0) for fate in OUTCOMES) > 35_000
     assert documents["read"] == sum(notes.get(f"{name}: documents", 0) for name in mixed)

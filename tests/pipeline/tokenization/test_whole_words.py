@@ -17,8 +17,9 @@ from model.loader.loader import Loader
 from pipeline import inspect, prepare, shards
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.common.errors import ConfigError
+from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
 
 WORDS = [
@@ -145,9 +146,7 @@ def test_the_bytes_do_not_depend_on_the_workers(root: Path, folder: Path, tmp_pa
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    one, two = (
-        stage.require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path)
-    )
+    one, two = (require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path))
     assert one.files == two.files
 
 

@@ -22,7 +22,7 @@ from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import read_sides
 from pipeline.evaluation.task_types.classification import Classification
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]

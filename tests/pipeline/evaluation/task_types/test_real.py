@@ -13,7 +13,7 @@ from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples
-from pipeline.orchestration import stage
+from pipeline.stages import stage
 
 pytestmark = pytest.mark.shared_data
 VOCAB = "vocab/bert-base-uncased-vocab.txt"

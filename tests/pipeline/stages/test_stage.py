@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest, Result, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
-from pipeline.orchestration import stage
+from pipeline.stages import fingerprints, stage
 
 
 def config(tmp_path: Path, **changes: object) -> TasksConfig:
@@ -27,13 +28,13 @@ class Maker:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, config: TasksConfig, out: Path) -> stage.Result:
+    def __call__(self, config: TasksConfig, out: Path) -> Result:
         self.calls += 1
         (out / "data.txt").write_text(f"{config.seed} {self.calls}")
-        return stage.Result(summary="made", figures={"calls": self.calls})
+        return Result(summary="made", figures={"calls": self.calls})
 
 
-def broken(config: TasksConfig, out: Path) -> stage.Result:
+def broken(config: TasksConfig, out: Path) -> Result:
     (out / "data.txt").write_text("half")
     raise InputError("the input is broken")
 
@@ -43,7 +44,7 @@ def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
     first = stage.run("tasks", config(tmp_path), make)
     assert stage.run("tasks", config(tmp_path), make) == first
     assert make.calls == 1
-    assert first.files["data.txt"]["sha256"] == stage.sha256(tmp_path / "made" / "data.txt")
+    assert first.files["data.txt"]["sha256"] == sha256(tmp_path / "made" / "data.txt")
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"force": True}, {"train_rows": 7}])
@@ -109,13 +110,13 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no finished vocab there; run python -m pipeline\.vocab"):
-        stage.require_manifest(tmp_path / "vocab", "vocab", "vocab")
+        require_manifest(tmp_path / "vocab", "vocab", "vocab")
 
 
 def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())
     with pytest.raises(InputError, match=r"vocab=.*made: made by tasks, not by vocab"):
-        stage.require_manifest(tmp_path / "made", "vocab", "vocab")
+        require_manifest(tmp_path / "made", "vocab", "vocab")
 
 
 def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
 
 def test_a_manifest_reads_back_as_written(tmp_path: Path) -> None:
     manifest = stage.run("tasks", config(tmp_path), Maker())
-    assert stage.Manifest.read(tmp_path / "made") == manifest
+    assert Manifest.read(tmp_path / "made") == manifest
     fields = json.loads((tmp_path / "made" / "manifest.json").read_text())
     assert fields == dataclasses.asdict(manifest)
 
@@ -149,12 +150,12 @@ def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
     made = tmp_path / "made"
     (made / "model").mkdir(parents=True)
     (made / "model" / "weights").write_text("1")
-    stage.Manifest(
+    Manifest(
         stage="evaluate", fingerprint="e" * 64, version=1, config={}, inputs={},
         files={"model/weights": {}, "table.tsv": {}}, figures={}, summary="", seconds=1.0,
         finished="now",
     ).write(made)  # fmt: skip
-    assert stage.fingerprint_path(made / "model") == "e" * 64
-    assert stage.fingerprint_path(made / "table.tsv") == "e" * 64
+    assert fingerprints.fingerprint_path(made / "model") == "e" * 64
+    assert fingerprints.fingerprint_path(made / "table.tsv") == "e" * 64
     (made / "other").mkdir()
-    assert stage.fingerprint_path(made / "other") != "e" * 64
+    assert fingerprints.fingerprint_path(made / "other") != "e" * 64

@@ -1,0 +1,111 @@
+"""`manifest.json`: what a stage made, from what, with which settings and checksums."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import InputError
+from pipeline.common.redact import redact
+
+MANIFEST = "manifest.json"
+FORMAT = "manifest/1"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a stage says of what it made."""
+
+    summary: str  # one line of key figures
+    figures: dict[str, Any]  # JSON: everything the report or a later stage may want
+    sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The account of a finished stage, `manifest.json` in its folder."""
+
+    stage: str
+    fingerprint: str
+    version: int
+    config: dict[str, Any]
+    inputs: dict[str, str]  # config key -> fingerprint
+    files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256
+    figures: dict[str, Any]
+    summary: str
+    seconds: float
+    finished: str  # UTC, ISO 8601
+    format: str = FORMAT
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "Manifest | None":
+        """The manifest of `folder`; None where there is none.
+
+        Raises:
+            InputError: it is there but not a manifest of a known format.
+        """
+        path = Path(folder) / MANIFEST
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            if fields["format"] != FORMAT:
+                raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
+            return cls(**fields)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
+
+    def write(self, folder: Path) -> None:
+        """Write beside and rename; secrets stay out."""
+        text = json.dumps(dataclasses.asdict(self), indent=1)
+        write_text(folder / MANIFEST, redact(text) + "\n")
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, as hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
+    """The manifest of an input folder that `stage` must have made.
+
+    Raises:
+        InputError: there is none, or another stage made what is there.
+    """
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise InputError(
+            f"{key}={folder}: no finished {stage} there; run python -m pipeline.{stage} first, "
+            f"or set {key}"
+        )
+    if manifest.stage != stage:
+        raise InputError(f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}")
+    return manifest
+
+
+def enclosing_manifest(path: Path | str) -> Manifest | None:
+    """The manifest of the folder that `path` lies in, if it accounts for it."""
+    path = Path(os.path.normpath(path))
+    manifest = Manifest.read(path.parent)
+    if manifest is None:
+        return None
+    mine = any(name == path.name or name.startswith(f"{path.name}/") for name in manifest.files)
+    return manifest if mine else None
+
+
+def file_checksums(folder: Path, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Size and sha256 of every file under `folder`; checksums in `known` are taken as given."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not any(part.startswith(".") for part in Path(name).parts):
+            files[name] = {
+                "bytes": path.stat().st_size,
+                "sha256": known.get(name) or sha256(path),
+            }
+    return files

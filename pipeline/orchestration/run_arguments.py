@@ -1,0 +1,56 @@
+"""The command line of `python -m pipeline.run`, brought into Hydra's grammar."""
+
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.common.errors import Exit
+from pipeline.stages.registry import STAGES
+
+
+def refuse(mistake: str) -> NoReturn:
+    """End for what is wrong with a command line before Hydra has seen it."""
+    print(f"error: {mistake}", file=sys.stderr)
+    sys.exit(Exit.USER)
+
+
+def lines_of(path: str) -> list[str]:
+    """The overrides in a file: one a line, without comments and empty lines."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"@{path}: no overrides can be read there ({error})")
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def expand(argv: list[str]) -> list[str]:
+    """The overrides of a command line, for Hydra.
+
+    `--force STAGE` is `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
+    """
+    kept: list[str] = []
+    forced: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--force":
+            forced.append(next(words, ""))
+        elif word.startswith("--force="):
+            forced.append(word.removeprefix("--force="))
+        elif word.startswith("@"):
+            kept += lines_of(word[1:])
+        else:
+            kept.append(word)
+    kept = [stage_key(word) for word in kept]
+    for name in forced:
+        if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
+            refuse(f"--force {name}: name a stage, as in --force train")
+    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def stage_key(override: str) -> str:
+    """`train.steps=9` or `train-512.steps=9` as a key of `stages`; others as they are."""
+    kinds = "|".join(STAGES)
+    key = override.lstrip("+")
+    return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override

@@ -1,0 +1,46 @@
+"""The registry of stages: the one place that says which there are, in the order of the data."""
+
+import importlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.config import StageConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of stage. A graph may have several of a kind: `train-512` is a `train`."""
+
+    name: str  # of its folder, and of `conf/NAME.yaml`
+    version: int  # raise it when unchanged inputs and settings produce different output
+    schema_path: str  # MODULE:CLASS of its configuration, imported when asked for
+    script: str  # the module or file that runs it
+    one_core: bool = False  # others use all cores that there are
+
+    @cached_property
+    def schema(self) -> type[StageConfig]:
+        """Import the dataclass of its configuration."""
+        module, _, name = self.schema_path.partition(":")
+        found: type[StageConfig] = getattr(importlib.import_module(module), name)
+        return found
+
+
+_ALL = (
+    Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
+    Stage("vocab", 1, "pipeline.config:VocabConfig", "pipeline.vocab"),
+    Stage("prepare", 3, "pipeline.config:PrepareConfig", "pipeline.prepare"),
+    Stage("tasks", 1, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
+    Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
+    Stage("convert", 3, "pipeline.config:ConvertConfig", "pipeline.convert", one_core=True),
+    Stage("evaluate", 2, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
+    Stage("report", 4, "pipeline.config:ReportConfig", "pipeline.report", one_core=True),
+)
+STAGES = {stage.name: stage for stage in _ALL}  # of a run
+
+# Stages that no run has, with a folder and a manifest like theirs.
+OTHERS = {"submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit")}
+
+
+def version_of(name: str) -> int:
+    """Return the version of a stage's output."""
+    return (STAGES | OTHERS)[name].version
