@@ -19,9 +19,23 @@ class Exit(enum.IntEnum):
 
 
 class UserError(Exception):
-    """Something the user can mend. The message says what is wrong, where, and what to do."""
+    """A user's mistake. The message says what is wrong, where, and how to fix it.
+
+    Args:
+        message: one sentence or two, `KEY=VALUE: what is wrong; what to do`.
+        key: the dotted config key to change, where there is one.
+        path: the file or folder that is wrong.
+        line: the line in `path`, from 1.
+    """
 
     code: ClassVar[Exit] = Exit.USER
+
+    def __init__(
+        self, message: str, *, key: str | None = None, path: object = None, line: int | None = None
+    ):
+        super().__init__(message)
+        self.key, self.line = key, line
+        self.path = None if path is None else str(path)
 
 
 class ConfigError(UserError):
