@@ -23,8 +23,8 @@ def input_path(default: Any = MISSING) -> Any:
 def runtime_option(default: Any = MISSING) -> Any:
     """A field that changes how a stage runs, never what it makes."""
     if isinstance(default, dict | list):
-        return field(default_factory=lambda: default.copy(), metadata={"role": "incidental"})
-    return field(default=default, metadata={"role": "incidental"})
+        return field(default_factory=lambda: default.copy(), metadata={"role": "runtime"})
+    return field(default=default, metadata={"role": "runtime"})
 
 
 def check(rule: bool, message: str) -> None:

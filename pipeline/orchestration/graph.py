@@ -192,9 +192,13 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     for name in ordered(needs):
         kind, overrides, settings = found[name]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
-        known[os.path.normpath(settings.out)] = fingerprint
+        present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
-        reason = rerun_reason(settings, fingerprint, sources, redone, name in config.force)
+        reason: str | None = "forced"
+        if name not in config.force:
+            reason = None if present else rerun_reason(kind, settings, fingerprint, sources, redone)
+            fingerprint = present.fingerprint if present else fingerprint
+        known[os.path.normpath(settings.out)] = fingerprint
         if name in config.force:
             overrides = [*overrides, "force=true"]
         nodes[name] = Node(
@@ -245,54 +249,54 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(out: str, fingerprint: str) -> str | None:
-    """After which step a training goes on that was cut short; None where there is no such step.
+def resume_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> str | None:
+    """Return after which step an interrupted training resumes; None if it has not got so far.
 
     It looks where `model.training.checkpoint` writes, which would load PyTorch.
     """
-    steps = sorted(Path(out, "checkpoints", fingerprint[:12]).glob("step-*"))
-    return f"goes on after step {int(steps[-1].name[5:]):,}" if steps else None
+    legacy = fingerprints.legacy_fingerprint("train", config, sources) or fingerprint
+    for name in (fingerprint, legacy):
+        if steps := sorted(Path(config.out, "checkpoints", name[:12]).glob("step-*")):
+            return f"resumes after step {int(steps[-1].name[5:]):,}"
+    return None
 
 
 def rerun_reason(
-    config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str],
-    forced: bool,
-) -> str | None:  # fmt: skip
-    """Why a stage has to run; None where what is there is what it would make."""
-    if forced:
-        return "forced"
+    stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str],
+    redone: list[str],
+) -> str:  # fmt: skip
+    """Return why a stage has to run."""
     present = Manifest.read(config.out)
     if present is None:
-        return resume_step(config.out, fingerprint) or "not made yet"
-    if present.fingerprint == fingerprint:
-        # A forced input gives the same fingerprint, and by the same inputs the same bytes.
-        return None
+        resumes = resume_step(config, fingerprint, sources) if stage == "train" else None
+        return resumes or "not made yet"
     if redone:
         return f"its input changes: {', '.join(redone)}"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)
-        # Of what no stage made, `fingerprints.fingerprint_path` knows no more than this.
+        # `fingerprints.fingerprint_path` knows no more than this of what no stage made.
         looks = " (a file's name, size or time stamp)"
         made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
-        told = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
-        return f"its input changed: {', '.join(told)}"
-    before, now = dict(flatten(present.config)), dict(flatten(dataclasses.asdict(config)))
-    settings = differences(before, now)
+        named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        return f"its input changed: {', '.join(named)}"
+    settings = differences(fingerprints.changes(present.config, config), present.config, config)
     return f"settings changed: {settings}" if settings else "its code changed"
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The settings of two flat configurations that differ; those of two corpora in one."""
-    own = ("out", "workdir", "force")
-    changed = [key for key in sorted({*before, *now} - {*own}) if before.get(key) != now.get(key)]
-    told = []
-    if before.get("corpus.name") != now.get("corpus.name"):
-        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (before, now)]
-        told.append(f"corpus {names[0]} -> {names[1]}")
-        changed = [key for key in changed if not key.startswith("corpus.")]
-    told += [f"{key} {shorten(before.get(key))} -> {shorten(now.get(key))}" for key in changed]
-    return "; ".join(told)
+def differences(
+    changed: Mapping[str, tuple[Any, Any]], before: Mapping[str, Any], config: StageConfig
+) -> str:
+    """Return the settings that changed, as `key old -> new`; those of another corpus as one."""
+    changed, parts = dict(sorted(changed.items())), []
+    if "corpus.name" in changed:
+        now = dict(flatten(dataclasses.asdict(config)))
+        old = dict(flatten(before))
+        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (old, now)]
+        parts.append(f"corpus {names[0]} -> {names[1]}")
+        changed = {key: pair for key, pair in changed.items() if not key.startswith("corpus.")}
+    parts += [f"{key} {shorten(old)} -> {shorten(new)}" for key, (old, new) in changed.items()]
+    return "; ".join(parts)
 
 
 def shorten(value: Any) -> str:

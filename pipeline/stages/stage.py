@@ -21,8 +21,8 @@ from pipeline.common.errors import InputError, UserError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import fingerprint
-from pipeline.stages.registry import version_of
+from pipeline.stages.fingerprints import fingerprint, recognise
+from pipeline.stages.registry import stage_of
 
 Config = TypeVar("Config", bound=StageConfig)
 
@@ -107,14 +107,16 @@ def recover(out: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def is_current(stage: str, config: StageConfig) -> bool:
-    """Whether `config.out` is there already, made from the same inputs by the same settings."""
-    present = Manifest.read(config.out)
-    return (
-        present is not None
-        and not config.force
-        and present.fingerprint == fingerprint(stage, config)[0]
-    )
+def current(stage: str, config: StageConfig) -> Manifest | None:
+    """Return the manifest of `config.out` if it need not be made: same inputs, same settings."""
+    return None if config.force else recognise(stage, config, *fingerprint(stage, config))
+
+
+def age(present: Manifest) -> str:
+    """Return what to know of a folder that earlier code made; nothing if today's did."""
+    if present.version == stage_of(present.stage).version:
+        return ""
+    return " (made by an earlier version of the code; force=true makes it again)"
 
 
 def run(
@@ -139,10 +141,8 @@ def run(
         recover(out)
         check_free(stage, out, in_place)
         wanted, sources = fingerprint(stage, config)
-        if is_current(stage, config):
-            present = Manifest.read(out)
-            assert present is not None
-            print(f"{stage}: up to date, {present.summary} -> {out}", flush=True)
+        if (present := current(stage, config)) is not None:
+            print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
             return present
         started = time.monotonic()
         folder = out if in_place else out.with_name(f".{out.name}.tmp")
@@ -160,7 +160,7 @@ def run(
         manifest = Manifest(
             stage=stage,
             fingerprint=wanted,
-            version=version_of(stage),
+            version=stage_of(stage).version,
             config=dataclasses.asdict(config),
             inputs=sources,
             files=file_checksums(folder, result.sums),

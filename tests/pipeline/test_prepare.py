@@ -12,6 +12,7 @@ import pytest
 
 from pipeline import shards
 from pipeline.beam import transforms
+from pipeline.beam.plan import PreparePlan
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.prepare import make
@@ -91,7 +92,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 ) -> None:
     run_graph = transforms.run
 
-    def lossy(work: transforms.Plan) -> None:
+    def lossy(work: PreparePlan) -> None:
         run_graph(work)
         path = work.shard_account(next(iter(work.shard_names())))
         part = json.loads(path.read_text())
