@@ -22,9 +22,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file, flushed to the disk before it gets its name."""
+def write_text(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a small text file, flushed to the disk before it gets its name.
+
+    `mode` are its permission bits; None leaves them to the umask.
+    """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -15,7 +15,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.cli.overrides import quoted
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
@@ -34,7 +34,6 @@ class Node:
 
     name: str
     kind: str
-    overrides: list[str]  # of its command line
     config: StageConfig
     needs: tuple[str, ...]  # names of the stages whose folders it reads
     fingerprint: str
@@ -50,17 +49,24 @@ class Node:
         """The name of the Kubernetes Job that makes it; one Job makes all evaluations."""
         return "evaluate" if self.kind == "evaluate" else self.name
 
+    @property
+    def settings_file(self) -> Path:
+        """The file that hands its configuration to its process, next to its log."""
+        return Path(self.config.workdir, "logs", f"{self.name}.yaml")
+
     def command(self, processes: int | None) -> list[str]:
-        """The command line that makes it."""
+        """Write its configuration to `settings_file`; return the command line that makes it."""
+        resolved.write(self.settings_file, self.config)
+        settings = [resolved.OPTION, str(self.settings_file)]
         if self.kind != "train":
-            return [sys.executable, "-m", f"pipeline.{self.kind}", *self.overrides]
-        script = Path(__file__).resolve().parents[2] / "model" / "train.py"
+            return [sys.executable, "-m", STAGES[self.kind].script, *settings]
+        script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
         launcher = Path(sys.executable).with_name("deepspeed")
         count = ["--num_accelerators", str(processes)] if processes else []
         port = ["--master_port", str(free_port())]  # the default is one for the whole machine
         # The launcher neither passes signals on nor always tells how its ranks ended; this does.
         launch = [sys.executable, "-m", "model.launch", str(launcher)]
-        return [*launch, *count, *port, str(script), *self.overrides]
+        return [*launch, *count, *port, str(script), *settings]
 
 
 def free_port() -> int:
@@ -165,18 +171,18 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     for one in STAGES.values():
         entry_point.register(one.name, one.schema)
     GlobalHydra.instance().clear()
-    found: dict[str, tuple[str, list[str], StageConfig]] = {}
+    found: dict[str, tuple[str, StageConfig]] = {}
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name, kind, overrides in stages(config, chosen):
             try:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
             except entry_point.MISTAKES as error:
                 raise ConfigError(f"stage {name}: {entry_point.explain(error)}") from error
-            found[name] = (kind, overrides, settings)
+            found[name] = (kind, settings)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")
-    makers = {os.path.normpath(settings.out): name for name, (_, _, settings) in found.items()}
+    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
     needs = {
         name: tuple(
             dict.fromkeys(
@@ -185,12 +191,12 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                 if (maker := fingerprints.producer_of(path, makers)) is not None
             )
         )
-        for name, (_, _, settings) in found.items()
+        for name, (_, settings) in found.items()
     }
     nodes: dict[str, Node] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
-        kind, overrides, settings = found[name]
+        kind, settings = found[name]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
         present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
@@ -199,10 +205,9 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             reason = None if present else rerun_reason(kind, settings, fingerprint, sources, redone)
             fingerprint = present.fingerprint if present else fingerprint
         known[os.path.normpath(settings.out)] = fingerprint
-        if name in config.force:
-            overrides = [*overrides, "force=true"]
+        settings.force = settings.force or name in config.force
         nodes[name] = Node(
-            name=name, kind=kind, overrides=overrides, config=settings, needs=needs[name],
+            name=name, kind=kind, config=settings, needs=needs[name],
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
