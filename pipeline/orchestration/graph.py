@@ -285,22 +285,24 @@ def rerun_reason(
         made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
         named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
         return f"its input changed: {', '.join(named)}"
-    settings = differences(fingerprints.changes(present.config, config), present.config, config)
+    corpus = getattr(config, "corpus", None)
+    language = corpus.language if corpus is not None else ""
+    settings = differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}" if settings else "its code changed"
 
 
-def differences(
-    changed: Mapping[str, tuple[Any, Any]], before: Mapping[str, Any], config: StageConfig
-) -> str:
-    """Return the settings that changed, as `key old -> new`; those of another corpus as one."""
-    changed, parts = dict(sorted(changed.items())), []
+def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
+    """Return changed settings as `key old -> new`; those of another corpus as one.
+
+    `language` is that of the corpus now, where it did not change.
+    """
+    parts = []
     if "corpus.name" in changed:
-        now = dict(flatten(dataclasses.asdict(config)))
-        old = dict(flatten(before))
-        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (old, now)]
-        parts.append(f"corpus {names[0]} -> {names[1]}")
+        languages = changed.get("corpus.language", (language, language))
+        names = zip(changed["corpus.name"], languages, strict=True)
+        parts.append("corpus " + " -> ".join(f"{name} ({code})" for name, code in names))
         changed = {key: pair for key, pair in changed.items() if not key.startswith("corpus.")}
-    parts += [f"{key} {shorten(old)} -> {shorten(new)}" for key, (old, new) in changed.items()]
+    parts += [f"{key} {shorten(a)} -> {shorten(b)}" for key, (a, b) in sorted(changed.items())]
     return "; ".join(parts)
 
 
