@@ -25,7 +25,7 @@ from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import counter_rng
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, UserError
+from pipeline.common.errors import InputError, Restart, UserError
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
@@ -54,8 +54,9 @@ class Task(beam.DoFn):
         """Leave a user's error where the driver finds it."""
         try:
             yield
-        except UserError as error:
-            write_text(self.plan.scratch / "error.txt", str(error))
+        except (UserError, Restart) as error:
+            kind = "restart" if isinstance(error, Restart) else "input"
+            write_text(self.plan.scratch / "error.txt", f"{kind}:{error}")
             raise
 
 
@@ -232,7 +233,8 @@ def run(plan: PreparePlan) -> None:
     except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
         found = plan.scratch / "error.txt"
         if found.exists():
-            raise InputError(found.read_text(encoding="utf-8")) from error
+            kind, _, words = found.read_text(encoding="utf-8").partition(":")
+            raise (Restart(words) if kind == "restart" else InputError(words)) from error
         raise
     for bucket_name in plan.shard_names():
         if not plan.shard_account(bucket_name).exists():  # no document fell into it

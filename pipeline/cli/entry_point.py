@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from pipeline import __version__
-from pipeline.cli import help_text, resolved
+from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices
 from pipeline.cli.overrides import readable
 from pipeline.common import redact
@@ -52,6 +52,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
+    addresses.check(built)
     return built
 
 

@@ -46,6 +46,10 @@ class InputError(UserError):
     """An input that is missing, broken, or does not fit another input."""
 
 
+class StoreError(UserError):
+    """An object store that refuses, or an object that changed: never a broken document."""
+
+
 class Diverged(UserError):
     """Training that does not get anywhere any more."""
 
