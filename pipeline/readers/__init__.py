@@ -107,7 +107,7 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     """
     place = corpus.path or source
     top = storage.at(place)
-    if top.is_dir():
+    if storage.is_folder(top):
         found = [file for file in storage.below(top) if file.name.lower().endswith(suffixes)]
     else:
         found = storage.matching(place)
