@@ -3,7 +3,8 @@
 Files carry text, Beam carries paths: a split's documents go into one lz4 Arrow file whose record
 batch k holds the documents of bucket k, and only (bucket, path) pairs cross the wire. The graph
 uses Create, Reshuffle, ParDo and GroupByKey alone, so that every Beam engine runs it. A task writes
-beside and renames, and its bytes depend on its input alone: a retry is harmless.
+files of its own and renames them, and its bytes depend on its input alone: a retry is harmless, and
+so are two attempts at the same time.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import counter_rng
-from pipeline.common.atomic import write_text
+from pipeline.common.atomic import atomic_path, write_text
 from pipeline.common.errors import InputError, UserError
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
@@ -121,10 +122,8 @@ class NearDuplicates(Task):
         paths = [plan.signatures(index) for index in range(len(plan.splits))]
         there = [path for path in paths if path.exists()]  # a split may have no documents
         found = minhash.find_duplicates(there, config.permutations, config.near_duplicates)
-        path = plan.near_duplicates()
-        beside = path.with_name(f".{path.name}.tmp")
-        found.tofile(beside)
-        beside.replace(path)
+        with atomic_path(plan.near_duplicates()) as path:
+            found.tofile(path)
         yield from ((bucket, sorted(splits)) for bucket, splits in element[1])
 
 

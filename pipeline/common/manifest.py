@@ -65,7 +65,7 @@ class Manifest:
             raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
 
     def write(self, folder: Path) -> None:
-        """Write beside and rename; secrets stay out."""
+        """Write it into `folder`; secrets stay out."""
         text = json.dumps(dataclasses.asdict(self), indent=1)
         write_text(folder / MANIFEST, redact(text) + "\n")
 

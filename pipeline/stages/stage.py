@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common.errors import InputError, UserError
+from pipeline.common.atomic import remove_leftovers
+from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
@@ -25,6 +26,21 @@ from pipeline.stages.fingerprints import fingerprint
 from pipeline.stages.registry import version_of
 
 Config = TypeVar("Config", bound=StageConfig)
+
+
+def output_place(out: str) -> Path:
+    """Return the path of what a command makes.
+
+    Raises:
+        ConfigError: it is no name of its own, so that nothing can be moved there.
+    """
+    path = Path(os.path.normpath(out))
+    if path.name in ("", ".."):
+        raise ConfigError(
+            f"out={out}: this place cannot be replaced; name a new one, such as out=work/made",
+            key="out",
+        )
+    return path
 
 
 @contextlib.contextmanager
@@ -134,7 +150,7 @@ def run(
     Raises:
         UserError: what `make` raises; or `out` is being made, cannot be written, or is not ours.
     """
-    out = Path(os.path.normpath(config.out))
+    out = output_place(config.out)
     with disk_errors_as_input_errors(out), locked(out, wait):
         recover(out)
         check_free(stage, out, in_place)
@@ -157,6 +173,7 @@ def run(
             if not in_place:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
+        remove_leftovers(folder)
         manifest = Manifest(
             stage=stage,
             fingerprint=wanted,
