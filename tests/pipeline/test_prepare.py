@@ -91,7 +91,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 ) -> None:
     run_graph = transforms.run
 
-    def lossy(work: transforms.Plan) -> None:
+    def lossy(work: transforms.PreparePlan) -> None:
         run_graph(work)
         path = work.shard_account(next(iter(work.shard_names())))
         part = json.loads(path.read_text())

@@ -1,6 +1,7 @@
 """A name stands for whole content, however many processes write it, and wherever one ends."""
 
 import multiprocessing
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -36,17 +37,21 @@ def test_writers_at_once_leave_the_content_of_one(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"file", "made"}
 
 
+def interrupt(writer: AbstractContextManager[Path]) -> None:
+    """Begin to write, and be interrupted."""
+    with writer as path:
+        path.mkdir() if path.name.startswith(".b") else path.write_text("half")
+        raise KeyboardInterrupt
+
+
 def test_a_body_that_raises_leaves_the_old_content(tmp_path: Path) -> None:
     write_text(tmp_path / "a", "old")
     with atomic_folder(tmp_path / "b") as folder:
         folder.mkdir()
         (folder / "c").write_text("old")
-    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "a") as path:
-        path.write_text("half")
-        raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "b") as path:
-        path.mkdir()
-        raise KeyboardInterrupt
+    for enter in (lambda: atomic_path(tmp_path / "a"), lambda: atomic_folder(tmp_path / "b")):
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(enter())
     assert (tmp_path / "a").read_text() == (tmp_path / "b" / "c").read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
