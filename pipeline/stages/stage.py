@@ -8,7 +8,6 @@ the version of its code; a folder whose manifest has the same fingerprint is not
 import contextlib
 import dataclasses
 import datetime
-import errno
 import fcntl
 import os
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.common.atomic import remove_leftovers
-from pipeline.common.errors import ConfigError, InputError, UserError
+from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
@@ -69,8 +68,6 @@ def locked(out: Path, wait: bool = False) -> Iterator[None]:
 def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     """Say it in one line where the body finds the disk full, limited, or not to be written.
 
-    Engines and libraries wrap the error of the system in errors of their own: its words stay.
-
     Raises:
         InputError: in place of such an error.
     """
@@ -79,10 +76,10 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, UserError):
             raise
-        for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-            if os.strerror(code) in str(error):
-                what = os.strerror(code).lower()
-                raise InputError(f"out={out}: {what}; make room, or choose another out") from error
+        if what := disk_failure(error):
+            raise InputError(
+                f"out={out}: {what.lower()}; make room, or choose another out"
+            ) from error
         raise
 
 
