@@ -91,7 +91,7 @@ def no_text_error(
     """What was looked into, and what was passed over there."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-    passed = ", ".join(f"{number:,} {reason}" for reason, number in tally.items())
+    passed = readers.passed_over(tally)
     return InputError(
         f"corpus {name}: no text to learn a vocabulary from in {pluralize(read, 'document')} of "
         f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import s3
+from pipeline.common import file_search, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
@@ -180,11 +180,24 @@ def at(place: File | str) -> File:
     return Path(place) if isinstance(place, str) else place
 
 
+def is_folder(place: File) -> bool:
+    """Return whether `place` is a folder, or a prefix of addresses.
+
+    Raises:
+        InputError: that cannot be found out.
+    """
+    return file_search.is_folder(place) if isinstance(place, Path) else place.is_dir()
+
+
 def below(top: File) -> list[File]:
-    """All files in a folder and in its folders, but hidden ones, sorted."""
-    found: list[File] = list(top.below()) if isinstance(top, Remote) else []
-    if isinstance(top, Path):
-        found = [path for path in top.rglob("*") if path.is_file()]
+    """List all files in a folder and in its folders, but hidden ones, sorted.
+
+    Raises:
+        InputError: a part of it cannot be looked into.
+    """
+    found: list[File] = list(
+        top.below() if isinstance(top, Remote) else file_search.files_below(top)
+    )
     start = len(str(top)) + 1 if str(top) != "." else 0
     hidden = re.compile(r"(^|/)\.|^~")
     return sorted(
@@ -193,14 +206,14 @@ def below(top: File) -> list[File]:
 
 
 def matching(pattern: str) -> list[File]:
-    """The files that a path or an address with wildcards names, sorted."""
+    """List the files that a path or an address with wildcards names, sorted.
+
+    Raises:
+        InputError: a part of what it may name cannot be looked into.
+    """
     top = at(pattern)
     if isinstance(top, Path):
-        if top.is_file():  # also one with such characters in its name
-            return [top]
-        return sorted(
-            path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()
-        )
+        return list(file_search.files_matching(pattern))
     if top.is_file():
         return [top]
     if not glob.has_magic(pattern):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from pipeline.common.atomic import write_text
+from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
@@ -305,15 +305,12 @@ def answer(
 
 
 def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> None:
-    """Write a run's model, beside its name first."""
+    """Write a run's model, whole or not at all."""
     from model.finetuning import saved_model
 
-    beside = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
     labels = getattr(bench.kind, "tags", bench.config.task.labels)
-    saved_model.save(beside, model, bench.size, labels, Path(bench.config.pretrained))
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.rename(folder)
+    with atomic_folder(folder) as temporary:
+        saved_model.save(temporary, model, bench.size, labels, Path(bench.config.pretrained))
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:

@@ -223,7 +223,7 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
     for node in nodes:
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
             made = fingerprints.producer_of(path, makers) is not None
-            if not made and not storage.at(path).is_dir() and not storage.matching(path):
+            if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):

@@ -91,7 +91,7 @@ def fingerprint_path(path: Path | str) -> str:
     if manifest is not None:
         return manifest.fingerprint
     top = storage.at(str(path))
-    folder = top.is_dir()
+    folder = storage.is_folder(top)
     digest = hashlib.sha256()
     for file in storage.below(top) if folder else storage.matching(str(path)):
         with contextlib.suppress(FileNotFoundError):

@@ -234,6 +234,6 @@ def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> No
     )
     (tmp_path / "a.xml").write_text(f"<mediawiki>{pages}</mediawiki>")
     corpus = CorpusConfig(name="wiki", reader="wikipedia", path=f"{tmp_path}/a.xml")
-    told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 namespace\)"
+    told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 other namespaces\)"
     with pytest.raises(InputError, match=told):
         vocab.sample_corpus(VocabConfig(corpus=corpus, source="none", out="out"))
