@@ -203,7 +203,7 @@ def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
 
 
 def extend_vocabulary(config: VocabConfig, source: str) -> str:
-    """A tokenizer.json with the entries of `additions`, then those learnt, after its own.
+    """Return a tokenizer.json with the entries of `additions`, then those learnt, after its own.
 
     Ids stay what they are, so a model that knows the first ones only has to grow.
 
@@ -212,31 +212,58 @@ def extend_vocabulary(config: VocabConfig, source: str) -> str:
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
-        raise InputError(f"existing={config.existing}: a {kind} tokenizer; only to WordPiece's "
-                         "entries others can be added")  # fmt: skip
-    known = dict.fromkeys(WordPiece(source).vocab)
-    count = len(known)
-    if config.additions is not None:
-        known |= dict.fromkeys(wordpiece.read_vocab(Path(config.additions)))
-    if config.learn:
-        normalizer = spec["normalizer"] or {}
-        like = replace(
-            config, size=max(count + config.learn, 100), lowercase=normalizer.get("lowercase"),
-            strip_accents=normalizer.get("strip_accents"),
+        raise InputError(
+            f"existing={config.existing}: a {kind} tokenizer; entries can be added only to "
+            "WordPiece's", key="existing", path=config.existing,
         )  # fmt: skip
-        learnt = [word for word in learn(sample_corpus(config), like) if word not in known]
-        known |= dict.fromkeys(learnt[: config.learn])
-    for number, word in enumerate(list(known)[count:], count):
-        spec["model"]["vocab"][word] = number
-    tokenizer = Tokenizer.from_str(json.dumps(spec))
-    for word in list(known)[count:]:
-        found = tokenizer.encode(word.removeprefix("##"), add_special_tokens=False)
-        if not word.startswith("##") and found.tokens != [word]:
+    known = dict.fromkeys(WordPiece(source).vocab)
+    added: list[str] = []
+    if config.additions is not None:
+        listed = wordpiece.read_vocab(Path(config.additions))
+        added = [word for word in listed if word not in known]
+        for word, tokens in cut_up(tokenizer_with(spec, added), added).items():
             raise InputError(
                 f"{config.additions}: {word!r} can never be found, as the tokenizer makes "
-                f"{' '.join(found.tokens)} of that text; write it as the tokenizer leaves it"
-            )
-    return str(tokenizer.to_str(pretty=True))
+                f"{' '.join(tokens)} of that text; write it as the tokenizer leaves it",
+                key="additions", path=config.additions, line=listed.index(word) + 1,
+            )  # fmt: skip
+        known |= dict.fromkeys(added)
+    if config.learn:
+        learnt = learn(sample_corpus(config), like_existing(config, spec, len(known)))
+        learnt = [word for word in learnt if word not in known]
+        lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
+        added += [word for word in learnt if word not in lost][: config.learn]
+    return str(tokenizer_with(spec, added).to_str(pretty=True))
+
+
+def like_existing(config: VocabConfig, spec: dict[str, Any], entries: int) -> VocabConfig:
+    """Return the configuration that learns words as the tokenizer `spec` normalizes them."""
+    normalizer = spec["normalizer"] or {}
+    return replace(
+        config, size=max(entries + config.learn, 100), lowercase=normalizer.get("lowercase"),
+        strip_accents=normalizer.get("strip_accents"),
+        split_chinese=normalizer.get("handle_chinese_chars", config.split_chinese),
+    )  # fmt: skip
+
+
+def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json with entries after its own."""
+    ids = Tokenizer.from_str(json.dumps(spec)).get_vocab(with_added_tokens=True)
+    first = max(ids.values()) + 1
+    entries = dict(zip(added, range(first, first + len(added)), strict=True))
+    model = spec["model"] | {"vocab": spec["model"]["vocab"] | entries}
+    return Tokenizer.from_str(json.dumps(spec | {"model": model}))
+
+
+def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
+    """Return those of the entries that the tokenizer never gives, with what it makes of them.
+
+    Entries that go on with a word are not asked about.
+    """
+    asked = [word for word in words if not word.startswith("##")]
+    found = tokenizer.encode_batch(asked, add_special_tokens=False)
+    tokens = {word: list(each.tokens) for word, each in zip(asked, found, strict=True)}
+    return {word: parts for word, parts in tokens.items() if parts != [word]}
 
 
 def make(config: VocabConfig, out: Path) -> Result:

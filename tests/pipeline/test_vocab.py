@@ -203,8 +203,58 @@ def test_an_entry_that_could_never_be_found_is_refused(
     books: Path, small: Path, tmp_path: Path, entry: str
 ) -> None:
     (tmp_path / "more.txt").write_text(f"{entry}\n")
-    with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found"):
+    with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found") as found:
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
+    assert (found.value.key, found.value.line) == ("additions", 1)
+
+
+@pytest.fixture
+def padded(small: Path, tmp_path: Path) -> Path:
+    """A folder as sentence-transformers publishes it: the tokenizer pads and cuts texts."""
+    tokenizer = Tokenizer.from_str(build(small.read_text().splitlines()))
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(max_length=8)
+    folder = tmp_path / "padded"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{}, {"learn": 4}])
+def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(
+    books: Path, padded: Path, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    out, result = make(books, tmp_path / "out", existing=str(padded), **settings)
+    assert result.figures["added"] == settings.get("learn", 0)
+    written = Tokenizer.from_file(str(out / "tokenizer.json"))
+    assert written.padding is None
+    assert written.truncation is None
+    text = "a cat that runs for more than eight tokens"
+    ids = written.encode(text, add_special_tokens=False).ids
+    assert ids == WordPiece.load(padded).encode([text])[0].tolist()
+    assert len(ids) > 8
+
+
+def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
+    books: Path, small: Path, tmp_path: Path
+) -> None:
+    spec = json.loads(build(small.read_text().splitlines()))
+    spec["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [
+            spec["normalizer"],
+            {"type": "Replace", "pattern": {"String": "running"}, "content": "walking"},
+        ],
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.warns(match="library's own"):
+        out, result = make(
+            books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), learn=60
+        )
+    entries = (out / "vocab.txt").read_text().splitlines()
+    assert "words" in entries
+    assert "running" not in entries
+    assert len(entries) == len(small.read_text().splitlines()) + result.figures["added"]
 
 
 def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: Path) -> None:
