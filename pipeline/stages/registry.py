@@ -28,8 +28,8 @@ class Stage:
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
     Stage("vocab", 2, "pipeline.config:VocabConfig", "pipeline.vocab"),
-    Stage("prepare", 3, "pipeline.config:PrepareConfig", "pipeline.prepare"),
-    Stage("tasks", 1, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
+    Stage("prepare", 4, "pipeline.config:PrepareConfig", "pipeline.prepare"),
+    Stage("tasks", 2, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", one_core=True),
     Stage("evaluate", 2, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
