@@ -24,6 +24,7 @@ from pipeline.cli.conf_files import CONF, choices
 from pipeline.cli.overrides import readable
 from pipeline.common import redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.schema import StageConfig
 
 # What may come of a command line or of a YAML file; anything else is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
@@ -42,6 +43,8 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     Raises:
         ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
     """
+    if issubclass(schema, StageConfig):
+        schema.complete(config)
     for group in map(str, config):
         if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))

@@ -145,7 +145,9 @@ def check_special(vocab: Collection[str], place: str) -> None:
 
 
 def read(path: Path) -> str:
-    """A vocab.txt, a tokenizer.json, or a folder that holds one or both, as a tokenizer.json.
+    """Return a vocab.txt, a tokenizer.json, or a folder of one or both as a tokenizer.json's text.
+
+    Padding and truncation are switched off: published models come with those of their own use.
 
     Raises:
         InputError: it is not there, it is broken, or a special token is missing.
@@ -169,7 +171,13 @@ def read(path: Path) -> str:
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"{path}: not a tokenizer.json ({error})") from error
     check_special(tokenizer.get_vocab(with_added_tokens=True), str(path))
-    return text
+    return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+
+
+def _without_padding(source: str) -> str:
+    """Return a tokenizer.json with padding and truncation switched off."""
+    spec = json.loads(source) | {"padding": None, "truncation": None}
+    return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
 def entries_of(library: Tokenizer) -> list[str]:
