@@ -137,10 +137,23 @@ def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, ca
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with pytest.raises(
-        InputError, match=r"standard input, line 1: .* lacks what it needs: masked_head"
-    ):
+    with pytest.raises(InputError, match=r"standard input, line 1: .* no masked_head") as caught:
         answers(tmp_path, "the [MASK]", monkeypatch, capsys)
+    assert caught.value.key == "pretrained"
+
+
+def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch, capsys) -> None:
+    theirs = transformers.BertForMaskedLM.from_pretrained(pretrained)
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
+    with pytest.raises(InputError, match=r"line 1: .* no next_sentence and pooler, "):
+        answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
+    (found,) = answers(tmp_path, "the cat\tsat [MASK]", monkeypatch, capsys)
+    assert set(found) == {"text", "masks"}
+    pooled = transformers.BertModel.from_pretrained(pretrained)
+    pooled.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"line 1: .* no next_sentence, "):
+        answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
 
 
 def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
