@@ -146,8 +146,13 @@ def figure_rows(train: Manifest) -> dict[str, Any]:
         for name, value in train.figures.get("validation", {}).items()
         if isinstance(value, int | float)
     }
-    share = train.figures.get("most_frequent_accuracy")
-    return rows | ({"most frequent token's share": f"{share:.4f}"} if share is not None else {})
+    for name, key in (
+        ("most frequent token's share", "most_frequent_accuracy"),
+        ("more frequent class of pairs' share", "most_frequent_pair_accuracy"),
+    ):
+        if train.figures.get(key) is not None:
+            rows[name] = f"{train.figures[key]:.4f}"
+    return rows
 
 
 def number(value: Any) -> str | None:

@@ -183,7 +183,7 @@ def locate(folder: Path) -> tuple[Path, State]:
         found = newest(place)
         if found is not None:
             return found
-    raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
+    raise InputError(f"{folder}: no checkpoint there; train first (python -m pipeline.train)")
 
 
 def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
