@@ -108,7 +108,7 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     assert done.returncode == 0, done.stderr
     listed = done.stdout.partition("\n\n")[0].splitlines()
     assert listed[0].startswith("python -m pipeline.run ")
-    commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra", "train"}
+    commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra"}
     modules = {line.split()[2].removeprefix("pipeline.") for line in listed if "-m" in line}
     assert modules == commands | {"inspect"}
     assert all(len(line) <= 100 for line in listed)
