@@ -147,8 +147,11 @@ def task_data(config: RunConfig, task: str) -> str:
     """The folder that holds the files of a task.
 
     Raises:
-        ConfigError: a task of the GLUE benchmark, and nobody said where its files are.
+        ConfigError: no such task, or one of the GLUE benchmark without `glue`.
     """
+    known = conf_files.choices("task")
+    if task not in known:
+        raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
     if task.startswith(SAMPLE_TASK):
         return f"{config.workdir}/tasks"
     if config.glue is None:
@@ -246,12 +249,22 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def resume_step(out: str, fingerprint: str) -> str | None:
-    """After which step a training goes on that was cut short; None where there is no such step.
+    """Return after which step a training goes on; None where there is no such step.
 
-    It looks where `model.training.checkpoint` writes, which would load PyTorch.
+    A training that other settings began is named: its steps are not taken over. This looks where
+    `model.training.checkpoint` writes, which would load PyTorch.
     """
-    steps = sorted(Path(out, "checkpoints", fingerprint[:12]).glob("step-*"))
-    return f"goes on after step {int(steps[-1].name[5:]):,}" if steps else None
+    mine = Path(out, "checkpoints", fingerprint[:12])
+    steps = sorted(mine.glob("step-*"))
+    if steps:
+        return f"goes on after step {int(steps[-1].name[5:]):,}"
+    others = sorted(mine.parent.glob("*/step-*"), key=lambda path: path.stat().st_mtime)
+    if not others:
+        return None
+    return (
+        f"not made yet; an unfinished training of other settings is there, after step "
+        f"{int(others[-1].name[5:]):,}, and stays"
+    )
 
 
 def rerun_reason(
