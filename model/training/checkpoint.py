@@ -166,6 +166,12 @@ def runs(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
+def other_settings(folder: Path) -> Path | None:
+    """Return the newest checkpoint that other settings than those of `folder` left next to it."""
+    found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
 def locate(folder: Path) -> tuple[Path, State]:
     """The checkpoint that a path means: itself, or the newest of a train stage.
 

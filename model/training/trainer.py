@@ -265,6 +265,12 @@ class Trainer:
         """One line that says what will be done."""
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
+        other = checkpoint.other_settings(self.folder) if not self.step else None
+        if other is not None:
+            self.tracker.say(
+                f"train: a training of other settings is there and stays ({other}); this one "
+                "begins at step 0. With its settings, the same command goes on with that one"
+            )
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
         # Of a processor that others use too, products are slower, and MFU seems higher.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None

@@ -48,6 +48,9 @@ def test_one_process_trains_without_a_launchers_words(
     assert "WARNING" not in done.stdout + done.stderr
     again = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
     assert "train: up to date" in again.stdout
+    other = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1")
+    assert "train: a training of other settings is there and stays" in other.stdout
+    assert "step-00000002" in other.stdout
 
 
 def test_several_processes_train_as_one(root: Path, work: Path, tmp_path: Path) -> None:
