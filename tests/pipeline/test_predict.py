@@ -182,6 +182,20 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
         np.testing.assert_allclose(vector, expected, atol=1e-5)
 
 
+def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
+    text = "the cat sat\n\na dog\n"
+    (tmp_path / "in.txt").write_text(text)
+    common = {"pretrained": str(pretrained)}
+    out = [str(tmp_path / "file.npy"), str(tmp_path / "stdin.npy")]
+    embed.embed(EmbedConfig(**common, input=str(tmp_path / "in.txt"), out=out[0]))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    embed.embed(EmbedConfig(**common, out=out[1]))
+    assert np.array_equal(np.load(out[0]), np.load(out[1]))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(InputError, match="standard input: empty"):
+        embed.embed(EmbedConfig(**common, out=out[1]))
+
+
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
     config = EmbedConfig(
