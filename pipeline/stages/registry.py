@@ -31,7 +31,7 @@ _ALL = (
     Stage("prepare", 3, "pipeline.config:PrepareConfig", "pipeline.prepare"),
     Stage("tasks", 1, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
-    Stage("convert", 3, "pipeline.config:ConvertConfig", "pipeline.convert", one_core=True),
+    Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", one_core=True),
     Stage("evaluate", 2, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
     Stage("report", 4, "pipeline.config:ReportConfig", "pipeline.report", one_core=True),
 )

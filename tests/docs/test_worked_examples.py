@@ -105,9 +105,7 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_readme(
     for number in range(300):
         said = [f"Sailor {number} tells story {line} of the sea." for line in range(9)]
         (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
-    small = (
-        "steps=3 threads=1 batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
-    )
+    small = "steps=3 threads=1 batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
     text = block.text.replace("steps=10000", small)
     printed = shell(text.replace("learn=2000", "learn=20"), tmp_path, root)
     assert "step 3, logits equal within" in printed
