@@ -30,7 +30,6 @@ WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.j
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint
-MOMENT_KEYS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,6 +223,7 @@ class Tensors:
     """One tensor at a time from a checkpoint, so that memory holds no second copy of it."""
 
     def __init__(self, path: Path):
+        self.path = path
         try:
             self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
         except (OSError, SafetensorError) as error:
@@ -233,6 +233,10 @@ class Tensors:
         """The fp32 weight of a parameter."""
         tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
+
+    def moment_keys(self) -> set[str]:
+        """Return the names of the moments that each parameter has: any number of them."""
+        return {key.partition(".")[0] for key in self._files[1].keys()}  # type: ignore[no-untyped-call]  # noqa: SIM118
 
     def moment(self, key: str, name: str) -> torch.Tensor:
         """A moment of a parameter, in its shape."""
