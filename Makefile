@@ -35,11 +35,12 @@ coverage: $(READY)  ## all tests, and the share of lines that they run: build/co
 	@tail -n 1 build/coverage.md
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
 
-lint: $(READY)  ## style, types, import directions
+lint: $(READY)  ## style, types, import directions, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/plain_english.py
 
 format: $(READY)  ## mend the style
 	$(BIN)/ruff check --fix .
