@@ -83,6 +83,21 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
     assert len(wordpiece._cache) < 120
 
 
+def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
+    wordpiece = WordPiece(build(VOCAB))
+    text = " the the  these, the   "
+    assert cut(*wordpiece.encode([text, "the", ""])) == truth(build(VOCAB), [text, "the", ""])
+    assert len(wordpiece._cache) <= 4, "the, these, a comma, and nothing before the first word"
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_whole_words_are_found_as_the_library_finds_them(lowercase: bool) -> None:
+    entries = [*SPECIAL, "a", "##b", "ab", "Ab", "y" * 100, "y" * 101, "9", "k", "ıx", "##", "unk"]
+    texts = ["ab Ab AB a b", "y" * 100, "y" * 101, "9 99 [UNK] unk", "\u212a k K", "İx ıx ß"]
+    source = build(entries, lowercase=lowercase)
+    assert cut(*WordPiece(source).encode(texts)) == truth(source, texts)
+
+
 @pytest.fixture
 def restless() -> Iterator[None]:
     """Let threads take turns as often as the interpreter can."""
