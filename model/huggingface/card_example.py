@@ -27,8 +27,8 @@ def from_shards(folder: Path | str, entries: Sequence[str]) -> str | None:
                     text = masked(tokens[before + 1 : end + 1])
                     if text is not None:
                         return text
-        except InputError:  # the shards are gone, or of another vocabulary
-            return None
+        except InputError:  # the shards are gone, or there are none of the split
+            continue
     return None
 
 

@@ -1,16 +1,17 @@
 """Where weights come from: a run of ours, one checkpoint of it, or anybody's BERT."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
 
-from model.config import SHAPE, ModelConfig
+from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
 from model.huggingface import bert_format
 from model.training import checkpoint
 from model.training.checkpoint import State
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.tokenization.wordpiece import WordPiece
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,32 @@ def size_of(place: Path | str) -> ModelConfig:
     if is_foreign(place):
         return bert_format.our_config(Path(place), bert_format.read_config(place))
     return ModelConfig(**checkpoint.locate(Path(place))[1].model)
+
+
+def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
+    """Return the model's size with the tokenizer's vocabulary, and what `start` is to give of it.
+
+    Raises:
+        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
+        InputError: there is no model in `start`, where the size is to come from there.
+    """
+    model = config.model
+    if model.name == AUTO and config.start is not None:
+        there = size_of(config.start)
+        model = replace(model.filled(there), layer_norm_epsilon=there.layer_norm_epsilon)
+    if length > model.positions:
+        raise ConfigError(
+            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
+            f"{model.positions}",
+            key="model.positions",
+        )
+    size = model.vocab_size or wordpiece.size
+    if size != wordpiece.size:
+        raise ConfigError(
+            f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries",
+            key="model.vocab_size",
+        )
+    return replace(model, vocab_size=size, name=model.size_name)
 
 
 def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model.config import AUTO, ModelConfig, TrainConfig
+from model.config import TrainConfig
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.loader.loader import GlobalBatch, Loader
@@ -33,7 +33,7 @@ from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError, InputError, Restart, first_line
+from pipeline.common.errors import InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
@@ -87,7 +87,7 @@ class Trainer:
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
-        self.model_config = fitted(config, wordpiece, shards.sequence_length)
+        self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
         self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
@@ -378,31 +378,3 @@ class Trainer:
                 "checkpoint": str(path.relative_to(self.out)),
             },
         )
-
-
-def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
-    """Return the model's size with the tokenizer's vocabulary, and what `start` is to give of it.
-
-    Raises:
-        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
-        InputError: there is no model in `start`, where the size is to come from there.
-    """
-    model = config.model
-    if model.name == AUTO and config.start is not None:
-        there = initial_weights.size_of(config.start)
-        model = dataclasses.replace(
-            model.filled(there), layer_norm_epsilon=there.layer_norm_epsilon
-        )
-    if length > model.positions:
-        raise ConfigError(
-            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
-            f"{model.positions}",
-            key="model.positions",
-        )
-    size = model.vocab_size or wordpiece.size
-    if size != wordpiece.size:
-        raise ConfigError(
-            f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries",
-            key="model.vocab_size",
-        )
-    return dataclasses.replace(model, vocab_size=size, name=model.size_name)

@@ -26,7 +26,7 @@ from omegaconf.errors import (
 from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import for_hydra, readable
+from pipeline.cli.overrides import for_hydra, normalized
 from pipeline.common import redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
@@ -193,7 +193,7 @@ def run(
     words = [word for word in words if word not in asked]
     try:
         if resolved.OPTION in words:
-            config: DictConfig | None = _from_file(schema, words)
+            config: DictConfig | None = _from_file(name, schema, words)
         else:
             config = compose(name, schema, words)
         if config is not None and asked:
@@ -237,9 +237,9 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     return composed[0] if composed else None
 
 
-def _from_file(schema: type, words: list[str]) -> DictConfig:
+def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
     place = words.index(resolved.OPTION)
     if place + 1 == len(words):
         raise ConfigError(f"{resolved.OPTION}: name a file, as in {resolved.OPTION} FILE")
-    overrides = list(map(readable, words[:place] + words[place + 2 :]))
+    overrides = normalized(words[:place] + words[place + 2 :], name)
     return resolved.read(Path(words[place + 1]), schema, overrides)

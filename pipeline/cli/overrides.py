@@ -64,10 +64,15 @@ def for_hydra(words: list[str], command: str) -> list[str]:
     """
     options, overrides = split(words)
     check(overrides)
-    made = default_groups(command)
-    found = [with_sign(whole_number(readable(word)), made) for word in overrides]
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
-    return [*options, "hydra/job_logging=none", "hydra/hydra_logging=none", *found]
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+    return [*options, *quiet, *normalized(overrides, command)]
+
+
+def normalized(overrides: list[str], command: str) -> list[str]:
+    """Return overrides in Hydra's grammar, choices with a `+` where the command makes none."""
+    made = default_groups(command)
+    return [with_sign(whole_number(readable(word)), made) for word in overrides]
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:

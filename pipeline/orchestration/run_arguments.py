@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.cli.overrides import for_hydra
+from pipeline.cli.overrides import normalized, split
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
@@ -57,15 +57,15 @@ def expand(argv: list[str]) -> list[str]:
 
 def overrides_of(words: list[str]) -> list[str]:
     """Return the overrides among the words of a command line, as Hydra reads them."""
-    return [word for word in for_hydra(words, "run") if not word.startswith(("-", "hydra/"))]
+    return normalized(split(words)[1], "run")
 
 
 def check_name(override: str) -> None:
     """Refuse a dotted key that begins with neither a stage nor a key of a run."""
-    key = override.lstrip("+~").partition("=")[0]
+    key, equals, _ = override.lstrip("+~").partition("=")
     name, dot, rest = key.partition(".")
     own = [field.name for field in dataclasses.fields(RunConfig)]
-    if dot and re.fullmatch(r"[\w-]+", name) and name not in (*own, "hydra"):
+    if equals and dot and re.fullmatch(r"[\w-]+", name) and name not in (*own, "hydra"):
         near = difflib.get_close_matches(name, [*STAGES, *own], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
         refuse(f"{override}: no such stage; {meant}stages are {', '.join(STAGES)}")

@@ -48,6 +48,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.run", "corpus=sample", "tran.steps=9"], "did you mean train.steps?"),
         (["pipeline.evaluate", "task=own", "task.labels=[a,", "b]"], "quote it whole"),
         (["pipeline.prepare", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
+        (["pipeline.run", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
         (["pipeline.prepare", "corpus=books", "text"], "text: not KEY=VALUE"),
         (["pipeline.train", "model=tny"], "model=tny: there is no such model; did you mean tiny?"),
         (["pipeline.train", "steps=1.5"], "steps=1.5: a whole number"),
