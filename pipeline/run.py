@@ -1,6 +1,5 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
-import os
 import signal
 import sys
 import time
@@ -8,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.cli import entry_point
-from pipeline.common import formatting, redact
+from pipeline.common import cores, formatting, redact
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
@@ -34,15 +33,17 @@ def draw(nodes: list[graph.Node]) -> str:
 
 def execute(config: RunConfig) -> None:
     """Plan, then run what has to run."""
-    config.cores = config.cores or os.cpu_count() or 1
+    config.cores = config.cores or cores.available()
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = graph.plan(config, chosen)
     if config.executor.name == "local":
         graph.check_places(config, nodes)
     if config.dry_run:
-        entry_point.show(redact.redact(draw(nodes)))
+        print(redact.redact(draw(nodes)), flush=True)
         return
     signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
+        signal.signal(signal.SIGHUP, interrupt)
     began = time.monotonic()
     try:
         executor(config).run(nodes)
@@ -67,7 +68,7 @@ def executor(config: RunConfig) -> Executor:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does: children first."""
+    """End a run at SIGTERM, or when its terminal is closed, as Ctrl-C does: children first."""
     raise KeyboardInterrupt
 
 

@@ -21,7 +21,7 @@ from pipeline import __version__
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices
 from pipeline.cli.overrides import readable
-from pipeline.common import redact
+from pipeline.common import output, redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 
 # What may come of a command line or of a YAML file; anything else is a bug.
@@ -136,15 +136,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     settings = {str(key): value for key, value in values.items()}
     width = min(100, shutil.get_terminal_size().columns)
     bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    show(help_text.format_help(name, schema, settings, width, bold))
-
-
-def show(text: str) -> None:
-    """Print what may be read by `head`, who leaves when he has seen enough."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
 def run(
@@ -155,6 +147,7 @@ def run(
     The exit codes are those of `pipeline.common.errors.Exit`. A mistake and a restart are one
     line on stderr; a bug shows its trace.
     """
+    output.outlive_readers()
     os.environ["HYDRA_FULL_ERROR"] = "1"
     register(name, schema)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from model.launch import verdict
+from model.launching.local_ranks import verdict
 from pipeline.common.errors import Exit
 
 ROOT = Path(__file__).parents[2]
@@ -22,12 +22,12 @@ DONE, USER, DIVERGED, BUG, AGAIN = (
 RANK = """
 import signal, sys, time
 from pathlib import Path
-from model import launch
-launch.begin_rank()
+from model.resilience import rank_record
+rank_record.begin_rank()
 def told(number, frame):
     time.sleep(1)
     Path(sys.argv[1], "saved").touch()
-    launch.end_rank(75)
+    rank_record.end_rank(75)
     sys.exit(75)
 signal.signal(signal.SIGTERM, told)
 Path(sys.argv[1], "begun").touch()
