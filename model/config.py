@@ -203,7 +203,7 @@ class TrainConfig(StageConfig):
     optimizer: OptimizerConfig = MISSING
     schedule: ScheduleConfig = MISSING
     tracking: TrackingConfig = runtime_option(MISSING)
-    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "incidental"})
+    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "runtime"})
     deepspeed: dict[str, Any] = runtime_option({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too

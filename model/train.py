@@ -64,11 +64,13 @@ def train(config: TrainConfig) -> None:
     """Run the stage: rank 0 keeps its books, the others only train."""
     from model.training import trainer
 
-    fingerprint, _ = fingerprints.fingerprint("train", config)
+    fingerprint, sources = fingerprints.fingerprint("train", config)
     make = functools.partial(trainer.make, fingerprint=fingerprint)
     if int(os.environ.get("RANK", "0")) == 0:
+        legacy = fingerprints.legacy_fingerprint("train", config, sources)
+        trainer.adopt(Path(config.out), legacy, fingerprint)
         stage.run("train", config, make, in_place=True)
-    elif not stage.is_current("train", config):
+    elif stage.current("train", config) is None:
         make(config, Path(config.out))
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from pipeline.cli import entry_point
+from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
@@ -76,8 +77,8 @@ def embed(config: EmbedConfig) -> None:
                 yield texts, samples, embedder.vectors(samples)
                 bar.update(len(texts))
 
-    out = Path(config.out)
-    with beside(out) as path:
+    out = stage.output_place(config.out)
+    with new_file(out) as path:
         if out.suffix == ".npy":
             write_npy(path, blocks(), (len(lines), embedder.width))
         else:
@@ -88,24 +89,21 @@ def embed(config: EmbedConfig) -> None:
 
 
 @contextlib.contextmanager
-def beside(out: Path) -> Iterator[Path]:
-    """A file that gets the name `out` when the body has written it, and goes where that fails.
+def new_file(out: Path) -> Iterator[Path]:
+    """Yield a file that gets the name `out` when the body has written it, and goes if that fails.
 
     Raises:
         InputError: nothing can be written there, or the disk is full.
     """
-    path = out.with_name(f".{out.name}.tmp")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    except OSError as error:
-        raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
-    try:
-        with stage.disk_errors_as_input_errors(out):
-            yield path
-        path.replace(out)
-    finally:
-        path.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(atomic_path(out))
+            path.touch()
+        except OSError as error:
+            raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
+        stack.enter_context(stage.disk_errors_as_input_errors(out))
+        yield path
 
 
 def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:

@@ -34,7 +34,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     keys = grid_search.grid_of(config)
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
-    done = {} if config.force else grid_search.finished(folder, keys)
+    done = {} if config.force else grid_search.finished(config, folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
     best = grid_search.best_of(metric, keys, done)
     if keeping and best is not None and not (folder / best.stem).is_dir():
@@ -76,10 +76,10 @@ def run_part(config: EvaluateConfig) -> bool:
     mine = dict(list(keys.items())[index::parts])
     folder = Path(config.out) / RUNS
     folder.mkdir(parents=True, exist_ok=True)
-    done = grid_search.finished(folder, mine)
+    done = grid_search.finished(config, folder, mine)
     if len(done) < len(mine):
         grid_search.run_trials(grid_search.prepare(config), folder, mine, done)
-    whole = len(grid_search.finished(folder, keys)) == len(keys)
+    whole = len(grid_search.finished(config, folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole
 

@@ -31,10 +31,9 @@ def draw(nodes: list[graph.Node]) -> str:
     return "\n".join(lines)
 
 
-def execute(config: RunConfig) -> None:
-    """Plan, then run what has to run."""
+def execute(config: RunConfig, chosen: list[str]) -> None:
+    """Plan, then run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
-    chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = graph.plan(config, chosen)
     if config.executor.name == "local":
         graph.check_places(config, nodes)
@@ -81,7 +80,9 @@ def processes(config: RunConfig) -> int | None:
 
 def main() -> None:
     """The command."""
-    entry_point.run("run", RunConfig, execute, argv=run_arguments.expand(sys.argv[1:]))
+    words = run_arguments.expand(sys.argv[1:])
+    chosen = run_arguments.overrides_of(words)
+    entry_point.run("run", RunConfig, lambda config: execute(config, chosen), argv=words)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from pipeline import config as schemas
 from pipeline.cli import conf_files, entry_point
-from pipeline.cli.help_text import first_comment, groups, ordered
+from pipeline.cli.conf_files import first_comment
+from pipeline.cli.help_text import groups, ordered
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 

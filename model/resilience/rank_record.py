@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from pipeline.common.atomic import atomic_path
+
 RANKS = "TRAIN_RANKS"  # environment: folder where this node's ranks leave their ids and exit codes
 
 
@@ -20,6 +22,5 @@ def end_rank(code: int) -> None:
 
 def _leave(kind: str, number: int) -> None:
     path = Path(os.environ[RANKS], f"rank-{os.environ.get('RANK', '0')}.{kind}")
-    unfinished = path.with_suffix(f".{kind}.tmp")
-    unfinished.write_text(str(number))
-    unfinished.replace(path)
+    with atomic_path(path) as temporary:
+        temporary.write_text(str(number))

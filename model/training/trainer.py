@@ -70,6 +70,16 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     return result
 
 
+def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
+    """Give the checkpoints that release 0.1.0 saved for this run the name that it has now."""
+    if legacy is None:
+        return
+    old, new = (checkpoint.runs(out) / name[:12] for name in (legacy, fingerprint))
+    if old.is_dir() and not new.exists():
+        old.rename(new)
+        print(f"train: resuming the run that an earlier release began, now {new}", flush=True)
+
+
 class Trainer:
     """One rank's part of a run."""
 

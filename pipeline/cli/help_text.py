@@ -21,7 +21,7 @@ from pipeline.cli.overrides import quoted
 from pipeline.config import StageConfig
 
 LONGEST = 120  # characters of a default that is worth showing
-ROLES = {"input": "Something that is read.", "incidental": "Does not change what is made."}
+ROLES = {"input": "Something that is read.", "runtime": "Does not change the output."}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pipeline.cli.overrides import readable
 from pipeline.common.errors import Exit
 from pipeline.stages.registry import STAGES
 
@@ -47,6 +48,11 @@ def expand(argv: list[str]) -> list[str]:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}: name a stage, as in --force train")
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def overrides_of(words: list[str]) -> list[str]:
+    """Return the overrides among the words of a command line, as Hydra reads them."""
+    return [readable(word) for word in words if not word.startswith("-")]
 
 
 def stage_key(override: str) -> str:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -161,6 +161,16 @@ def test_anybodys_bert_comes_out_as_it_went_in(run, published):
     assert made.figures["notes"] == []
     assert made.figures["largest_logit_difference"] < 1e-10
     assert "on from `theirs`" in (Path(run.out) / "README.md").read_text()
+
+
+def test_padding_and_truncation_are_written_by_nobody(run, published):
+    tokenizer = Tokenizer.from_file(str(published / "tokenizer.json"))
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(max_length=8)
+    tokenizer.save(str(published / "tokenizer.json"))
+    converted(run, train=str(published), vocab=None)
+    written = Tokenizer.from_file(f"{run.out}/tokenizer.json")
+    assert written.padding is written.truncation is None
 
 
 def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):

@@ -218,7 +218,7 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     embed.embed(
         EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out))
     )
-    with pytest.raises(TypeError), embed.beside(out) as path:
+    with pytest.raises(TypeError), embed.new_file(out) as path:
         path.write_bytes("half")  # type: ignore[arg-type]
     assert list(out.parent.iterdir()) == [out]
     assert np.load(out).shape == (1, 16)

@@ -60,6 +60,17 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert not (tmp_path / "x").exists()
 
 
+def test_an_existing_vocabulary_is_taken_without_a_corpus(root: Path, tmp_path: Path) -> None:
+    entries = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n"
+    (tmp_path / "vocab.txt").write_text(entries)
+    existing = f"existing={tmp_path}/vocab.txt"
+    done = run(root, "pipeline.vocab", existing, f"workdir={tmp_path}/work")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "work" / "vocab" / "vocab.txt").read_text() == entries
+    done = run(root, "pipeline.vocab", existing, "learn=4", f"workdir={tmp_path}/other")
+    assert "no corpus chosen" in done.stderr, "without one nothing can be learnt"
+
+
 @pytest.mark.parametrize("name", ["~/việt (1).bz2", "/nowhere/việt (1).bz2"])
 def test_any_path_may_be_typed(root: Path, tmp_path: Path, name: str) -> None:
     done = run(root, "pipeline.vocab", "+corpus=wiki", f"corpus.path={name}", f"out={tmp_path}/x")

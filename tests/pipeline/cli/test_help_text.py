@@ -38,7 +38,7 @@ def test_meanings_are_the_comments_of_the_fields() -> None:
     assert (keys["inner.share"].default, keys["inner.share"].meaning) == ("0.5", "Of all.")
     assert (keys["names"].type, keys["names"].default) == ("list[str]", "[]")
     assert (keys["limit"].type, keys["limit"].default) == ("int or null", "7")
-    assert keys["limit"].meaning == "Of rows. Does not change what is made."
+    assert keys["limit"].meaning == "Of rows. Does not change the output."
     assert (keys["plain"].default, keys["plain"].meaning) == ("3", "")
 
 
