@@ -61,22 +61,21 @@ def launch(words: list[str]) -> int:
         UserError: the command line, the hostfile or a host is wrong.
         Restart: not all hosts came.
     """
+    if words != ["--node"]:
+        command = LauncherCommand.parse(words)
+        path = command.hostfile()
+        hosts = {} if path is None or HOSTFILE in os.environ else read_hosts(path)
+        if len(hosts) > 1 and command.option("--no_ssh") is None:
+            code = ssh_hosts.SshHosts(command, hosts).run()
+            if code == Exit.RESTART:
+                raise Restart("start the same command again; it goes on")
+            return code
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))
         if words == ["--node"]:
             words, environment, text = ssh_hosts.receive(here.told.append)
             os.environ |= {**environment, HOSTFILE: text}
             os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-            return launch_here(words, here, Path(folder))
-        command = LauncherCommand.parse(words)
-        path = command.hostfile()
-        if path is not None and command.option("--no_ssh") is None:
-            hosts = read_hosts(path)
-            if len(hosts) > 1:
-                code = ssh_hosts.SshHosts(command, hosts).run()
-                if code == Exit.RESTART:
-                    raise Restart("start the same command again; it goes on")
-                return code
         return launch_here(words, here, Path(folder))
 
 

@@ -13,6 +13,7 @@ from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
+from pipeline.orchestration.slurm import SlurmExecutor
 
 
 def draw(nodes: list[graph.Node]) -> str:
@@ -35,7 +36,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     """Plan, then run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
     nodes = graph.plan(config, chosen)
-    if config.executor.name == "local":
+    if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
     if config.dry_run:
         print(redact.redact(draw(nodes)), flush=True)
@@ -45,7 +46,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         signal.signal(signal.SIGHUP, interrupt)
     began = time.monotonic()
     try:
-        executor(config).run(nodes)
+        executor(config, chosen).run(nodes)
     except StageFailed as error:
         print(redact.redact(f"error: {error}"), file=sys.stderr)
         sys.exit(Exit.BUG)
@@ -58,11 +59,13 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
             print(f"report: {node.out / 'report.html'}")
 
 
-def executor(config: RunConfig) -> Executor:
+def executor(config: RunConfig, chosen: list[str]) -> Executor:
     """What runs the stages."""
     assert config.cores is not None
     if config.executor.name == "kubernetes":
         return KubernetesExecutor(config.executor)
+    if config.executor.name == "slurm":
+        return SlurmExecutor(config.executor, Path(config.workdir), chosen)
     return LocalExecutor(Path(config.workdir), config.cores, processes(config))
 
 

@@ -103,6 +103,11 @@ def steps(out: Path) -> list[int]:
     return sorted(int(path.name[5:]) for path in out.glob("checkpoints/*/step-*"))
 
 
+def newest(out: Path) -> int:
+    """The step of the last checkpoint; 0 where there is none."""
+    return max([*steps(out), 0])
+
+
 def weights(out: Path) -> str:
     manifest = require_manifest(out, "train", "out")
     return sha256(out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from machines import Command, kill, missing, wait_for
-from ssh_machines import STEPS, Lab, losses, ssh_machines, steps, weights
+from ssh_machines import STEPS, Lab, losses, newest, ssh_machines, steps, weights
 
 from pipeline.common.errors import Exit
 
@@ -42,7 +42,7 @@ def reference(lab: Lab) -> str:
 def train_on(lab: Lab, more: int = 8) -> tuple[Command, Path]:
     """Start the run that is disturbed again and again, and wait for some more steps of it."""
     out = lab.folder / "train"
-    command, before = lab.launch(out), max([*steps(out), 0])
+    command, before = lab.launch(out), newest(out)
 
     def learnt() -> bool:
         assert command.outer.poll() is None, command.text()
@@ -54,12 +54,12 @@ def train_on(lab: Lab, more: int = 8) -> tuple[Command, Path]:
 
 def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
     """The run has ended with `code` and left nothing; `saved`: with a newer checkpoint."""
-    before = max([*steps(out), 0])
+    before = newest(out)
     assert command.wait() == code, command.text()
     lab.nothing_left()
     assert "Traceback" not in command.text()
     if saved:
-        assert max(steps(out)) == losses(out) >= before
+        assert newest(out) == losses(out) >= before
         assert "saved after step" in command.text()
 
 
@@ -97,12 +97,12 @@ def test_a_lost_connection_saves_on_all_hosts(
     lab: Lab, what: Callable[[Lab, Command], None], code: int
 ) -> None:
     command, out = train_on(lab)
-    before = max(steps(out))
+    before = newest(out)
     what(lab, command)
     found = command.wait()
     assert found in (code, 128 - code), command.text()
     lab.nothing_left()
-    assert max(steps(out)) > before
+    assert newest(out) > before
 
 
 def test_a_killed_rank_ends_the_others(lab: Lab) -> None:
