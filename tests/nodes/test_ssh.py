@@ -33,7 +33,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def reference(lab: Lab) -> str:
     """The final weights of two ranks on one machine."""
     out = lab.folder / "reference"
-    words = ["python", "-m", "model.launch", "torchrun", "--nproc-per-node", "2"]
+    words = ["python", "-m", "model.launch", "deepspeed", "--num_accelerators", "2"]
     done = lab.start([*words, *lab.script(out)])
     assert done.wait() == Exit.DONE, done.text()
     return weights(out)
