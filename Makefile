@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help install demo test test-k8s test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-k8s test-ssh test-slurm test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -23,6 +23,16 @@ test: $(READY)  ## all tests, two files at a time
 
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
 	$(BIN)/python -m pytest -m k8s tests/k8s
+
+test-ssh: $(READY)  ## train on two machines of namespaces by a real sshd (root; installs Debian's packages)
+	@{ command -v sshd && command -v pdsh && command -v ip; } >/dev/null || \
+		{ apt-get update && apt-get install -y --no-install-recommends openssh-server openssh-client pdsh iproute2; }
+	$(BIN)/python -m pytest -m ssh tests/nodes
+
+test-slurm: $(READY)  ## run the graph on a real Slurm of two machines (root; installs Debian's packages)
+	@{ command -v slurmd && command -v munged && command -v ip; } >/dev/null || \
+		{ apt-get update && apt-get install -y --no-install-recommends slurm-wlm munge iproute2; }
+	$(BIN)/python -m pytest -m slurm tests/nodes
 
 test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
 	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }

@@ -17,9 +17,12 @@ import os
 
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if os.environ.get("TRAIN_GPUS"):
+    # With a hostfile deepspeed counts GPUs from 0, also where a scheduler gave others.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]
 
-from model import launch
 from model.config import TrainConfig
+from model.resilience import rank_record
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.stages import fingerprints, stage
@@ -41,11 +44,11 @@ def launcher_arguments(argv: list[str]) -> list[str]:
 
 def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
     """Run the command: `task`, or this rank's training, with what the command line says."""
-    launch.begin_rank()
+    rank_record.begin_rank()
     try:
         entry_point.run("train", TrainConfig, task or train, argv=launcher_arguments(sys.argv[1:]))
     except SystemExit as left:
-        launch.end_rank(int(left.code or 0))
+        rank_record.end_rank(int(left.code or 0))
         if left.code in (Exit.RESTART, Exit.USER):
             # Other ranks may be lost: what waits for them at exit would wait for ever. And threads
             # of the process group that still run would turn the exit code into that of an abort.
@@ -54,7 +57,7 @@ def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
             os._exit(int(left.code))
         raise
     except BaseException:
-        launch.end_rank(Exit.BUG)
+        rank_record.end_rank(Exit.BUG)
         raise
 
 

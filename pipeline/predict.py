@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pipeline.cli import entry_point
+from pipeline.common import output
 from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.task_types.question_answering import Answers, Question
@@ -70,6 +71,8 @@ def predict(config: PredictConfig) -> None:
         if len(block) == BLOCK:
             show(answer(block))
             block = []
+            if output.is_gone():  # `| head` has seen enough
+                return
     if block:
         show(answer(block))
 

@@ -14,9 +14,11 @@ from torch import nn
 from model.config import TrainConfig
 from model.resilience import process_group
 from model.resilience.nonfinite import clip_and_skip
+from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
 from model.training.lamb import Lamb, layouts
 from model.training.optimizer import build_optimizer, moment_keys
+from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError
 
 
@@ -31,14 +33,11 @@ class World:
 
 
 def start_world(
-    threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
+    card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
 ) -> World:
     """Join the process group that the launcher set up, or make one of this process alone."""
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
-    if os.environ["WORLD_SIZE"] == "1":
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        os.environ.setdefault("MASTER_PORT", "0")
     local_rank = int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
@@ -46,11 +45,12 @@ def start_world(
     else:
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
-        torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local_size))
+        torch.set_num_threads(threads or max(1, cores.available() // local_size))
         torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
         # Without this, start-up compiles an op that nothing here needs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    process_group.join("nccl" if device.type == "cuda" else "gloo", start_timeout, timeout, device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=timedelta(seconds=timeout))
     return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
 

@@ -18,9 +18,9 @@ from model.encoders.bert import BertForPreTraining
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
-from model.resilience import process_group
+from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
-from model.resilience.watchdog import Watchdog
+from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, device_peak, flops, initial_weights
 from model.training.deepspeed_engine import (
     accumulation_steps,
@@ -51,7 +51,9 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     """
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
-    guard = Watchdog(rank, config.start_timeout, config.watchdog, config.heartbeat)
+    # Its clock is the longer one: waiting for the others has an error of its own.
+    patience = config.start_timeout + LEAVING
+    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
         trainer = Trainer(config, out, fingerprint, guard)
         try:
@@ -92,7 +94,8 @@ class Trainer:
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
-        self.world = start_world(config.threads, config.start_timeout, config.timeout)
+        card = rank_card.describe(config, fingerprint)
+        self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify:
             shards.verify(self.world.rank, self.world.size)
         self.health = Health(config.bad_steps)

@@ -27,7 +27,7 @@ from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, normalized
-from pipeline.common import redact
+from pipeline.common import output, redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
 
@@ -165,15 +165,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     settings = {str(key): value for key, value in values.items()}
     width = min(100, shutil.get_terminal_size().columns)
     bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    show(help_text.format_help(name, schema, settings, width, bold))
-
-
-def show(text: str) -> None:
-    """Print what may be read by `head`, who leaves when he has seen enough."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
 def run(
@@ -185,6 +177,7 @@ def run(
     codes are those of `pipeline.common.errors.Exit`. A mistake and a restart are one line on
     stderr; a bug shows its trace.
     """
+    output.outlive_readers()
     words = sys.argv[1:] if argv is None else argv
     if "--version" in words:
         print(f"bert-pipeline {__version__}")

@@ -7,7 +7,6 @@ side by side in processes of their own where that is asked for.
 import itertools
 import json
 import multiprocessing
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from pipeline.common import cores
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig
@@ -213,7 +213,7 @@ def results(
     ticks, number = context.Value("q", 0), context.Value("q", 0)
     config = bench.config
     if config.threads is None:
-        config = replace(config, threads=max(1, (os.cpu_count() or 1) // count))
+        config = replace(config, threads=max(1, cores.available() // count))
     with ProcessPoolExecutor(count, context, start_worker, (config, ticks, number)) as pool:
         waiting: dict[Future[Record], Trial] = {
             pool.submit(run_in_worker, folder, run): run for run in todo

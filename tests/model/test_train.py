@@ -59,7 +59,7 @@ def ranks(process: "subprocess.Popen[bytes]") -> list[int]:
     return [child.pid for child in sorted(found, key=lambda child: child.cmdline()[3])]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 280) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it never came"
