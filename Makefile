@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DESELECTED := not k8s and not image and not ssh and not slurm
 
-.PHONY: help install demo test test-k8s test-ssh test-slurm test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-all test-k8s test-ssh test-slurm test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -18,7 +19,12 @@ install: $(READY)  ## .venv with all that the other targets need, from the netwo
 demo: $(READY)  ## the whole job on the sample corpus, from text to report
 	$(BIN)/python -m pipeline.run +corpus=sample
 
-test: $(READY)  ## all tests, two files at a time
+# Tests that a change needs, and all that need no root or service of their own. Files stay whole, as
+# their tests share what they made; the slow ones start first.
+test: $(READY)  ## what every change needs, in minutes: not the tests marked slow
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "$(DESELECTED) and not slow"
+
+test-all: $(READY)  ## all tests but those of the targets below
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)

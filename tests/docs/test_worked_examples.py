@@ -20,6 +20,8 @@ from model.encoders.bert import BertForPreTraining
 from model.huggingface import bert_format
 from pipeline.shards import open_folder, write_shard
 
+pytestmark = pytest.mark.slow
+
 
 def follow(root: Path, page: str, tree: Path) -> str:
     """Do what a page says in a copy of the project; what its commands printed."""

@@ -20,6 +20,8 @@ from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.model.conftest import SMALL, WORDS, losses
 
+pytestmark = pytest.mark.slow
+
 
 def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
     return [

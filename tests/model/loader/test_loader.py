@@ -14,6 +14,7 @@ from model.encoders.batch import Batch
 from model.loader.loader import Loader
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
+from tests.examples import examples
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
@@ -149,7 +150,7 @@ def test_a_batch_may_cross_the_end_of_an_epoch(tmp_path):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_union_is_the_same_for_every_cut(folder, start, count, whole_word):
     """Also on resuming: every loader here starts cold at `start`."""
     whole = loader(folder, whole_word=whole_word).batch(start, count)
@@ -175,7 +176,7 @@ def test_micro_batches_cost_the_same(folder):
 
 
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(2, 40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_no_micro_batch_is_empty_where_there_are_enough_samples(folder, count, world, micro_batch):
     if count < world:
         count += world
@@ -343,7 +344,7 @@ def mixed(folder, books, split="train", weights=(), seed=0):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_mixture_too_is_the_same_for_every_cut(folder, books, start, count, weights):
     expected = join(mixed(folder, books, weights=weights).batch(start, count).batches)
     for world in (1, 2, 3, 4):

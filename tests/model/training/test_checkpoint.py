@@ -17,6 +17,8 @@ from model.training.checkpoint import State, name_of, newest, prune, write
 from model.training.optimizer import ADAM
 from pipeline.common.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 
 

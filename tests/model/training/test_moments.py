@@ -15,6 +15,8 @@ from model.training.deepspeed_engine import load_state
 from pipeline.common.errors import InputError
 from pipeline.orchestration.graph import free_port
 
+pytestmark = pytest.mark.slow
+
 PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 
 

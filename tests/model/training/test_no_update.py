@@ -14,6 +14,8 @@ from model.training import checkpoint, initial_weights
 from pipeline.common.manifest import Manifest
 from tests.model.conftest import SMALL, rows, train_many
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def overflowing(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -28,6 +28,8 @@ from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "the",
     "river",

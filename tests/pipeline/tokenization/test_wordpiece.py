@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
 WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]
@@ -56,14 +57,14 @@ def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts=st.lists(TEXT, min_size=1, max_size=8))
 def test_any_text_gives_the_ids_of_the_library(options: str, texts: list[str]) -> None:
     source = TOKENIZERS[options].library.to_str()
     assert cut(*TOKENIZERS[options].encode(texts)) == truth(source, texts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=4))
 def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> None:
     wordpiece = TOKENIZERS["uncased"]
