@@ -13,6 +13,7 @@ from torch import nn
 
 from model.config import TrainConfig
 from model.resilience import process_group
+from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.training.checkpoint import MOMENT_KEYS, Tensors
 from model.training.lamb import Lamb, layouts
@@ -33,7 +34,12 @@ class World:
 def start_world(
     threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
 ) -> World:
-    """Join the process group that the launcher set up, or make one of this process alone."""
+    """Join the process group that the launcher set up, or make one of this process alone.
+
+    Raises:
+        ConfigError: fewer GPUs can be used than the environment promises.
+    """
+    require_gpus()
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
     if os.environ["WORLD_SIZE"] == "1":

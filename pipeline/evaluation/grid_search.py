@@ -85,14 +85,16 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     """Weights and tokenized samples.
 
     Raises:
-        ConfigError: the sequences are longer than the model's.
+        ConfigError: the sequences are longer than the model's, or promised GPUs are not usable.
         InputError: the folder of the model, or a file of the task, lacks something.
     """
     import torch
 
     from model.huggingface import bert_format
+    from model.resilience.gpus import require_gpus
     from pipeline.tokenization.wordpiece import WordPiece
 
+    require_gpus()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
