@@ -1,6 +1,5 @@
 """A cluster of this machine's own, and the manifest as a user of it edits it."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -81,7 +80,7 @@ def cluster(
 def manifest(root: Path) -> Manifest:
     """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
     text = (root / "k8s" / "pretrain.yaml").read_text()
-    manifest: Manifest = json.loads(json.dumps(yaml.safe_load(text)))  # anchors become copies
+    manifest: Manifest = {"items": list(yaml.safe_load_all(text))}
     manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
     for item in manifest["items"]:
         if item["kind"] == "Job":
