@@ -44,4 +44,4 @@ def advice() -> str:
         return "use an image or a wheel of PyTorch that is built with CUDA"
     driver = OLDEST_DRIVER.get(version.partition(".")[0])
     needed = f"version {driver} or newer of NVIDIA's driver" if driver else "a newer NVIDIA driver"
-    return f"CUDA {version} needs {needed} on the node, and the container its device plugin"
+    return f"CUDA {version} needs {needed} on the node, and on Kubernetes its device plugin"

@@ -17,7 +17,7 @@ from rules import faults
 ABSENT: Any = object()
 OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site")
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
-COMPONENTS = ("rdma", "kueue", "placement", "openshift")
+COMPONENTS = ("rdma", "kueue", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -289,7 +289,9 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
 def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
     names = [size, *others, "size"]
     items = overlay(root, tmp_path, components=[f"../../components/{n}" for n in names])
-    assert faults(items) == []
+    own = [item for item in items if item["apiVersion"] != "monitoring.coreos.com/v1"]
+    assert faults(own) == []
+    assert (len(own) < len(items)) == ("monitoring" in others)
     overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
     if size == "gpu-8x8":
         assert "recipe=lamb" in overrides
