@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help install demo test test-k8s test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-k8s test-image manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -21,12 +21,21 @@ demo: $(READY)  ## the whole job on the sample corpus, from text to report
 test: $(READY)  ## all tests, two files at a time
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
+# What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
+CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get install -y etcd-server; }; \
+	tests/k8s/build-control-plane
+
+test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)
+	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m k8s tests/k8s
 
-test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
+test-image: $(READY)  ## build both images and run the graph in them (root, Go; installs what builds them)
 	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
+	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m image tests/k8s
+
+manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s/templates
+	$(BIN)/python k8s/generate.py
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

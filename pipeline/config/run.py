@@ -35,6 +35,7 @@ class ExecutorConfig:
     poll: float = 5.0  # seconds between looks at the Jobs
     patience: float = 600.0  # seconds without an answer of the API server before the driver leaves
     queue: str | None = None  # hand Jobs to this Kueue LocalQueue instead of resuming them
+    prometheus_port: int | None = None  # the driver of Kubernetes serves the stages' states here
 
     def __post_init__(self) -> None:
         """Check the choice and the ranges."""

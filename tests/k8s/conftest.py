@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import control_plane
 import pytest
 import yaml
-from loopback import Cluster
-from loopback_script import this_machine
+from cluster import Cluster
+from pod_script import this_machine
 
 Manifest = dict[str, Any]
 
@@ -45,13 +46,15 @@ def missing() -> str:
     """Why pods cannot be made on this machine; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    for tool in ("kubectl", "ip", "unshare", "setpriv"):
+    for tool in ("ip", "unshare", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on this machine"
     probe = subprocess.run(
         ["unshare", "--net", "--mount", "true"], check=False, capture_output=True, text=True
     )
-    return f"namespaces cannot be made here: {probe.stderr.strip()}" if probe.returncode else ""
+    if probe.returncode:
+        return f"namespaces cannot be made here: {probe.stderr.strip()}"
+    return control_plane.missing()
 
 
 @pytest.fixture(scope="session")
@@ -88,5 +91,8 @@ def manifest(root: Path) -> Manifest:
             container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
         if item["metadata"]["name"] == "evaluate":
             item["spec"] |= {"completions": 2, "parallelism": 2}
-            next(v for v in container["env"] if v["name"] == "PARTS")["value"] = "2"
+            for variable in container["env"]:
+                variable |= {"PARTS": {"value": "2"}, "GPUS": {"value": "0"}}.get(
+                    variable["name"], {}
+                )
     return manifest
