@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import Exit
 
 RANKS = "TRAIN_RANKS"  # environment: folder where this node's ranks leave their ids and exit codes
@@ -41,9 +42,8 @@ def end_rank(code: int) -> None:
 
 def _leave(kind: str, number: int) -> None:
     path = Path(os.environ[RANKS], f"rank-{os.environ.get('RANK', '0')}.{kind}")
-    beside = path.with_suffix(".tmp")
-    beside.write_text(str(number))
-    beside.replace(path)
+    with atomic_path(path) as temporary:
+        temporary.write_text(str(number))
 
 
 def verdict(launcher: int, pids: dict[str, int], codes: dict[str, int]) -> int:

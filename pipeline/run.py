@@ -32,10 +32,9 @@ def draw(nodes: list[graph.Node]) -> str:
     return "\n".join(lines)
 
 
-def execute(config: RunConfig) -> None:
-    """Plan, then run what has to run."""
+def execute(config: RunConfig, chosen: list[str]) -> None:
+    """Plan, then run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or os.cpu_count() or 1
-    chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     nodes = graph.plan(config, chosen)
     if config.executor.name == "local":
         graph.check_places(config, nodes)
@@ -80,7 +79,12 @@ def processes(config: RunConfig) -> int | None:
 
 def main() -> None:
     """The command."""
-    entry_point.run("run", RunConfig, execute, argv=run_arguments.expand(sys.argv[1:]))
+    words = run_arguments.expand(sys.argv[1:])
+
+    def start(config: RunConfig) -> None:
+        execute(config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

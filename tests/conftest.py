@@ -33,3 +33,8 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real corpora are not here: {folder}; set SHARED_DATA")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a test write its golden file again."""
+    parser.addoption("--golden", action="store_true", help="write golden files again")

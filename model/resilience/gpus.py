@@ -2,8 +2,6 @@
 
 import os
 
-import torch
-
 from pipeline.common.errors import ConfigError
 
 PROMISED = "GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
@@ -19,6 +17,8 @@ def require_gpus() -> None:
     promised = os.environ.get(PROMISED, "")
     if not promised.isdecimal() or int(promised) == 0:
         return
+    import torch  # seconds, which a command without GPUS need not wait here
+
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if usable < int(promised):
         raise ConfigError(
@@ -30,6 +30,8 @@ def require_gpus() -> None:
 
 def reason() -> str:
     """Return what PyTorch says when it is made to use a GPU."""
+    import torch
+
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:
@@ -39,6 +41,8 @@ def reason() -> str:
 
 def advice() -> str:
     """Return what to change, with the driver that this build of PyTorch needs."""
+    import torch
+
     version = torch.version.cuda
     if version is None:
         return "use an image or a wheel of PyTorch that is built with CUDA"

@@ -166,6 +166,12 @@ def runs(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
+def other_settings(folder: Path) -> Path | None:
+    """Return the newest checkpoint that other settings than those of `folder` left next to it."""
+    found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
 def locate(folder: Path) -> tuple[Path, State]:
     """The checkpoint that a path means: itself, or the newest of a train stage.
 
@@ -183,7 +189,7 @@ def locate(folder: Path) -> tuple[Path, State]:
         found = newest(place)
         if found is not None:
             return found
-    raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
+    raise InputError(f"{folder}: no checkpoint there; train first (python -m pipeline.train)")
 
 
 def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:

@@ -163,8 +163,11 @@ def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     keep = engine.global_rank == 0
-    _link_optimizer_state(engine)
     state = _optimizer(engine).state
+    if any(state.values()):
+        _link_optimizer_state(engine)
+    else:  # no update has taken effect yet: the moments are zeros
+        _make_state(engine, _optimizer(engine))
     for name, parameter in engine.module.named_parameters():
         if _partitioned(engine):
             weight = fragments.safe_get_full_fp32_param(parameter)

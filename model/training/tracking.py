@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
@@ -21,17 +22,23 @@ from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
+FORGE = "forge.coreweave.com"  # ends the name of W&B's own server since wandb 0.31
 # Figures come last: a narrow terminal cuts them, and neither the bar nor the time that is left.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 def has_key() -> bool:
-    """Whether there is a Weights & Biases key: in the environment or in ~/.netrc."""
+    """Return whether there is a Weights & Biases key: in the environment, or from `wandb login`."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2]
+    import wandb
+
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url).netloc
+    # The server's older name: keys of earlier logins are stored under it, and wandb reads them.
+    hosts = (server, "api.wandb.ai") if server.endswith(FORGE) else (server,)
     try:
-        return netrc.netrc().authenticators(host.strip("/")) is not None
+        keys = netrc.netrc(os.path.expanduser(os.environ.get("NETRC") or "~/.netrc"))
+        return any(keys.authenticators(host) is not None for host in hosts)
     except (OSError, netrc.NetrcParseError):
         return False
 
@@ -69,7 +76,8 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
                     f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
                     "the network, or take tracking.mode=offline"
                 ) from error
-            print(f"warning: W&B does not start as {attempt} ({error})", flush=True)
+            print(f"warning: W&B does not start as {attempt} ({first_line(error)})", flush=True)
+            _forget_wandb()  # its service holds the run's id: the next attempt would be refused
     return None
 
 

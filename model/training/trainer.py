@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model.config import ModelConfig, TrainConfig
+from model.config import AUTO, ModelConfig, TrainConfig
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.loader.loader import GlobalBatch, Loader
@@ -66,6 +66,16 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     dist.destroy_process_group()
     guard.close()
     return result
+
+
+def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
+    """Give the checkpoints that release 0.1.0 saved for this run the name that it has now."""
+    if legacy is None:
+        return
+    old, new = (checkpoint.runs(out) / name[:12] for name in (legacy, fingerprint))
+    if old.is_dir() and not new.exists():
+        old.rename(new)
+        print(f"train: resuming the run that an earlier release began, now {new}", flush=True)
 
 
 class Trainer:
@@ -265,6 +275,12 @@ class Trainer:
         """One line that says what will be done."""
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
+        other = checkpoint.other_settings(self.folder) if not self.step else None
+        if other is not None:
+            self.tracker.say(
+                f"train: a training of other settings is there and stays ({other}); this one "
+                "begins at step 0. With its settings, the same command goes on with that one"
+            )
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
         # Of a processor that others use too, products are slower, and MFU seems higher.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None
@@ -299,6 +315,7 @@ class Trainer:
         kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
         self.tracker.log("validation", self.step, kept)
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        shown = shown or "loss not finite"
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
@@ -330,39 +347,63 @@ class Trainer:
         return self.folder / checkpoint.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
-        accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
-        pairs = validation.get("next_sentence_accuracy")
-        shown = f", next sentence {pairs:.3f}" if pairs is not None else ""
+        """Return what the manifest says of the run; each accuracy has its baseline next to it."""
+        unigram = self.held_out.most_frequent_share()
+        figures = {"most_frequent_accuracy": unigram}
+        if "masked_lm_accuracy" in validation:
+            accuracy = validation["masked_lm_accuracy"]
+            shown = (
+                f"held-out masked-LM accuracy {accuracy:.3f} (most frequent token {unigram:.3f})"
+            )
+        else:
+            shown = "held-out loss not finite"
+        if "next_sentence_accuracy" in validation:
+            share = figures["most_frequent_pair_accuracy"] = (
+                self.held_out.most_frequent_pair_share()
+            )
+            shown += (
+                f", next sentence {validation['next_sentence_accuracy']:.3f} "
+                f"(more frequent class {share:.3f})"
+            )
+        path = self.folder / checkpoint.name_of(self.step)
         return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, held-out masked-LM accuracy "
-            f"{accuracy:.3f} (most frequent token {unigram:.3f}){shown}",
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {shown}",
             figures={
                 "steps": self.step,
                 "samples": self.samples,
                 "tokens": self.tokens,
                 "validation": validation,
-                "most_frequent_accuracy": unigram,
+                **figures,
                 "world_size": self.world.size,
                 "device": self.world.device.type,
-                "checkpoint": str(
-                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
-                ),
+                "checkpoint": str(path.relative_to(self.out)),
             },
         )
 
 
 def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
-    """The model's size with the tokenizer's vocabulary, for sequences of up to `length` tokens.
+    """Return the model's size with the tokenizer's vocabulary, and what `start` is to give of it.
 
     Raises:
         ConfigError: sequences longer than the model's positions, or a vocabulary too small.
+        InputError: there is no model in `start`, where the size is to come from there.
     """
-    if length > config.model.positions:
+    model = config.model
+    if model.name == AUTO and config.start is not None:
+        there = initial_weights.size_of(config.start)
+        model = dataclasses.replace(
+            model.filled(there), layer_norm_epsilon=there.layer_norm_epsilon
+        )
+    if length > model.positions:
         raise ConfigError(
             f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
-            f"{config.model.positions}"
+            f"{model.positions}",
+            key="model.positions",
         )
-    size = config.model.vocab_size or wordpiece.size
+    size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
-        raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
-    return dataclasses.replace(config.model, vocab_size=size)
+        raise ConfigError(
+            f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries",
+            key="model.vocab_size",
+        )
+    return dataclasses.replace(model, vocab_size=size, name=model.size_name)

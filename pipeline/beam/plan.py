@@ -25,6 +25,11 @@ class PreparePlan:
         """Where tasks leave what only this run needs."""
         return Path(self.out) / ".scratch"
 
+    @property
+    def error_note(self) -> Path:
+        """Where a task says what the user has to change; nobody goes on then."""
+        return self.scratch / "error.json"
+
     def split_file(self, index: int) -> Path:
         """The tokenized documents of a split."""
         return self.scratch / f"split-{index:05d}.arrow"

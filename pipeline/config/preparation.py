@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
@@ -135,6 +135,12 @@ class VocabConfig(StageConfig):
             self.existing is not None or (self.additions is None and not self.learn),
             "additions, learn: only to a vocabulary that is there, existing=FOLDER",
         )
+
+    @staticmethod
+    def complete(config: DictConfig) -> None:
+        """Without a corpus an existing vocabulary is taken as it is: nothing is read for it."""
+        if OmegaConf.is_missing(config, "corpus") and config.existing and not config.learn:
+            config.corpus = OmegaConf.structured(CorpusConfig(name="existing", reader="none"))
 
 
 @dataclass(kw_only=True)

@@ -92,7 +92,7 @@ def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
     return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[place] else []
 
 
-def run_stage(stage: str, config: RunConfig) -> None:
+def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
     """Run what this pod has to of `stage`.
 
     Raises:
@@ -100,7 +100,7 @@ def run_stage(stage: str, config: RunConfig) -> None:
         Restart: what the stage reads is not there yet.
     """
     config.cores = config.cores or os.cpu_count() or 1
-    nodes = graph.plan(config, [word for word in sys.argv[1:] if not word.startswith("-")])
+    nodes = graph.plan(config, chosen)
     mine = [node for node in nodes if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in nodes))
@@ -128,12 +128,12 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    entry_point.run(
-        "run",
-        RunConfig,
-        lambda config: run_stage(stage, config),
-        argv=run_arguments.expand(overrides),
-    )
+    words = run_arguments.expand(overrides)
+
+    def start(config: RunConfig) -> None:
+        run_stage(stage, config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

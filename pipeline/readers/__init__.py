@@ -9,7 +9,7 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -75,8 +75,35 @@ class SkipCounts(Counter[str]):
         self.broken = (self.broken + other.broken)[: self.NAMED]
 
 
+def passed_over(counts: Mapping[str, int]) -> str:
+    """Return what was passed over in words: `64 redirects, 75 other namespaces, 53 empty`."""
+    return ", ".join(
+        f"{count:,} {_in_words(reason, count)}" for reason, count in counts.items() if count
+    )
+
+
+def _in_words(reason: str, count: int) -> str:
+    part, colon, reason = reason.rpartition(": ")  # of a mix of corpora
+    words = _REASONS.get(reason, reason)
+    if count != 1 and words.endswith(_COUNTED):
+        words += "s"
+    return f"{words} ({part})" if colon else words
+
+
+# What reasons to pass over a document are called, where they have no such name themselves.
+_REASONS = {
+    "namespace": "other namespace",
+    "model": "not wikitext",
+    "little prose": "with little prose",
+}
+_COUNTED = ("redirect", "namespace", "duplicate")  # that are nouns
+
+
 class Reader(Protocol):
-    """What every corpus reader offers."""
+    """What every corpus reader offers.
+
+    A class attribute `UNIT` says what users call a document of it, such as `page`.
+    """
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the corpus into parts of about `split_bytes` each, in a fixed order.
@@ -107,7 +134,7 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     """
     place = corpus.path or source
     top = storage.at(place)
-    if top.is_dir():
+    if storage.is_folder(top):
         found = [file for file in storage.below(top) if file.name.lower().endswith(suffixes)]
     else:
         found = storage.matching(place)

@@ -35,6 +35,8 @@ from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+CASED_SHARE = 0.01  # of words with capitals, above which a vocabulary is a cased one
+
 _BATCH = 256  # texts: what the library makes of them is large, and slow when it leaves the cache
 _MARKS = "|;!,."  # what may stand between words that are asked together
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
@@ -75,7 +77,7 @@ def build(
 ) -> str:
     """The BERT tokenizer of a vocabulary, as a tokenizer.json.
 
-    Without `lowercase`, a vocabulary that has upper-case letters in its words is a cased one.
+    Without `lowercase`, the entries tell whether the vocabulary is a cased one: see `is_cased`.
     """
     ids = {entry: number for number, entry in enumerate(vocab)}
     if lowercase is None:
@@ -118,8 +120,16 @@ def normalization(path: Path) -> tuple[bool | None, bool | None, bool]:
 
 
 def is_cased(vocab: list[str]) -> bool:
-    """Whether entries that are not in brackets, as special ones are, have upper-case letters."""
-    return any(word != word.lower() and not word.startswith("[") for word in vocab)
+    """Return whether a notable share of the words in a script with capitals have some.
+
+    Only entries of letters are asked: lower-case vocabularies have some others, such as `[CLS]` and
+    `<S>`. A few words in capitals, perhaps added by hand, do not make a vocabulary a cased one; of
+    Google's cased one they are 30 %.
+    """
+    words = (entry.removeprefix("##") for entry in vocab)
+    bicameral = [word for word in words if word.isalpha() and word.lower() != word.upper()]
+    capitals = sum(word != word.lower() for word in bicameral)
+    return capitals > CASED_SHARE * len(bicameral)
 
 
 def check_special(vocab: Collection[str], place: str) -> None:
@@ -135,7 +145,9 @@ def check_special(vocab: Collection[str], place: str) -> None:
 
 
 def read(path: Path) -> str:
-    """A vocab.txt, a tokenizer.json, or a folder that holds one or both, as a tokenizer.json.
+    """Return a vocab.txt, a tokenizer.json, or a folder of one or both as a tokenizer.json's text.
+
+    Padding and truncation are switched off: published models come with those of their own use.
 
     Raises:
         InputError: it is not there, it is broken, or a special token is missing.
@@ -159,7 +171,13 @@ def read(path: Path) -> str:
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"{path}: not a tokenizer.json ({error})") from error
     check_special(tokenizer.get_vocab(with_added_tokens=True), str(path))
-    return text
+    return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+
+
+def _without_padding(source: str) -> str:
+    """Return a tokenizer.json with padding and truncation switched off."""
+    spec = json.loads(source) | {"padding": None, "truncation": None}
+    return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
 def entries_of(library: Tokenizer) -> list[str]:

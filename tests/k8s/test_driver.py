@@ -54,7 +54,7 @@ class Small:
         """A stage that has to run."""
         out = self.folder / name
         return Node(
-            name=name, kind="report", overrides=[], needs=needs, fingerprint=name,
+            name=name, kind="report", needs=needs, fingerprint=name,
             config=ReportConfig(workdir=str(self.folder), out=str(out)), reason="not made yet",
         )  # fmt: skip
 

@@ -234,6 +234,19 @@ def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
     assert loader(tmp_path, "validation").most_frequent_share() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("random", "share"), [([1, 0, 0, 0], 0.75), ([1, 1, 1, 1], 1.0)])
+def test_the_share_of_the_more_frequent_class_of_pairs(tmp_path, random, share):
+    info = ShardInfo(
+        split="validation", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    path = tmp_path / "validation-00000-of-00001.arrow"
+    write_shard(
+        path, info, np.full(8, 7), np.arange(0, 9, 2), np.ones(4, int), np.array(random, bool)
+    )
+    assert loader(tmp_path, "validation").most_frequent_pair_share() == share
+
+
 def anything_goes_on(values, draw):
     return np.random.default_rng(int(values.sum())).random(len(values)) < 0.5
 

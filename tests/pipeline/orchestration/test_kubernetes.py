@@ -38,7 +38,7 @@ def node(out: Path) -> Node:
     """The report's stage."""
     config = ReportConfig(workdir=str(out.parent), out=str(out))
     return Node(
-        name="report", kind="report", overrides=[], config=config, needs=(),
+        name="report", kind="report", config=config, needs=(),
         fingerprint="wanted", reason="not made yet",
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import lzma
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -285,3 +286,29 @@ def test_a_code_of_a_language_is_taken(language: str) -> None:
 def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
     with pytest.raises(ConfigError, match=rf"corpus\.language={language}: .*code"):
         CorpusConfig(name="x", reader="text", language=language)
+
+
+@pytest.mark.parametrize("split_bytes", [5000, 1 << 20])
+@pytest.mark.parametrize("packing", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("reader", "options"),
+    [
+        ("text", {}), ("text", {"document": "paragraph"}), ("text", {"document": "line"}),
+        ("books", {}), ("lines", {}), ("jsonl", {}), ("wikiextractor", {}),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
+    reader: str, options: dict[str, object], packing: str, split_bytes: int, tmp_path: Path
+) -> None:
+    ending, form, _ = FORMS.get(reader, (".txt", as_lines, {}))
+    good, bad = tmp_path / f"a{ending}{packing}", tmp_path / f"b{ending}{packing}"
+    good.write_bytes(PACKERS[packing](form(TEXTS).encode()))
+    expected, _ = read(config(reader, good, options=options))
+    bad.write_bytes(PACKERS[packing](random.Random(0).randbytes(30_000)))
+    with pytest.raises(InputError, match="binary") as caught:
+        read(config(reader, tmp_path, options=options), split_bytes)
+    assert str(bad) in str(caught.value)
+    found, tally = read(config(reader, tmp_path, options=options, on_error="skip"), split_bytes)
+    assert [d.text for d in found] == [d.text for d in expected]
+    assert tally == {"broken": 1}
+    assert str(bad) in tally.broken[0]

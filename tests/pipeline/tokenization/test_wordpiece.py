@@ -170,6 +170,12 @@ def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
 def test_case_is_guessed_from_the_words() -> None:
     assert not is_cased([*SPECIAL, "the", "##s"])
     assert is_cased([*SPECIAL, "The"])
+    assert is_cased([*SPECIAL, *"aAbBcC", "##s"])
+    assert not is_cased([*SPECIAL, "我", "们"])
+    # The vocabulary of bert-base-chinese has two such entries, though its text is in lower case.
+    junk = ["<S>", "<T>", "[unused1]", "[MYTOKEN]", "##<EOS>", "-LRB-"]
+    assert not is_cased([*SPECIAL, *junk, "the", "##s", "我"])
+    assert not is_cased([*SPECIAL, "NASA", *(f"word{'x' * n}" for n in range(500))])
     assert not json.loads(build([*SPECIAL, "The"]))["normalizer"]["lowercase"]
 
 
@@ -197,7 +203,7 @@ def test_broken_vocabularies_say_what_is_wrong(
 def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -> None:
     vocab = read_vocab(shared_data / "vocab" / f"bert-base-{model}-vocab.txt")
     wordpiece = WordPiece(build(vocab))
-    assert is_cased(vocab) == (model != "uncased")
+    assert is_cased(vocab) == (model == "cased")  # as Google's validate_case_matches_checkpoint
     folders = ("wiki_text/en_2021", "wiki_text/zh_2024", "books", "wikitext2")
     files = [min(p for p in (shared_data / name).rglob("*") if p.is_file()) for name in folders]
     for file in files:
