@@ -184,6 +184,7 @@ class TrackingConfig:
     name: str = MISSING  # wandb or none
     project: str = "bert-pipeline"
     mode: str = "auto"  # auto: online where a key is there, else offline
+    prometheus_port: int | None = None  # rank 0 serves its figures here; null: nowhere
 
     def __post_init__(self) -> None:
         """Check the choices."""

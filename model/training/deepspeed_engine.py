@@ -13,6 +13,7 @@ from torch import nn
 
 from model.config import TrainConfig
 from model.resilience import process_group
+from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
@@ -35,7 +36,12 @@ class World:
 def start_world(
     card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
 ) -> World:
-    """Join the process group that the launcher set up, or make one of this process alone."""
+    """Join the process group that the launcher set up, or make one of this process alone.
+
+    Raises:
+        ConfigError: fewer GPUs can be used than the environment promises.
+    """
+    require_gpus()
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
     local_rank = int(os.environ["LOCAL_RANK"])

@@ -18,6 +18,7 @@ from model.config import TrackingConfig
 from pipeline.common import redact
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
@@ -101,7 +102,12 @@ class Tracker:
         self._keep_until(out / METRICS, start)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, settings)
+        self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
+        self._exporter.set("train_steps", steps, "updates in all")
+        self._exporter.set("train_step", start, "updates that are done")
+        self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
         self._start, self._steps, self._began = start, steps, time.monotonic()
+        self._done, self._last = 0, time.time()  # updates of this process, and the last one's end
         self._bar = tqdm(
             initial=start,
             total=steps,
@@ -129,6 +135,8 @@ class Tracker:
             if self._wandb is not None:
                 named = {f"{kind}/{key}": value for key, value in figures.items()}
                 self._wandb.log(named, step=step)
+        for key, value in figures.items():
+            self._exporter.set(f"{kind}_{key}", value)
         if kind == "train":
             self._bar.set_postfix_str(one_line(figures))
             if self._bar.disable:  # no terminal: a line instead
@@ -142,6 +150,17 @@ class Tracker:
         """One update is done."""
         if self.active:
             self._bar.update()
+            self._done += 1
+            now, before = time.time(), self._last
+            self._last = now
+            self._exporter.set("train_step", self._start + self._done)
+            self._exporter.set("train_step_seconds", now - before, "that the last update took")
+            self._exporter.set("train_last_step_time_seconds", now, "when the last update was done")
+
+    def saved(self) -> None:
+        """A checkpoint is written."""
+        if self.active:
+            self._exporter.set("train_last_checkpoint_time_seconds", time.time())
 
     def say(self, text: str) -> None:
         """A line on the terminal that does not break the bar."""
@@ -154,6 +173,7 @@ class Tracker:
         if self.active:
             self._bar.close()
             self._file.close()
+            self._exporter.close()
             with self._without_wandb():
                 if self._wandb is not None:
                     self._wandb.finish()

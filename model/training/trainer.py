@@ -344,6 +344,7 @@ class Trainer:
             )
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
+            self.tracker.saved()
         dist.barrier()
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)

@@ -87,11 +87,13 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     The files of the task come first: a mistake in them need not wait for PyTorch.
 
     Raises:
-        ConfigError: the sequences are longer than the model's.
+        ConfigError: the sequences are longer than the model's, or promised GPUs are not usable.
         InputError: the folder of the model, or a file of the task, lacks something.
     """
+    from model.resilience.gpus import require_gpus
     from pipeline.tokenization.wordpiece import WordPiece
 
+    require_gpus()
     if not (Path(config.pretrained) / "config.json").is_file():
         from model.huggingface import bert_format
 
