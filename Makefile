@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help install demo test test-k8s test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-k8s test-image test-engines coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -27,6 +27,9 @@ test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own 
 test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
 	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
 	$(BIN)/python -m pytest -m image tests/k8s
+
+test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
+	$(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

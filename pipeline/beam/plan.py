@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,23 @@ class PreparePlan:
     buckets: dict[str, int]  # train, validation -> how many
     separator: int  # the id of [SEP]
     exchange: Exchange
+    token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to workers."""
         return {**vars(self), "splits": []}
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the run that made this plan is still the one that makes the folder.
+
+        A job of a driver that was killed may go on for a while, next to the one that came after.
+        """
+        return (self.scratch / f"run-{self.token}").exists()
+
     def write_splits(self) -> None:
-        """Leave the splits where workers find them."""
+        """Leave the splits where workers find them, and the mark of this run."""
+        (self.scratch / f"run-{self.token}").touch()
         listed = [dataclasses.astuple(split) for split in self.splits]
         write_text(self.scratch / "splits.json", json.dumps(listed))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.beam import runners
+from pipeline.beam import runners, services
 from pipeline.beam.buckets import SplitDocuments, load_bucket, merge
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
@@ -45,7 +45,9 @@ class Task(beam.DoFn):
         raise NotImplementedError
 
     def process(self, element: Any) -> Iterator[Any]:
-        """Do the step; see `graph.run` for what becomes of errors."""
+        """Do the step; see `run` for what becomes of errors."""
+        if not self.plan.is_current:
+            raise RuntimeError("another run makes this folder now")
         with self.told():
             yield from self.work(element)
 
@@ -64,6 +66,7 @@ class Tokenize(Task):
 
     def setup(self) -> None:
         """Once a worker."""
+        (self.plan.scratch / "begun").touch()
         with self.told():
             self.splits = self.plan.read_splits()
             self.intake = DocumentReader(self.plan.config)
@@ -177,6 +180,8 @@ class WriteShard(Task):
             "lengths": Counter((pairs.a_len + pairs.b_len + special).tolist()),
             "shard": None,
         }
+        if not plan.is_current:
+            raise RuntimeError("another run makes this folder now")
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
             values, offsets = gather(tokens, pairs)
@@ -258,11 +263,12 @@ def run(plan: PreparePlan) -> None:
     # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        with (
-            runners.start(plan.config.runner, len(plan.splits)) as (engine, flags),
-            beam.Pipeline(runner=engine, options=flags) as pipeline,
-        ):
-            build(pipeline, plan)
+        with runners.start(plan.config.runner, len(plan.splits)) as (engine, flags):
+            if plan.config.runner.name in ("local", "dask"):
+                with beam.Pipeline(runner=engine, options=flags) as pipeline:
+                    build(pipeline, plan)
+            else:
+                services.run(plan, engine, flags, lambda pipeline: build(pipeline, plan))
     except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
         found = plan.scratch / "error.txt"
         if found.exists():

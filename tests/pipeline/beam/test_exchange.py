@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
+from pipeline.beam import transforms
 from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
@@ -89,3 +90,21 @@ def test_a_task_does_not_carry_the_splits(corpus: Path) -> None:
     plan = prepare.plan(config, corpus)
     more = dataclasses.replace(plan, splits=plan.splits * 10_000)
     assert len(pickle.dumps(more)) == len(pickle.dumps(plan))
+
+
+def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Path) -> None:
+    """A driver was killed, its job goes on, and the same folder is made again."""
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
+        runner=RunnerConfig(), source="", vocab=str(corpus), out="",
+    )  # fmt: skip
+    old, new = (prepare.plan(config, tmp_path) for _ in range(2))
+    old.scratch.mkdir()
+    new.write_splits()
+    with pytest.raises(RuntimeError, match="another run"):
+        list(transforms.Tokenize(old).process(0))
+    assert not old.split_file(0).exists()
+    task = transforms.Tokenize(new)
+    task.setup()
+    assert list(task.process(0))
+    assert new.split_file(0).exists()
