@@ -127,7 +127,7 @@ class Job:
         if state == "CANCELLED":
             raise self.restart("the job was cancelled", "to have it done")
         if state != "DONE":
-            raise self.failure(self.reason())
+            raise self.failure(self.reason(), (scratch / "begun").exists())
 
     def check_begun(self, waited: float) -> None:
         """Raise if workers should have begun by now.
@@ -153,8 +153,8 @@ class Job:
                 return f"runner.options.{key}={options[key]}"
         return "its job service"
 
-    def failure(self, reason: str) -> Exception:
-        """The error to raise for a job that failed for this reason."""
+    def failure(self, reason: str, begun: bool) -> Exception:
+        """The error to raise for a job that failed for this reason, after a worker had `begun`."""
         if found := re.search(r"No module named '([\w.]+)'", reason):
             return ConfigError(
                 f"runner.options.environment_config={self.runner.options.get('environment_config')}"
@@ -171,6 +171,13 @@ class Job:
             start = reason.index("Traceback (most recent call last)")
             python = re.split(r"\n\s+at (?:java|org|com)\.", reason[start:])[0]
             return RuntimeError(f"runner={self.name}: a task failed:\n{python.strip()}")
+        if not begun and re.search(r"refused|UNAVAILABLE|DEADLINE_EXCEEDED|timed out", reason):
+            return ConfigError(
+                f"runner.options.environment_config={self.runner.options.get('environment_config')}"
+                f": no worker could be asked for there ({innermost(reason)}); see that "
+                "`python -m pipeline.beam.pool` runs",
+                key="runner.options.environment_config",
+            )
         return Died(f"runner={self.name}: the job failed ({innermost(reason)})")
 
 

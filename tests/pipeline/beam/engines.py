@@ -269,8 +269,8 @@ class Spark(Cluster):
         kind = "org.apache.spark.deploy"
         self.run(
             "master",
-            [*words, f"{kind}.master.Master", "--host=localhost", f"--port={master}",
-             f"--webui-port={web}"],
+            [*words, f"{kind}.master.Master", "--host", "localhost", "--port", str(master),
+             "--webui-port", str(web)],
             **here,
         )  # fmt: skip
         wait_for("the master", lambda: listens(master))
@@ -278,8 +278,9 @@ class Spark(Cluster):
             folder = self.folder / f"worker{number}"
             self.run(
                 f"worker{number}",
-                [*words, f"{kind}.worker.Worker", "--host=localhost", "--cores=1", "--memory=1g",
-                 f"--work-dir={folder}", "--webui-port=0", f"spark://localhost:{master}"],
+                [*words, f"{kind}.worker.Worker", "--host", "localhost", "--cores", "1",
+                 "--memory", "1g", "--work-dir", str(folder), "--webui-port", "0",
+                 f"spark://localhost:{master}"],
                 **here,
             )  # fmt: skip
         self.run(
