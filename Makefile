@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DESELECTED := not k8s and not image and not ssh and not slurm
+DESELECTED := not k8s and not image and not ssh and not slurm and not engines
 
-.PHONY: help install demo test test-all test-k8s test-ssh test-slurm test-image manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-all test-k8s test-ssh test-slurm test-image test-engines manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -52,6 +52,9 @@ test-image: $(READY)  ## build both images and run the graph in them (root, Go; 
 
 manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s/templates
 	$(BIN)/python k8s/generate.py
+
+test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
+	$(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

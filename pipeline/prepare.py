@@ -16,6 +16,7 @@ from typing import Any
 from pipeline import readers
 from pipeline.beam import transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
+from pipeline.beam.exchange import Exchange
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
@@ -45,11 +46,16 @@ FEWER = (
 
 def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
     """How many shards each split of the data gets: a function of the input's size alone."""
-    text = sum(
-        (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
-    )
+    text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
     return {"train": train, "validation": math.ceil(train * share)}
+
+
+def text_bytes(splits: list[readers.FileRange]) -> float:
+    """Bytes of text in the input, about."""
+    return sum(
+        (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
+    )
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -79,6 +85,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         seed=config.seed,
         words=config.words,
     )
+    shards = buckets(splits, config.shard_bytes, config.validation_share)
     return PreparePlan(
         config=config,
         out=str(out),
@@ -86,6 +93,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         splits=splits,
         buckets=shards,
         separator=wordpiece.sep,
+        exchange=Exchange.choose(len(splits), sum(shards.values()), text_bytes(splits)),
     )
 
 

@@ -1,9 +1,10 @@
 """Tokenized documents between the phases of `prepare`: by split when written, by bucket when read.
 
-The file of a split holds all its documents; record batch k those of bucket k.
+The file of a split holds all its documents, batch by batch as `pipeline.beam.exchange` says.
 """
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -65,28 +66,69 @@ class SplitDocuments:
         return self.plan.info.marked(ids, goes_on), lengths
 
     def write(self, index: int) -> list[int]:
-        """Write record batch k with the documents of bucket k, for all k; returns those in use."""
-        names, path = self.plan.shard_names(), self.plan.split_file(index)
-        table = pa.concat_tables(self.rows) if self.rows else None
-        bucket = table["bucket"].to_numpy() if table else np.zeros(0, np.int32)
-        order = np.argsort(bucket, kind="stable")
-        bounds = np.searchsorted(bucket[order], np.arange(len(names) + 1))
-        if table is None:
+        """Write record batch k with the documents of range k of buckets; returns those in use."""
+        if not any(map(len, self.rows)):
             return []
-        documents = table.select(["hash", "copies", "ids"]).combine_chunks()
+        table = pa.concat_tables(self.rows)
         if self.signer is not None:
             signed = np.concatenate(self.signatures)
-            minhash.save(self.plan.signatures(index), hash_columns(documents["hash"]), signed)
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with (
-            atomic_path(path) as temporary,
-            pa.ipc.new_file(str(temporary), documents.schema, options=options) as writer,
-        ):
-            for low, high in itertools.pairwise(bounds):
-                part = documents.take(pa.array(order[low:high]))
-                empty = pa.RecordBatch.from_pylist([], schema=part.schema)
-                writer.write_batch(next(iter(part.combine_chunks().to_batches()), empty))
-        return [k for k in range(len(names)) if bounds[k] < bounds[k + 1]]
+            minhash.save(self.plan.signatures(index), hash_columns(table["hash"]), signed)
+        exchange = self.plan.exchange
+        bounds = [exchange.first(k) for k in range(exchange.ranges + 1)]
+        return write_batches(table, self.plan.split_file(index), bounds, exchange.merges)
+
+
+def write_batches(table: pa.Table, path: Path, bounds: list[int], keep: bool) -> list[int]:
+    """Write batch k with the documents of buckets `bounds[k]` to `bounds[k + 1]`.
+
+    Their buckets are left out unless `keep` says that somebody needs them. Returns the batches
+    that have documents.
+    """
+    bucket = table["bucket"].to_numpy()
+    order = np.argsort(bucket, kind="stable")
+    places = np.searchsorted(bucket[order], bounds)
+    columns = table if keep else table.drop_columns(["bucket"])
+    # One copy in the order of the buckets, of which batches are parts: of a batch each, a copy of
+    # its own would cost more than its bytes where they are small.
+    (batch,) = columns.take(pa.array(order)).combine_chunks().to_batches()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        atomic_path(path) as beside,
+        pa.ipc.new_file(str(beside), batch.schema, options=options) as writer,
+    ):
+        for low, high in itertools.pairwise(places):
+            writer.write_batch(batch.slice(low, high - low))
+    return [k for k, (low, high) in enumerate(itertools.pairwise(places)) if low < high]
+
+
+def merge(plan: PreparePlan, group: int, index: int, splits: list[int]) -> list[int]:
+    """Write the documents of a group of splits in a range of buckets; returns those in use."""
+    low, high = plan.exchange.first(index), plan.exchange.first(index + 1)
+    table = read_batches([(plan.split_file(split), index) for split in splits])
+    if not len(table):
+        return []
+    bounds = list(range(low, high + 1))
+    used = write_batches(table, plan.merged_file(group, index), bounds, keep=False)
+    return [low + k for k in used]
+
+
+def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
+    """The documents in these batches of these files."""
+    parts = []
+    for path, index in places:
+        with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+            parts.append(reader.get_batch(index))
+    return pa.Table.from_batches(parts)
+
+
+def places_of(plan: PreparePlan, bucket: int, sources: list[int]) -> list[tuple[Path, int]]:
+    """Where a bucket's documents of these sources are: files, and the batch in each."""
+    exchange = plan.exchange
+    if not exchange.merges:
+        return [(plan.split_file(split), bucket) for split in sources]
+    index = exchange.range_of(bucket)
+    batch = bucket - exchange.first(index)
+    return [(plan.merged_file(group, index), batch) for group in sources]
 
 
 def hash_columns(hashes: pa.ChunkedArray) -> np.ndarray:
@@ -107,18 +149,14 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array
 
 
 def load_bucket(
-    plan: PreparePlan, bucket: int, splits: list[int]
+    plan: PreparePlan, bucket: int, sources: list[int]
 ) -> tuple[Documents, np.ndarray, dict[str, int]]:
     """The documents of a bucket that stay, the copies `(D,)` of each, and how many went, by fate.
 
-    They are in the order of their hashes, so how they were read does not matter.
+    They are in the order of their hashes, so how they were read does not matter. `sources` are the
+    splits that have documents of it, or the groups where splits are merged.
     """
-    parts = []
-    for index in splits:
-        with pa.ipc.open_file(pa.memory_map(str(plan.split_file(index)))) as reader:
-            parts.append(reader.get_batch(bucket))
-    table = pa.Table.from_batches(parts).combine_chunks()
-    parts.clear()  # a bucket is large: one copy of it goes before the next one comes
+    table = read_batches(places_of(plan, bucket, sources)).combine_chunks()
     raw, copies = hash_columns(table["hash"]), table["copies"].to_numpy()
     # Of equal documents the one stays that has the most copies: weights differ between corpora.
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0]))

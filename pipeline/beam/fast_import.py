@@ -19,6 +19,8 @@ gc.disable()  # nothing that a module makes is garbage soon
 try:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.portability.api import beam_fn_api_pb2 as fn_messages
+    from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_services
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 finally:
@@ -27,4 +29,12 @@ finally:
     gc.freeze()
     gc.enable()
 
-__all__ = ["FnApiRunner", "PipelineOptions", "SubprocessSDKEnvironment", "beam", "worker_handlers"]
+__all__ = [
+    "FnApiRunner",
+    "PipelineOptions",
+    "SubprocessSDKEnvironment",
+    "beam",
+    "fn_messages",
+    "fn_services",
+    "worker_handlers",
+]

@@ -5,29 +5,35 @@ reached stands in `runner.options`, which are Beam's own pipeline options.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import os
 import shlex
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from pipeline.beam.endpoints import check_endpoints, find_prism, listens
 from pipeline.beam.fast_import import (
     FnApiRunner,
     PipelineOptions,
     SubprocessSDKEnvironment,
     worker_handlers,
 )
-from pipeline.common.errors import ConfigError, first_line
+from pipeline.beam.pool import serve
+from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
 
 # Beam's classes, and what has to be installed beside Beam itself.
 _SERVICES = {
+    "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
     "portable": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
-    "flink": ("apache_beam.runners.portability.flink_runner", "FlinkRunner", ""),
+    "flink": ("pipeline.beam.flink", "FlinkRunner", ""),
     "spark": ("apache_beam.runners.portability.spark_runner", "SparkRunner", ""),
     "dataflow": ("apache_beam.runners.dataflow", "DataflowRunner", "apache-beam[gcp]"),
 }
@@ -47,27 +53,16 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
     elif runner.name == "dask":
         with dask(runner, parts) as engine:
             yield engine
+    elif runner.name == "prism":
+        with prism(runner) as engine:
+            yield engine
     else:
-        if runner.name == "portable":
-            check_job_service(str(runner.options.get("job_endpoint")))
-        yield service(runner)
-
-
-def check_job_service(endpoint: str, timeout: float = 10.0) -> None:
-    """Check that somebody answers at the address of a job service: Beam would wait for ever.
-
-    Raises:
-        ConfigError: nobody does.
-    """
-    host, _, port = endpoint.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"runner.options.job_endpoint={endpoint}: no job service answers at this HOST:PORT "
-            f"({first_line(error)}); start one, or give its address",
-            key="runner.options.job_endpoint",
-        ) from error
+        check_endpoints(runner)
+        if runner.options.get("environment_type") == "LOOPBACK":
+            with loopback() as where:
+                yield service(runner, where)
+        else:
+            yield service(runner, Place())
 
 
 def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
@@ -129,7 +124,58 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
             cluster.close()
 
 
-def service(runner: RunnerConfig) -> Engine:
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a service finds its workers, if not where the configuration says."""
+
+    flags: dict[str, str] = dataclasses.field(default_factory=dict)
+    lost_worker: Callable[[], str | None] | None = None  # how one of this process's workers died
+
+
+@contextlib.contextmanager
+def loopback() -> Iterator[Place]:
+    """A pool of workers in this process, for services on this machine."""
+    pool, server, port = serve("localhost:0")
+    where = {"environment_type": "EXTERNAL", "environment_config": f"localhost:{port}"}
+    try:
+        yield Place(where, pool.lost)
+    finally:
+        pool.stop()
+        server.stop(0)
+
+
+@contextlib.contextmanager
+def prism(runner: RunnerConfig) -> Iterator[Engine]:
+    """On a Prism that starts for this run, which asks this process for its worker.
+
+    Raises:
+        ConfigError: Prism is not there, or does not start.
+    """
+    binary = find_prism(runner.options.get("prism_location"))
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [binary, f"--job_port={port}", "--serve_http=false"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 30
+        while not listens("localhost", port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise ConfigError(
+                    f"runner.options.prism_location={binary}: it does not start",
+                    key="runner.options.prism_location",
+                )
+            time.sleep(0.1)
+        with loopback() as where:
+            flags = {**where.flags, "job_endpoint": f"localhost:{port}"}
+            yield service(runner, Place(flags, where.lost_worker))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def service(runner: RunnerConfig, where: Place) -> Engine:
     """Through a job service: Beam's own, Flink's, Spark's, Google's.
 
     Raises:
@@ -141,4 +187,8 @@ def service(runner: RunnerConfig) -> Engine:
     except (ImportError, AttributeError) as error:
         need = f"pip install '{extra}'" if extra else "install apache-beam whole"
         raise ConfigError(f"runner={runner.name}: {error}; {need}") from error
-    return kind(), options(runner, sdk_worker_parallelism=runner.workers)
+    engine = kind()
+    engine.lost_worker = where.lost_worker  # for `services.run`
+    said = {key: value for key, value in runner.options.items() if key not in where.flags}
+    own = dataclasses.replace(runner, options=said)
+    return engine, options(own, sdk_worker_parallelism=runner.workers, **where.flags)

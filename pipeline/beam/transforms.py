@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.beam import runners
-from pipeline.beam.buckets import SplitDocuments, load_bucket
+from pipeline.beam import runners, services
+from pipeline.beam.buckets import SplitDocuments, load_bucket, merge
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
@@ -53,6 +53,8 @@ class Task(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[Any]:
         """Do the step, unless an error was found."""
+        if not self.plan.is_current:
+            raise RuntimeError("another run makes this folder now")
         if not self.cancelled():
             with self.noted():
                 yield from self.work(element)
@@ -82,14 +84,16 @@ class Tokenize(Task):
 
     def setup(self) -> None:
         """Once a worker."""
+        (self.plan.scratch / "begun").touch()
         with self.noted():
+            self.splits = self.plan.read_splits()
             self.intake = DocumentReader(self.plan.config)
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
-        """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
+        """`element` is a split's index; yields (bucket or group, split) for all that are in use."""
         plan, account = self.plan, DocumentCounts()
-        split, split_documents = plan.splits[element], SplitDocuments(plan)
+        split, split_documents = self.splits[element], SplitDocuments(plan)
         report = Report(plan.report(plan.split_account(element)))
         with read_position.followed(split, lambda n: report(n, account.documents["read"])):
             for chunk in self.intake.chunks(split, account):
@@ -100,7 +104,31 @@ class Tokenize(Task):
         account.documents["empty"] += split_documents.empty
         used = split_documents.write(element)
         write_text(plan.split_account(element), json.dumps(vars(account)))
-        yield from ((bucket, element) for bucket in used)
+        if not plan.exchange.merges:
+            yield from ((bucket, element) for bucket in used)
+        elif used:
+            yield plan.exchange.group(element), element
+
+
+class Ranges(beam.DoFn):
+    """Between the phases, where splits are merged: what there is to do for a group of splits."""
+
+    def __init__(self, ranges: int):
+        self.ranges = ranges
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, int, list[int]]]:
+        """A group and its splits; yields them with each range of buckets."""
+        group, splits = element[0], sorted(element[1])
+        yield from ((group, index, splits) for index in range(self.ranges))
+
+
+class Merge(Task):
+    """Between the phases, where splits are merged: one range of buckets of one group of splits."""
+
+    def work(self, element: tuple[int, int, list[int]]) -> Iterator[tuple[int, int]]:
+        """`element` is as `Ranges` has it; yields (bucket, group) for buckets in use."""
+        group, index, splits = element
+        yield from ((bucket, group) for bucket in merge(self.plan, group, index, splits))
 
 
 @functools.lru_cache(maxsize=1)
@@ -140,7 +168,7 @@ class NearDuplicates(Task):
         """`element` has all buckets with their splits; they go on once the verdict is written."""
         plan, config = self.plan, self.plan.config.filters
         assert config.near_duplicates is not None
-        paths = [plan.signatures(index) for index in range(len(plan.splits))]
+        paths = [plan.signatures(index) for index in range(plan.exchange.splits)]
         there = [path for path in paths if path.exists()]  # a split may have no documents
         found = minhash.find_duplicates(there, config.permutations, config.near_duplicates)
         with atomic_path(plan.near_duplicates()) as path:
@@ -152,11 +180,11 @@ class WriteShard(Task):
     """Phase 2: one bucket of documents -> one shard."""
 
     def work(self, element: tuple[int, Iterable[int]]) -> Iterator[str]:
-        """`element` is a bucket and the indices of the splits that have documents of it."""
-        bucket, splits = element
-        plan, name = self.plan, self.plan.shard_names()[bucket]
+        """`element` is a bucket and the splits, or groups of them, that have documents of it."""
+        bucket, sources = element
+        plan, name = self.plan, self.plan.shard_name(bucket)
         split = name.partition("-")[0]
-        documents, copies, taken = load_bucket(plan, bucket, sorted(splits))
+        documents, copies, taken = load_bucket(plan, bucket, sorted(sources))
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
         tokens, pairs = draw_pairs(documents, copies, plan, name)
@@ -177,6 +205,8 @@ class WriteShard(Task):
                 "validation_documents": len(documents),
                 "validation_random_next": int(pairs.is_random_next.sum()),
             }
+        if not plan.is_current:
+            raise RuntimeError("another run makes this folder now")
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
             values, offsets = gather(tokens, pairs)
@@ -220,14 +250,22 @@ def draw_pairs(
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
-    """The graph: split indices -> (bucket, split index) -> shard names."""
-    buckets = (
+    """The graph: split indices -> (bucket, split or group of splits) -> shard names."""
+    found = (
         pipeline
         | "Splits" >> beam.Create(range(len(plan.splits)))
         | "Spread splits" >> beam.Reshuffle()
         | "Tokenize" >> beam.ParDo(Tokenize(plan))
-        | "By bucket" >> beam.GroupByKey()
     )
+    if plan.exchange.merges:
+        found = (
+            found
+            | "By group" >> beam.GroupByKey()
+            | "Ranges" >> beam.ParDo(Ranges(plan.exchange.ranges))
+            | "Spread ranges" >> beam.Reshuffle()
+            | "Merge" >> beam.ParDo(Merge(plan))
+        )
+    buckets = found | "By bucket" >> beam.GroupByKey()
     if plan.config.filters.near_duplicates is not None:
         buckets = (
             buckets
@@ -266,14 +304,16 @@ def run(plan: PreparePlan) -> None:
         UserError: what a worker found wrong with the input.
         RuntimeError: a bucket was lost on the way.
     """
+    plan.write_splits()
     # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        with (
-            runners.start(plan.config.runner, len(plan.splits)) as (engine, flags),
-            beam.Pipeline(runner=engine, options=flags) as pipeline,
-        ):
-            build(pipeline, plan)
+        with runners.start(plan.config.runner, len(plan.splits)) as (engine, flags):
+            if plan.config.runner.name in ("local", "dask"):
+                with beam.Pipeline(runner=engine, options=flags) as pipeline:
+                    build(pipeline, plan)
+            else:
+                services.run(plan, engine, flags, lambda pipeline: build(pipeline, plan))
     finally:
         raise_noted(plan)
     for bucket_name in plan.shard_names():

@@ -86,12 +86,19 @@ class RunnerConfig:
 
     name: str = "local"
     workers: int = 1  # processes that local, portable and a Dask cluster of our own have
+    # seconds in which the first worker has to begin, once the service runs the job; not of local
+    # and dask
+    start_timeout: float = 50.0
+    # times that a service gets the job again after a process of it died; not of local and dask
+    retries: int = 2
     options: dict[str, Any] = field(default_factory=dict)  # further Beam pipeline options
 
     def __post_init__(self) -> None:
         """Check the name and the range."""
-        engines = ("local", "dask", "portable", "flink", "spark", "dataflow")
+        engines = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
         check_choice("runner.name", self.name, engines)
+        check(self.retries >= 0, f"runner.retries={self.retries}: at least 0")
+        check(self.start_timeout > 0, f"runner.start_timeout={self.start_timeout}: above 0 seconds")
         check(self.workers >= 1, f"runner.workers={self.workers}: at least 1")
 
 

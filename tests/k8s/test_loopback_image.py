@@ -71,9 +71,9 @@ def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
 
 def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
     folder = images["bert-pipeline/prepare:0.1.0"]
-    module = "apache_beam.runners.worker.worker_pool_main"
-    said = sh("chroot", "--userspec=1000:1000", folder, "/opt/venv/bin/python", "-m", module, "-h")
-    assert "--service_port" in said
+    python = "cd /app && exec /opt/venv/bin/python -m pipeline.beam.pool -h"
+    said = sh("chroot", "--userspec=1000:1000", folder, "/bin/sh", "-c", python)
+    assert "--port" in said
 
 
 def test_an_edit_installs_nothing_again(

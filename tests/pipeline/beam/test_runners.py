@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
@@ -20,9 +20,9 @@ from apache_beam.runners.worker.data_plane import ClosableOutputStream
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from pipeline.beam import runners
+from pipeline.beam import endpoints, runners
 from pipeline.cli import conf_files, entry_point
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.orchestration.graph import free_port
@@ -104,24 +104,36 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.wait()
 
 
-@pytest.fixture
-def pool() -> Iterator[str]:
-    """A pool of Beam's workers, as one stands beside a Flink task manager; its address."""
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait for it; a test fails where it never is."""
+    until = time.monotonic() + 240
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
+        return True
+    return False
+
+
+@pytest.fixture(params=["ours", "Beam's"])
+def pool(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A pool of workers, as there is one next to a Flink task manager; its address."""
     port = free_port()
-    # It starts workers as `python`, whichever that is.
+    words = ["pipeline.beam.pool", "--port", str(port)]
+    path = os.environ["PATH"]
+    if request.param == "Beam's":  # it starts workers as `python`, whichever that is
+        words = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
+        path = f"{Path(sys.executable).parent}:{path}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
-         "--service_port", str(port)],
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        [sys.executable, "-m", *words], env={**os.environ, "PATH": path},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until = time.monotonic() + 120
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
-            break
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: listens(port) or process.poll() is not None)
+    assert process.poll() is None
     yield f"localhost:{port}"
     process.terminate()
     process.wait()
@@ -224,18 +236,19 @@ def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     entry_point.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
-    return runners.service(RunnerConfig(**OmegaConf.to_container(composed.runner)))[1]
+    runner = RunnerConfig(**OmegaConf.to_container(composed.runner))
+    return runners.service(runner, runners.Place())[1]
 
 
 def test_clusters_are_told_what_the_configuration_says() -> None:
     flink = configured("flink", "runner.options.flink_master=jm:8081")
     options = flink.view_as(pipeline_options.FlinkRunnerOptions)
-    assert (options.flink_master, options.flink_version) == ("jm:8081", "1.20")
+    assert (options.flink_master, options.flink_version) == ("jm:8081", "1.19")
     assert options.flink_submit_uber_jar
     where = flink.view_as(pipeline_options.PortableOptions)
     assert (where.environment_type, where.environment_config) == ("EXTERNAL", "localhost:50000")
-    spark = configured("spark", "runner.options.spark_master_url=spark://m:7077")
-    assert spark.view_as(pipeline_options.SparkRunnerOptions).spark_master_url == "spark://m:7077"
+    spark = configured("spark", "runner.options.job_endpoint=js:8099")
+    assert spark.view_as(pipeline_options.PortableOptions).job_endpoint == "js:8099"
 
 
 def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
@@ -256,6 +269,57 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
         assert len(lines) == 1
         assert lines[0].startswith(f"error: runner.options.job_endpoint={endpoint}: ")
     assert "runner.options.oops: Beam has no such option" in error("+runner.options.oops=1")
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        (["runner=portable", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
+        (["runner=spark", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
+        (["runner=flink", "runner.options.flink_master=localhost:1"], "flink_master"),
+        (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
+    ],
+)
+def test_a_service_that_does_not_answer_is_named(
+    root: Path, folder: Path, more: list[str], key: str
+) -> None:
+    words = command(folder, folder / "never", *more)
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == Exit.USER
+    assert done.stderr.startswith(f"error: runner.options.{key}=")
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "never").exists()
+
+
+def test_an_address_where_another_service_answers_is_no_flink(job_service: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        endpoints.check_flink(job_service)
+    assert caught.value.key == "runner.options.flink_master"
+
+
+def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: Path) -> None:
+    port, out = free_port(), folder / "gone"
+    module = "apache_beam.runners.portability.local_job_service_main"
+    service = subprocess.Popen(
+        [sys.executable, "-m", module, "--port", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: listens(port))
+        words = command(folder, out, "runner=portable", "split_bytes=500", "duplicates=20")
+        words.append(f"runner.options.job_endpoint=localhost:{port}")
+        process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True)
+        scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
+        wait_until(lambda: process.poll() is not None or list(scratch.glob("split-*.json")))
+        assert process.poll() is None
+        service.kill()
+        said = process.communicate(timeout=240)[1]
+        assert (process.returncode, said.count("\n")) == (Exit.RESTART, 1), said
+        assert not out.exists()
+        assert not scratch.exists()
+    finally:
+        service.kill()
+        service.wait()
 
 
 def test_an_engine_that_nobody_knows_is_an_error() -> None:

@@ -1,0 +1,136 @@
+"""`python -m pipeline.beam.pool --port 50000`: start Beam workers where an engine asks for them.
+
+It does what Beam's own pool does, with three differences. A worker runs in the Python that runs the
+pool, not in the first `python` of PATH. A worker that cannot start is an error with its last words,
+not silence. Two task managers may share a pool, although both of them number their workers from 1.
+"""
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pipeline.beam.fast_import import fn_messages, fn_services
+
+STARTED = 60.0  # seconds that a worker has for its imports
+
+
+class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
+    """Workers in processes of their own, by the number that the engine gives them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.workers: dict[str, list[tuple[str, subprocess.Popen[bytes]]]] = defaultdict(list)
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        """Start a worker; the answer says what is wrong if it ends before it is ready."""
+        with tempfile.NamedTemporaryFile(prefix="worker", suffix=".ready") as ready:
+            words = [sys.executable, "-m", "pipeline.beam.worker", "--id", request.worker_id]
+            words += ["--control", request.control_endpoint.url, "--ready", ready.name]
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            said: list[bytes] = []
+            threading.Thread(target=drain, args=(process, said), daemon=True).start()
+            until = time.monotonic() + STARTED
+            while process.poll() is None and time.monotonic() < until:
+                if Path(ready.name).read_bytes():
+                    with self.lock:
+                        self.workers[request.worker_id].append((context.peer(), process))
+                    return fn_messages.StartWorkerResponse()
+                time.sleep(0.05)
+        process.kill()
+        last = b"".join(said[-1:]).decode(errors="replace").strip() or f"exit {process.wait()}"
+        return fn_messages.StartWorkerResponse(
+            error=f"a worker did not start in {sys.executable}: {last}"
+        )
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        """Stop the worker that the same peer started under this number, else the only one."""
+        with self.lock:
+            found = self.workers[request.worker_id]
+            own = [each for each in found if each[0] == context.peer()]
+            # A peer that has connected again has another port. Its worker ends by itself when the
+            # engine closes the connection, so that nothing has to be stopped by a guess.
+            for each in own or found[: len(found) == 1]:
+                found.remove(each)
+                stop(each[1])
+        return fn_messages.StopWorkerResponse()
+
+    def lost(self) -> str | None:
+        """How a worker died that nobody stopped; None where all live, or ended by themselves.
+
+        Each is named once.
+        """
+        with self.lock:
+            for found in self.workers.values():
+                for each in found:
+                    if (code := each[1].poll()) is not None and code < 0:
+                        found.remove(each)
+                        return f"signal {-code}"
+        return None
+
+    def stop(self) -> None:
+        """Stop all workers."""
+        with self.lock:
+            for found in self.workers.values():
+                for _, process in found:
+                    stop(process)
+            self.workers.clear()
+
+
+def drain(process: "subprocess.Popen[bytes]", said: list[bytes]) -> None:
+    """Read what a worker prints, so that it never waits; keep the last lines."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said.append(line)
+        del said[:-5]
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a worker, by force where it does not listen."""
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def serve(address: str) -> tuple[Pool, grpc.Server, int]:
+    """Start a pool in this process; returns it, its server and its port."""
+    from apache_beam.utils import thread_pool_executor
+
+    options = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0)]
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=options)
+    port = server.add_insecure_port(address)
+    pool = Pool()
+    fn_services.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    server.start()
+    return pool, server, port
+
+
+def main() -> None:
+    """Serve until a signal comes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--port", type=int, default=50000)
+    parser.add_argument("--host", default="localhost", help="0.0.0.0: for other machines as well")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    pool, server, port = serve(f"{options.host}:{options.port}")
+    print(f"workers at {options.host}:{port}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    server.stop(0)
+    pool.stop()
+
+
+if __name__ == "__main__":
+    main()

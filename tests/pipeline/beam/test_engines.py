@@ -1,0 +1,200 @@
+"""Real engines in processes of this machine: the bytes of `runner=local`, whatever dies.
+
+`make test-engines` runs this, and says and skips what a machine lacks (Java, Maven, Go, a network).
+"""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wait_for
+
+from pipeline.common.errors import Exit
+from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
+ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(
+    request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """An engine that runs."""
+    made = ENGINES[request.param](root, tmp_path_factory.mktemp(request.param))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus that takes some seconds, and a vocabulary."""
+    folder = tmp_path_factory.mktemp("corpus")
+    draw, letters = random.Random(7), "abcdefghijklmnopqrstuvwxyz"
+    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "."]
+    (folder / "tokenizer.json").write_text(build(entries, lowercase=True))
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
+    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(40_000)]
+    blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]
+    (folder / "a.txt").write_text("\n\n".join(blocks))
+    return folder
+
+
+def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> list[str]:
+    """A run of `prepare` on an engine; None: on the local one."""
+    on = []
+    if cluster is not None:
+        given = {f"runner.options.{key}": value for key, value in cluster.options.items()}
+        on = [f"runner={cluster.runner}", *(f"{key}={value}" for key, value in given.items())]
+    return [
+        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
+        f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=100000",
+        "shard_bytes=400000", "sequence_length=64", "runner.start_timeout=240", *on, *more,
+    ]  # fmt: skip
+
+
+def done(root: Path, words: list[str], out: Path) -> Manifest:
+    """The manifest of a run that succeeds."""
+    ran = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    return require_manifest(out, "prepare", "out")
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path, corpus: Path) -> Manifest:
+    """What the local engine makes."""
+    return done(root, command(corpus, corpus / "local", None), corpus / "local")
+
+
+def test_real_dumps_give_the_bytes_of_the_local_engine(
+    cluster: Cluster, root: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    made = []
+    for engine in (None, cluster):
+        out = tmp_path / str(len(made))
+        wiki = ["+corpus=wiki", f"corpus.path={shared_data}/wiki_xml/minidumps/*.xml.bz2"]
+        vocab = f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt"
+        given = ["validation_share=0.1", "shard_bytes=200000", "filters.near_duplicates=0.8"]
+        words = command(shared_data, out, engine, *given)
+        words = [each for each in words if not each.startswith(("+corpus", "corpus", "vocab"))]
+        made.append(done(root, [*words, *wiki, vocab], out))
+    assert made[0].files == made[1].files
+    assert made[0].figures == made[1].figures
+    assert len(made[0].files) > 2
+
+
+FAULTS = {
+    "prism": ["worker process", "prism"],
+    "flink": ["worker process", "pool", "taskmanager1", "cancel", "jobmanager"],
+    "spark": ["worker process", "pool", "worker1", "cancel", "jobserver"],
+}
+SURVIVED = {  # the engine does the work again, or `prepare` gives it the job again
+    "prism": {"worker process"},
+    "flink": {"worker process", "pool", "taskmanager1"},
+    "spark": {"worker process", "pool", "worker1"},
+}
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
+    cluster: Cluster, root: Path, corpus: Path, reference: Manifest, tmp_path: Path, number: int
+) -> None:
+    faults = FAULTS[cluster.runner]
+    if number >= len(faults):
+        pytest.skip("there are no more faults of this engine")
+    fault, out = faults[number], tmp_path / "out"
+    cluster.start()  # what the fault before has killed
+    words = command(corpus, out, cluster)
+    with (tmp_path / "stderr").open("w") as errors:
+        process = subprocess.Popen(words, cwd=root, stderr=errors)
+        scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
+
+        def under_way() -> bool:
+            assert process.poll() is None, f"over too soon: {(tmp_path / 'stderr').read_text()}"
+            return bool(list(scratch.glob("split-*.json")))
+
+        wait_for("a first split", under_way, 400)
+        strike(cluster, fault, process.pid)
+        code = process.wait(900)
+    said = (tmp_path / "stderr").read_text()
+    if fault in SURVIVED.get(cluster.runner, ()):
+        assert code == 0, said
+        assert said == "" or said.endswith("; it is started again\n")
+        assert said.count("\n") <= 1
+    else:
+        assert (code, said.count("\n")) == (Exit.RESTART, 1), said
+        assert said.startswith(f"restart: runner={cluster.runner}: ")
+        assert not out.exists()
+        assert not scratch.exists()
+        cluster.start()
+        done(root, words, out)
+    assert require_manifest(out, "prepare", "out").files == reference.files
+
+
+def strike(cluster: Cluster, fault: str, driver: int) -> None:
+    """Do what the fault says."""
+    if fault == "worker process":
+        signal_process(cluster.workers(driver)[0])
+    elif fault == "prism":
+        signal_process(started_by(driver, "--job_port")[0])
+    elif fault == "cancel":
+        cluster.cancel()
+    else:
+        cluster.kill(fault)
+
+
+def test_a_mistake_in_the_input_is_one_line(
+    cluster: Cluster, root: Path, corpus: Path, tmp_path: Path
+) -> None:
+    cluster.start()
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\noops\n')
+    words = command(corpus, tmp_path / "out", cluster, "+corpus=jsonl", "corpus.reader=jsonl")
+    words.remove("+corpus=lines")
+    words.remove(f"corpus.path={corpus}/a.txt")
+    ran = subprocess.run(
+        [*words, f"corpus.path={tmp_path}/a.jsonl"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == Exit.USER, ran.stderr
+    assert ran.stderr.startswith(f"error: {tmp_path}/a.jsonl line 2: ")
+    assert ran.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pool_that_starts_no_worker_is_named(
+    cluster: Cluster, root: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """Beam's own pool starts `python`, whichever PATH has: here one that ends at once."""
+    if cluster.runner == "prism":
+        pytest.skip("it has no pool but that of the run")
+    cluster.start()
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    port = cluster.ports[-1] + 1
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
+         f"--service_port={port}"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for place in (f"localhost:{port}", "localhost:1"):
+            words = command(corpus, tmp_path / "out", cluster)
+            words = [each for each in words if "environment_config" not in each]
+            words += [f"runner.options.environment_config={place}", "runner.start_timeout=50"]
+            ran = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+            assert ran.returncode == Exit.USER, ran.stderr
+            assert f"runner.options.environment_config={place}: " in ran.stderr
+            assert ran.stderr.count("\n") == 1
+    finally:
+        process.terminate()
+        process.wait()
