@@ -33,6 +33,7 @@ def plan(tmp_path: Path) -> PreparePlan:
         config = entry_point.validate(compose("prepare", words), PrepareConfig)
     work = prepare.plan(config, tmp_path / "out")
     work.scratch.mkdir(parents=True)
+    work.write_splits()
     return work
 
 
