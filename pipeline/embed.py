@@ -1,10 +1,11 @@
-"""`python -m pipeline.embed`: contextual vectors of the lines of a text file, as Arrow or .npy.
+"""`python -m pipeline.embed`: contextual vectors of lines of text, as Arrow or .npy.
 
 An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has a row a line: `text`, and
 `vector`, or with pooling=tokens `tokens` and `vectors`.
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,22 +30,30 @@ if TYPE_CHECKING:
 BLOCK = 4096  # lines that are held at once
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a text file; empty ones too, so that rows are line numbers.
+def read_lines(path: str | None) -> list[str]:
+    """Return the lines of a text file; empty ones too, so that rows are line numbers.
+
+    Without a path they come from standard input.
 
     Raises:
         InputError: it cannot be read, or holds nothing.
     """
+    place = path or "standard input"
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        text = Path(path).read_text(encoding="utf-8") if path else sys.stdin.read()
     except OSError as error:
-        raise InputError(f"input={path}: cannot be read ({error.strerror})") from error
+        raise InputError(
+            f"input={place}: cannot be read ({error.strerror})", key="input", path=path
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
+        raise InputError(
+            f"{place}: not UTF-8 at byte {error.start}", key="input", path=path
+        ) from error
+    lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"input={path}: empty")
+        raise InputError(f"input={place}: empty", key="input", path=path)
     return [line.removesuffix("\r") for line in lines]
 
 

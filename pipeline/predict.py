@@ -120,6 +120,7 @@ class Pretrained:
         from model.encoders.bert import BertForPreTraining
         from model.huggingface import bert_format
 
+        self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
         self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
         with torch.device("meta"):
@@ -145,15 +146,20 @@ class Pretrained:
                 f"{where}: neither {MASK} to fill nor a tab between two texts; to classify, "
                 f"take a fine-tuned model"
             )
-        lost = {"masked_head"} if MASK in line else {"next_sentence", "pooler"}
-        if lost & self.drawn:
-            raise InputError(f"{where}: the model lacks what it needs: {' and '.join(lost)}")
+        unpaired = sorted({"next_sentence", "pooler"} & self.drawn)
+        lost = sorted({"masked_head"} & self.drawn) if MASK in line else unpaired
+        if lost:
+            raise InputError(
+                f"{where}: {self.folder} has no {' and '.join(lost)}, which "
+                f"{'fills masks' if MASK in line else 'judges pairs'}; take a model that has it",
+                key="pretrained", path=self.folder,
+            )  # fmt: skip
         ids, start = self.frame(where, first, second if tab else None)
         masked, pair = self.logits(ids, start)
         found: Answer = {"text": line}
         if MASK in line:
             found["masks"] = [self.words(row) for row in masked]
-        if tab:
+        if tab and not unpaired:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 

@@ -34,6 +34,8 @@ from pipeline.tokenization.wordpiece import WordPiece
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 
 
+MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
+
 # What helps where one document cannot be divided between training and its scores.
 FEWER = (
     "add documents or cut them into smaller ones, or set validation_share=0 for shards that are "
@@ -59,6 +61,12 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     check_filters(config)
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
+    shards = buckets(splits, config.shard_bytes, config.validation_share)
+    check(
+        sum(shards.values()) <= MOST_SHARDS,
+        f"shard_bytes={config.shard_bytes}: makes {sum(shards.values()):,} shards, more than "
+        f"{MOST_SHARDS:,}; raise it",
+    )
     transforms.loaded.cache_clear()
     wordpiece = transforms.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -76,7 +84,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         out=str(out),
         info=info,
         splits=splits,
-        buckets=buckets(splits, config.shard_bytes, config.validation_share),
+        buckets=shards,
         separator=wordpiece.sep,
     )
 

@@ -106,8 +106,9 @@ def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, str]]:
             found.append((f"documents ({name})", f"{figures['documents']['read']:,}"))
             found.append((f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
         elif manifest.stage == "train":
-            accuracy = figures["validation"]["masked_lm_accuracy"]
-            found.append((f"masked-LM accuracy ({name})", f"{accuracy:.3f}"))
+            accuracy = figures["validation"].get("masked_lm_accuracy")
+            shown = "not finite" if accuracy is None else f"{accuracy:.3f}"
+            found.append((f"masked-LM accuracy ({name})", shown))
             found.append(("most frequent token", f"{figures['most_frequent_accuracy']:.3f}"))
     return found
 

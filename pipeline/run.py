@@ -84,8 +84,11 @@ def processes(config: RunConfig) -> int | None:
 def main() -> None:
     """The command."""
     words = run_arguments.expand(sys.argv[1:])
-    chosen = run_arguments.overrides_of(words)
-    entry_point.run("run", RunConfig, lambda config: execute(config, chosen), argv=words)
+
+    def start(config: RunConfig) -> None:
+        execute(config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

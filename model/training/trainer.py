@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model.config import ModelConfig, TrainConfig
+from model.config import TrainConfig
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.loader.loader import GlobalBatch, Loader
@@ -33,7 +33,7 @@ from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError, InputError, Restart, first_line
+from pipeline.common.errors import InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
@@ -89,7 +89,7 @@ class Trainer:
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
-        self.model_config = fitted(config, wordpiece, shards.sequence_length)
+        self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
         self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
@@ -278,6 +278,12 @@ class Trainer:
         """One line that says what will be done."""
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
+        other = checkpoint.other_settings(self.folder) if not self.step else None
+        if other is not None:
+            self.tracker.say(
+                f"train: a training of other settings is there and stays ({other}); this one "
+                "begins at step 0. With its settings, the same command goes on with that one"
+            )
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
         # Of a processor that others use too, products are slower, and MFU seems higher.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None
@@ -312,6 +318,7 @@ class Trainer:
         kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
         self.tracker.log("validation", self.step, kept)
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        shown = shown or "loss not finite"
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
@@ -337,44 +344,41 @@ class Trainer:
             )
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
+            self.tracker.saved()
         dist.barrier()
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
-        accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
-        pairs = validation.get("next_sentence_accuracy")
-        shown = f", next sentence {pairs:.3f}" if pairs is not None else ""
+        """Return what the manifest says of the run; each accuracy has its baseline next to it."""
+        unigram = self.held_out.most_frequent_share()
+        figures = {"most_frequent_accuracy": unigram}
+        if "masked_lm_accuracy" in validation:
+            accuracy = validation["masked_lm_accuracy"]
+            shown = (
+                f"held-out masked-LM accuracy {accuracy:.3f} (most frequent token {unigram:.3f})"
+            )
+        else:
+            shown = "held-out loss not finite"
+        if "next_sentence_accuracy" in validation:
+            share = figures["most_frequent_pair_accuracy"] = (
+                self.held_out.most_frequent_pair_share()
+            )
+            shown += (
+                f", next sentence {validation['next_sentence_accuracy']:.3f} "
+                f"(more frequent class {share:.3f})"
+            )
+        path = self.folder / checkpoint.name_of(self.step)
         return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, held-out masked-LM accuracy "
-            f"{accuracy:.3f} (most frequent token {unigram:.3f}){shown}",
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {shown}",
             figures={
                 "steps": self.step,
                 "samples": self.samples,
                 "tokens": self.tokens,
                 "validation": validation,
-                "most_frequent_accuracy": unigram,
+                **figures,
                 "world_size": self.world.size,
                 "device": self.world.device.type,
-                "checkpoint": str(
-                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
-                ),
+                "checkpoint": str(path.relative_to(self.out)),
             },
         )
-
-
-def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
-    """The model's size with the tokenizer's vocabulary, for sequences of up to `length` tokens.
-
-    Raises:
-        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
-    """
-    if length > config.model.positions:
-        raise ConfigError(
-            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
-            f"{config.model.positions}"
-        )
-    size = config.model.vocab_size or wordpiece.size
-    if size != wordpiece.size:
-        raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
-    return dataclasses.replace(config.model, vocab_size=size)

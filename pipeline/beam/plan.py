@@ -50,6 +50,10 @@ class PreparePlan:
         """What became of the documents of a bucket."""
         return self.scratch / f"{name}.json"
 
+    def report(self, account: Path) -> Path:
+        """How far the task is that will leave this account."""
+        return account.with_suffix(".progress")
+
     def shard_names(self) -> list[str]:
         """The shards to make; the k-th bucket becomes the k-th."""
         return [

@@ -24,11 +24,13 @@ from pipeline.beam.buckets import SplitDocuments, load_bucket
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
+from pipeline.beam.progress import Report
 from pipeline.common import counter_rng
 from pipeline.common.atomic import atomic_path, write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
+from pipeline.readers.io import read_position
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
@@ -87,11 +89,13 @@ class Tokenize(Task):
     def work(self, element: int) -> Iterator[tuple[int, int]]:
         """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
         plan, account = self.plan, DocumentCounts()
-        split_documents = SplitDocuments(plan)
-        for chunk in self.intake.chunks(plan.splits[element], account):
-            if self.cancelled():
-                return
-            split_documents.add(self.wordpiece, chunk)
+        split, split_documents = plan.splits[element], SplitDocuments(plan)
+        report = Report(plan.report(plan.split_account(element)))
+        with read_position.followed(split, lambda n: report(n, account.documents["read"])):
+            for chunk in self.intake.chunks(split, account):
+                if self.cancelled():
+                    return
+                split_documents.add(self.wordpiece, chunk)
         account.totals["tokens"] += split_documents.tokens
         account.documents["empty"] += split_documents.empty
         used = split_documents.write(element)
@@ -191,7 +195,10 @@ def draw_pairs(
     config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
     drawn, tokens, laid = [], [], 0
-    for duplicate in range(int(rounds.max(initial=config.duplicates))):
+    report = Report(plan.report(plan.shard_account(name)))
+    count = int(rounds.max(initial=config.duplicates))
+    for duplicate in range(count):
+        report(duplicate / (count + 1))
         key = counter_rng.key(config.seed, "pairs", duplicate)
         chosen = np.flatnonzero(rounds > duplicate)
         if config.pairs == "none":

@@ -14,20 +14,33 @@ from typing import Any, NoReturn, TypeVar
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
 from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
-from pipeline.cli.conf_files import CONF, choices
-from pipeline.cli.overrides import readable
+from pipeline.cli.conf_files import CONF, choices, no_such
+from pipeline.cli.overrides import for_hydra, normalized
 from pipeline.common import output, redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
 
 # What may come of a command line or of a YAML file; anything else is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
+
+# Of Hydra's and OmegaConf's messages.
+NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]+)'")
+WRONG_TYPE = re.compile(
+    r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
+    r"is not a valid (bool) )", re.S,
+)  # fmt: skip
+TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
 
@@ -86,12 +99,23 @@ def explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
         return unknown_key(str(error.full_key), error.object_type)
+    if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
+        wanted = TYPES[wrong[2] or wrong[3]]
+        return f"{error.full_key or error.key}={wrong[1]}: {wanted} is wanted"
+    if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
+        return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
     text = text.partition(" Config search path:")[0].replace("\t", " ")
     key = getattr(error, "full_key", None)
     return f"{text} (at {key})" if key and str(key) not in text else text
+
+
+def unknown_choice(group: str, name: str, message: str) -> str:
+    """Say that a config group has no such choice; Hydra's message lists those that it has."""
+    there = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
+    return no_such(group, name, there)
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:
@@ -162,7 +186,7 @@ def run(
     words = [word for word in words if word not in asked]
     try:
         if resolved.OPTION in words:
-            config: DictConfig | None = _from_file(schema, words)
+            config: DictConfig | None = _from_file(name, schema, words)
         else:
             config = compose(name, schema, words)
         if config is not None and asked:
@@ -176,7 +200,7 @@ def run(
         print(f"restart: {redact.redact(str(error))}", file=sys.stderr, flush=True)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("interrupted; the same command starts again", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     sys.exit(Exit.DONE)
 
@@ -194,13 +218,8 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     def keep(config: DictConfig) -> None:  # a function: of a method Hydra would search the stack
         composed.append(config)
 
-    # Hydra would add handlers to the root logger, one of them a log file where the user stands.
-    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    # The parser takes overrides from one place only: ours go where the user's begin.
-    overrides = (n for n, word in enumerate(words) if re.match(r"[+~]|[^-].*=", word))
-    first = next(overrides, len(words))
     before = sys.argv
-    sys.argv = [before[0], *words[:first], *quiet, *map(readable, words[first:])]
+    sys.argv = [before[0], *for_hydra(words, name)]
     try:
         check_options(sys.argv[1:])
         with hydra_errors_as_config_errors():
@@ -211,9 +230,9 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     return composed[0] if composed else None
 
 
-def _from_file(schema: type, words: list[str]) -> DictConfig:
+def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
     place = words.index(resolved.OPTION)
     if place + 1 == len(words):
         raise ConfigError(f"{resolved.OPTION}: name a file, as in {resolved.OPTION} FILE")
-    overrides = list(map(readable, words[:place] + words[place + 2 :]))
+    overrides = normalized(words[:place] + words[place + 2 :], name)
     return resolved.read(Path(words[place + 1]), schema, overrides)

@@ -235,7 +235,9 @@ def _opened(root: str) -> tuple[Any, str]:
     try:
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
-        raise ConfigError(f"{root}: no such kind of address ({error})") from error
+        raise ConfigError(
+            f"{root}: no such kind of address; fetch its files first, or give a path, s3:// or gs://"
+        ) from error
 
 
 def _system(address: str) -> tuple[Any, str]:

@@ -46,6 +46,7 @@ class CorpusConfig:
             "Wikipedia begin: vi, de, ceb, simple",
         )
         check_choice("corpus.on_error", self.on_error, ("fail", "skip"))
+        check(self.path != "", "corpus.path=: name a file or folder, or leave this key out")
         if self.encoding is not None:
             try:
                 " ".encode(self.encoding)  # of text, which not all that Python can look up is
@@ -177,6 +178,8 @@ class PrepareConfig(StageConfig):
         for key in ("duplicates", "split_bytes", "shard_bytes", "minimum_sentences"):
             value = getattr(self, key)
             check(value >= 1, f"{key}={value}: at least 1")
+        least = self.minimum_characters
+        check(least >= 0, f"minimum_characters={least}: at least 0")
 
 
 @dataclass(kw_only=True)

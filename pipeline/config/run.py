@@ -47,6 +47,7 @@ class ExecutorConfig:
     options: dict[str, list[str]] = field(default_factory=dict)
     setup: list[str] = field(default_factory=list)  # shell lines of a Slurm job before its stage
     wait: bool = True  # follow Slurm's jobs to their end; false: submit them and leave
+    prometheus_port: int | None = None  # the driver of Kubernetes serves the stages' states here
 
     def __post_init__(self) -> None:
         """Check the choice and the ranges."""

@@ -82,24 +82,33 @@ def device_of(worker: int = 0) -> "torch.device":
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
-    """Weights and tokenized samples.
+    """Return weights and tokenized samples.
+
+    The files of the task come first: a mistake in them need not wait for PyTorch.
 
     Raises:
-        ConfigError: the sequences are longer than the model's.
+        ConfigError: the sequences are longer than the model's, or promised GPUs are not usable.
         InputError: the folder of the model, or a file of the task, lacks something.
     """
+    from model.resilience.gpus import require_gpus
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    require_gpus()
+    if not (Path(config.pretrained) / "config.json").is_file():
+        from model.huggingface import bert_format
+
+        bert_format.read_config(config.pretrained)  # says where a model may be instead
+    wordpiece = WordPiece.load(config.pretrained)
+    kind = open_task_type(config, config.task, wordpiece)
+    train, dev = read_sides(kind, config.task, config.maximum_rows)
+
     import torch
 
     from model.huggingface import bert_format
-    from pipeline.tokenization.wordpiece import WordPiece
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    bert_format.read_config(config.pretrained)
-    wordpiece = WordPiece.load(config.pretrained)
-    kind = open_task_type(config, config.task, wordpiece)
-    train, dev = read_sides(kind, config.task, config.maximum_rows)
     size, weights, _ = bert_format.load(config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(

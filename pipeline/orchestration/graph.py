@@ -153,8 +153,11 @@ def task_data(config: RunConfig, task: str) -> str:
     """The folder that holds the files of a task.
 
     Raises:
-        ConfigError: a task of the GLUE benchmark, and nobody said where its files are.
+        ConfigError: no such task, or one of the GLUE benchmark without `glue`.
     """
+    known = conf_files.choices("task")
+    if task not in known:
+        raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
     if task.startswith(SAMPLE_TASK):
         return f"{config.workdir}/tasks"
     if config.glue is None:
@@ -254,16 +257,25 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> str | None:
+def resume_step(out: str, *names: str) -> str | None:
     """Return after which step an interrupted training resumes; None if it has not got so far.
 
-    It looks where `model.training.checkpoint` writes, which would load PyTorch.
+    `names` are the fingerprints that it may have.
+
+    A training that other settings began is named: its steps are not taken over. This looks where
+    `model.training.checkpoint` writes, which would load PyTorch.
     """
-    legacy = fingerprints.legacy_fingerprint("train", config, sources) or fingerprint
-    for name in (fingerprint, legacy):
-        if steps := sorted(Path(config.out, "checkpoints", name[:12]).glob("step-*")):
+    top = Path(out, "checkpoints")
+    for name in names:
+        if steps := sorted((top / name[:12]).glob("step-*")):
             return f"resumes after step {int(steps[-1].name[5:]):,}"
-    return None
+    others = sorted(top.glob("*/step-*"), key=lambda path: path.stat().st_mtime)
+    if not others:
+        return None
+    return (
+        "not made yet; an unfinished training of other settings is there, after step "
+        f"{int(others[-1].name[5:]):,}, and stays"
+    )
 
 
 def rerun_reason(
@@ -273,8 +285,10 @@ def rerun_reason(
     """Return why a stage has to run."""
     present = Manifest.read(config.out)
     if present is None:
-        resumes = resume_step(config, fingerprint, sources) if stage == "train" else None
-        return resumes or "not made yet"
+        if stage != "train":
+            return "not made yet"
+        legacy = fingerprints.legacy_fingerprint(stage, config, sources)
+        return resume_step(config.out, fingerprint, legacy or fingerprint) or "not made yet"
     if redone:
         return f"its input changes: {', '.join(redone)}"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]

@@ -128,8 +128,11 @@ def main() -> None:
         print(__doc__, end="")
         return
     words = run_arguments.expand(overrides)
-    chosen = run_arguments.overrides_of(words)
-    entry_point.run("run", RunConfig, lambda config: run_stage(stage, config, chosen), argv=words)
+
+    def start(config: RunConfig) -> None:
+        run_stage(stage, config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

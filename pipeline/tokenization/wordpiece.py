@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,21 @@ def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
     return found
 
 
+def whole_words(spec: dict[str, Any]) -> dict[str, int]:
+    """Return the ids of words that are tokens as a whole: longest match first finds them so.
+
+    They are of ASCII letters and digits alone, which the tokenizer leaves as they are once they are
+    lowercased.
+    """
+    lowercase, most = spec["normalizer"]["lowercase"], spec["model"]["max_input_chars_per_word"]
+    return {
+        entry: number
+        for entry, number in spec["model"]["vocab"].items()
+        if entry.isascii() and entry.isalnum() and len(entry) <= most
+        and not (lowercase and entry != entry.lower())
+    }  # fmt: skip
+
+
 class WordPiece:
     """Sentences to ids, as `tokenizers` has them, at several times its speed."""
 
@@ -236,8 +251,10 @@ class WordPiece:
             warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
         else:
             self._kinds = pretokenize.CharClasses(self.library)
-            self._plain = ascii_tokenizer(self.library, spec["normalizer"]["lowercase"])
-            self._cache = pretokenize.Cache(self._ask_words)
+            self._lowercase: bool = spec["normalizer"]["lowercase"]
+            self._plain = ascii_tokenizer(self.library, self._lowercase)
+            self._cache = pretokenize.Cache(self._ask_new)
+            self._whole_words = whole_words(spec)
             marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
             # (a mark, its id) where one is an entry of the vocabulary
             self._mark = next(
@@ -310,6 +327,23 @@ class WordPiece:
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
+    def _ask_new(self, words: list[str]) -> tuple[Ids, Lengths]:
+        """As `_ask`: words that the vocabulary has whole are looked up, the others asked."""
+        # Only words in ASCII are looked up: others may be normalized in other ways.
+        keys = [word if word.isascii() else "" for word in words]
+        if self._lowercase:
+            keys = list(map(str.lower, keys))
+        get = self._whole_words.get
+        found = np.fromiter(map(get, keys, repeat(-1)), np.int64, len(words))
+        asked = np.flatnonzero(found < 0)
+        counts = np.ones(len(words), np.int64)
+        ids, counts[asked] = self._ask_words([words[index] for index in asked])
+        known = np.repeat(found >= 0, counts)
+        all_ids = np.empty(len(known), self.dtype)
+        all_ids[known] = found[found >= 0]
+        all_ids[~known] = ids
+        return all_ids, counts
+
     def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
         """As `_ask`: many words in one text, a mark after each, which is several times as fast.
 
@@ -340,7 +374,8 @@ class WordPiece:
         bounds = bounds - bounds[0]
         starts = pretokenize.starts(data, bounds, self._kinds)
         cuts = np.append(starts, len(data))  # (N+1,)
-        buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(data)]
+        words, bounds_of_words = pretokenize.without_spaces(data, cuts)
+        buffers = [None, pa.py_buffer(bounds_of_words.astype(np.int32)), pa.py_buffer(words)]
         column = pa.BinaryArray.from_buffers(pa.binary(), len(starts), buffers)
         column = column.dictionary_encode()
         distinct, indices = column.dictionary.to_pylist(), column.indices.to_numpy()  # (D,), (N,)

@@ -13,7 +13,7 @@ from pipeline.common.manifest import Manifest
 from tests.model.conftest import SMALL, losses
 from tests.model.test_train import start, wait_for
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 def test_training_goes_on_when_nobody_reads_what_it_prints(

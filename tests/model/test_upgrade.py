@@ -13,6 +13,8 @@ from model.training.tracking import read_metrics
 from pipeline.common.errors import Exit
 from tests.model.conftest import SMALL
 
+pytestmark = pytest.mark.slow
+
 SETTING = "    clip: float = 1.0"
 
 

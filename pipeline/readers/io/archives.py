@@ -14,7 +14,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, compressed
+from pipeline.readers.io import byte_ranges, compressed, read_position
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
@@ -140,6 +140,7 @@ class ArchiveFiles:
                 tarfile.open(fileobj=packed, mode="r|*") as archive,
             ):
                 for member in archive:
+                    read_position.reached(split, packed.tell())
                     last = member.name
                     if not member.isfile():
                         continue

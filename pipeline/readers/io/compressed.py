@@ -19,6 +19,7 @@ from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
+from pipeline.readers.io import read_position
 
 CHUNK = 1 << 18  # bytes read at once
 _UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
@@ -206,13 +207,15 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
     with source.open("rb") as file:
         file.seek(start)
         if kind == "plain":
-            yield from _plain(file, start, split.end)
+            yield from _plain(file, start, split)
         else:
             yield from _unpack(file, start, split, _UNPACKERS[kind])
 
 
-def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
+def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
+    end = split.end
     while data := file.read(min(CHUNK, end - at) if at < end else CHUNK):
+        read_position.reached(split, at)
         yield data, at < end
         at += len(data)
 
@@ -238,6 +241,7 @@ def _unpack(
                     "fetch the file again"
                 ) from error
             data = b""
+            read_position.reached(split, file.tell())
             if unpacked:
                 yield unpacked, owned
         data = _past_padding(stream.unused_data, file)

@@ -28,6 +28,8 @@ from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "the",
     "river",
@@ -244,6 +246,15 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
         return done.stderr
 
     assert "no value for runner.options.flink_master" in error("runner=flink")
+    for endpoint in (
+        f"localhost:{free_port()}",
+        "localhost:0",
+        "nowhere.invalid:8099",
+        "localhost",
+    ):
+        lines = error("runner=portable", f"runner.options.job_endpoint={endpoint}").splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith(f"error: runner.options.job_endpoint={endpoint}: ")
     assert "runner.options.oops: Beam has no such option" in error("+runner.options.oops=1")
 
 

@@ -163,6 +163,14 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
+def test_shards_without_number_are_refused(root: Path, vocab: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Words. " * 10_000)
+    words = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={tmp_path}/out"]
+    done = prepare(root, "+corpus=text", *words, "shard_bytes=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: shard_bytes=1: ")
+
+
 def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(

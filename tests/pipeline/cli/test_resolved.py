@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.cli import entry_point, resolved
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
     ["${oc.env:HOME}", r"\${x}", "a${b", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n"]
@@ -25,7 +26,7 @@ def config(**changes: object) -> PrepareConfig:
     return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT | st.integers(), max_size=3))
 def test_any_value_comes_back(
     tmp_path_factory: pytest.TempPathFactory,

@@ -20,6 +20,8 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
+pytestmark = pytest.mark.slow
+
 DATA = random.Random(1).randbytes(3_000_000)
 
 

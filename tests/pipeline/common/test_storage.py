@@ -100,7 +100,7 @@ def test_wildcards_and_fingerprints(bucket: Any) -> None:
 
 
 def test_what_is_not_there_is_named(bucket: Any) -> None:
-    with pytest.raises(InputError, match="s3://corpora/nowhere: no file there"):
+    with pytest.raises(InputError, match="s3://corpora/nowhere: no such file or folder"):
         open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere"), "").splits(
             99
         )

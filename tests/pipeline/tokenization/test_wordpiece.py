@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
 WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]
@@ -56,14 +57,14 @@ def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts=st.lists(TEXT, min_size=1, max_size=8))
 def test_any_text_gives_the_ids_of_the_library(options: str, texts: list[str]) -> None:
     source = TOKENIZERS[options].library.to_str()
     assert cut(*TOKENIZERS[options].encode(texts)) == truth(source, texts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=4))
 def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> None:
     wordpiece = TOKENIZERS["uncased"]
@@ -81,6 +82,21 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
     monkeypatch.setattr(pretokenize, "CACHED", 40)
     assert cut(*wordpiece.encode(texts)) == whole
     assert len(wordpiece._cache) < 120
+
+
+def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
+    wordpiece = WordPiece(build(VOCAB))
+    text = " the the  these, the   "
+    assert cut(*wordpiece.encode([text, "the", ""])) == truth(build(VOCAB), [text, "the", ""])
+    assert len(wordpiece._cache) <= 4, "the, these, a comma, and nothing before the first word"
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_whole_words_are_found_as_the_library_finds_them(lowercase: bool) -> None:
+    entries = [*SPECIAL, "a", "##b", "ab", "Ab", "y" * 100, "y" * 101, "9", "k", "ıx", "##", "unk"]
+    texts = ["ab Ab AB a b", "y" * 100, "y" * 101, "9 99 [UNK] unk", "\u212a k K", "İx ıx ß"]
+    source = build(entries, lowercase=lowercase)
+    assert cut(*WordPiece(source).encode(texts)) == truth(source, texts)
 
 
 @pytest.fixture

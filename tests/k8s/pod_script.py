@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from loopback_store import Object, Refused, Store
-
-TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+from api import Api, Object, Refused
 
 
 @dataclass(frozen=True)
@@ -26,13 +24,11 @@ class Image:
     working_directory: str = "/app"
 
 
-class Secrets(Protocol):
-    """What every pod of the cluster may be told."""
+class Host(Protocol):
+    """What the kubelet knows that a pod does not."""
 
     folder: Path  # of the volumes
     server: dict[str, str]  # KUBERNETES_SERVICE_HOST and _PORT
-    authority: str  # certificate of the API server
-    tokens: dict[str, str]  # by service account
 
 
 def host_name(pod: Object) -> str:
@@ -51,9 +47,8 @@ def quantity(text: str) -> int:
 class Script:
     """The shell script that turns fresh namespaces into a pod's."""
 
-    def __init__(self, store: Store, pod: Object, image: Image, folder: Path, secrets: Secrets):
-        self.store, self.pod, self.image, self.folder = store, pod, image, folder
-        self.secrets = secrets
+    def __init__(self, api: Api, pod: Object, image: Image, folder: Path, host: Host):
+        self.api, self.pod, self.image, self.folder, self.host = api, pod, image, folder, host
         self.container = pod["spec"]["containers"][0]
         self.space = pod["metadata"]["namespace"]
 
@@ -93,9 +88,14 @@ class Script:
                 for target, source in mounts
             ),
             f"exec chroot {root} env -i {self.environment()} {self.privileges()} "
-            f"sh -c {q('cd ' + self.image.working_directory + ' && exec ' + self.command())}",
+            f"sh -c {q('cd ' + self.place() + ' && exec ' + self.command())}",
         ]
         return "\n".join(lines)
+
+    def place(self) -> str:
+        """The working directory."""
+        place: str = self.container.get("workingDir") or self.image.working_directory
+        return place
 
     def privileges(self) -> str:
         """`setpriv` as the security contexts say."""
@@ -116,12 +116,19 @@ class Script:
 
     def environment(self) -> str:
         """All variables, for `env`."""
-        known = {**self.image.environment, **self.secrets.server, **self.variables()}
+        known = {**self.image.environment, **self.host.server, **self.variables()}
         return " ".join(shlex.quote(f"{name}={value}") for name, value in known.items())
 
     def variables(self) -> dict[str, str]:
-        """The container's `env`, resolved in its order."""
+        """The container's `envFrom` and `env`, resolved in their order."""
         found: dict[str, str] = {"HOSTNAME": host_name(self.pod)}
+        for entry in self.container.get("envFrom", []):
+            ((kind, what),) = entry.items()
+            try:
+                found |= self.held("configmaps" if kind == "configMapRef" else "secrets", what)
+            except Refused:
+                if not what.get("optional"):
+                    raise
         for entry in self.container.get("env", []):
             value = entry.get("value")
             if "valueFrom" in entry:
@@ -133,23 +140,27 @@ class Script:
     def value_from(self, source: dict[str, Any]) -> str | None:
         """One `valueFrom`; None for an optional one that is not there."""
         ((kind, what),) = source.items()
-        store = self.store
         if kind == "fieldRef":
-            key = re.fullmatch(r"metadata\.labels\['(.*)'\]", what["fieldPath"])
+            key = re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", what["fieldPath"])
             metadata = self.pod["metadata"]
-            return str(metadata["labels"][key[1]] if key else metadata[what["fieldPath"][9:]])
+            return str(metadata[key[1]][key[2]] if key else metadata[what["fieldPath"][9:]])
         if kind == "resourceFieldRef":
             where, name = what["resource"].split(".")
             return str(quantity(self.container["resources"][where][name]))
         try:
-            if kind == "configMapKeyRef":
-                return str(store.get("configmaps", self.space, what["name"])["data"][what["key"]])
-            held = store.get("secrets", self.space, what["name"])["data"][what["key"]]
-            return base64.b64decode(held).decode()
+            found = self.held("configmaps" if kind == "configMapKeyRef" else "secrets", what)
+            return found[what["key"]]
         except (Refused, KeyError):
             if what.get("optional"):
                 return None
             raise
+
+    def held(self, kind: str, what: Object) -> dict[str, str]:
+        """What a ConfigMap or a Secret holds."""
+        data: dict[str, str] = self.api.get(kind, self.space, what["name"]).get("data", {})
+        if kind == "configmaps":
+            return data
+        return {name: base64.b64decode(value).decode() for name, value in data.items()}
 
     def mounts(self) -> list[tuple[str, Path]]:
         """(place inside, what is mounted there)."""
@@ -162,31 +173,47 @@ class Script:
         for mount in self.container.get("volumeMounts", []):
             source = self.volume(volumes[mount["name"]])
             os.chown(source, -1, owner)
-            source.chmod(0o2775 if "configMap" not in volumes[mount["name"]] else 0o755)
+            written = not {"configMap", "projected"} & volumes[mount["name"]].keys()
+            source.chmod(0o2775 if written else 0o755)
             found.append((mount["mountPath"], source))
-        if spec.get("automountServiceAccountToken", True):
-            secret = folder / "token"
-            secret.mkdir()
-            (secret / "token").write_text(self.secrets.tokens[spec["serviceAccountName"]])
-            (secret / "namespace").write_text(self.space)
-            (secret / "ca.crt").write_text(self.secrets.authority)
-            found.append((TOKENS, secret))
         return [*found, *self.image.binds.items()]  # last: a volume may be mounted above one
 
     def volume(self, volume: dict[str, Any]) -> Path:
         """The folder of a volume."""
         if "persistentVolumeClaim" in volume:
             name = volume["persistentVolumeClaim"]["claimName"]
-            self.store.get("persistentvolumeclaims", self.space, name)
-            path = self.secrets.folder / f"claim-{name}"
+            self.api.get("persistentvolumeclaims", self.space, name)
+            path = self.host.folder / f"claim-{self.space}-{name}"
         else:
             path = self.folder / f"volume-{volume['name']}"
         path.mkdir(exist_ok=True)
         if "configMap" in volume:
-            data = self.store.get("configmaps", self.space, volume["configMap"]["name"])
-            for item in volume["configMap"]["items"]:
-                (path / item["path"]).write_text(data["data"][item["key"]])
+            self.write(path, volume["configMap"])
+        for source in volume.get("projected", {}).get("sources", []):
+            if "configMap" in source:
+                self.write(path, source["configMap"])
+            elif "serviceAccountToken" in source:
+                (path / source["serviceAccountToken"]["path"]).write_text(self.token())
+            else:
+                for item in source["downwardAPI"]["items"]:
+                    text = self.value_from({"fieldRef": item["fieldRef"]})
+                    (path / item["path"]).write_text(str(text))
         return path
+
+    def write(self, path: Path, source: Object) -> None:
+        """A ConfigMap's entries as files."""
+        data = self.held("configmaps", source)
+        for item in source["items"]:
+            (path / item["path"]).write_text(data[item["key"]])
+
+    def token(self) -> str:
+        """A token of the pod's account, as the kubelet asks for it."""
+        account = {"metadata": {"name": self.pod["spec"]["serviceAccountName"]}}
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": self.pod["metadata"]["name"],
+                 "uid": self.pod["metadata"]["uid"]}  # fmt: skip
+        item = {**account, "spec": {"boundObjectRef": bound}}
+        answer = self.api.create("serviceaccounts", self.space, item, "token")
+        return str(answer["status"]["token"])
 
 
 def expand(text: str, known: dict[str, str]) -> str:
