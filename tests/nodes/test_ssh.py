@@ -228,8 +228,10 @@ def test_a_host_without_an_address_is_named(lab: Lab) -> None:
 
 def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
     lab.machines[1].link("down")
-    said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
-    lab.machines[1].link("up")
+    try:
+        said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
+    finally:
+        lab.machines[1].link("up")
     assert "restart: node1 did not come within 8 s" in said
 
 

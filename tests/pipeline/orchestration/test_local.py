@@ -14,7 +14,7 @@ import pytest
 from pipeline.common.errors import Diverged, Exit, Restart, UserError
 from pipeline.config import ReportConfig
 from pipeline.orchestration.graph import Node
-from pipeline.orchestration.local import LocalExecutor, StageFailed
+from pipeline.orchestration.local import LocalExecutor, StageFailed, failure
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,13 @@ def test_the_end_of_a_stage_is_that_of_the_run(
     with pytest.raises(kind, match=told) as raised:
         LocalExecutor(tmp_path, 1, None).run([stage])
     assert type(raised.value) is kind
+
+
+def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("1: restart: SIGTERM\n0: error: a bad value\n")
+    error = failure("train", Exit.USER, tmp_path / "log")
+    assert type(error) is UserError
+    assert "stage train: a bad value" in str(error)
 
 
 SAVES = """
