@@ -1,6 +1,7 @@
 """What a Job, its pods and their events say: pure functions of the API server's answers."""
 
 import datetime
+import re
 from typing import Any
 
 from pipeline.common.errors import Exit
@@ -88,6 +89,11 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
     _, event = max(found, key=lambda pair: pair[0])
     about = event.involved_object
     return f"{about.kind.lower()} {about.name}: {event.reason}: {' '.join(event.message.split())}"
+
+
+def without_suffixes(warning: str) -> str:
+    """Return a warning without the ends of pods' names: each attempt has another."""
+    return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "", warning)
 
 
 def happened(event: Any) -> datetime.datetime | None:

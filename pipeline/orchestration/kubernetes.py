@@ -23,6 +23,7 @@ from pipeline.orchestration.job_status import (
     progress,
     state,
     termination_message,
+    without_suffixes,
 )
 from pipeline.orchestration.local import StageFailed, announce_done
 
@@ -258,8 +259,9 @@ class KubernetesExecutor:
             warning = f"its events cannot be read: {error}"
         else:
             warning = newest_warning(job, self._pods(job), found.items)
-        if warning and warning not in self.warned:
-            self.warned.add(warning)
+        known = without_suffixes(warning)
+        if warning and known not in self.warned:
+            self.warned.add(known)
             print(f"{job.metadata.name:<12}  warning: {warning}", flush=True)
 
     def _raise(self, job: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from api import Refused, condition
+from api import Object, Refused, condition
 from cluster import NAMESPACE, Cluster
 
 from model.training import checkpoint
@@ -218,17 +218,25 @@ def test_promised_gpus_that_cannot_be_used_end_it(cluster: Cluster, training: Tr
     assert "error: stage train: GPUS=1" in cluster.log("driver")
 
 
-def test_a_policy_that_admits_no_pods_is_named(cluster: Cluster, training: Training) -> None:
+def test_a_policy_that_admits_no_pods_is_named_once(cluster: Cluster, training: Training) -> None:
     spec = {"limits": [{"type": "Container", "max": {"memory": "512Mi"}}]}
     limit = {"metadata": {"name": "small"}, "spec": spec}
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.running("driver"), 60)
     cluster.api.create("limitranges", NAMESPACE, limit)
+
+    def refusals() -> list[Object]:
+        events = cluster.api.find("events", NAMESPACE)
+        return [event for event in events if event["reason"] == "FailedCreate"]
+
     try:
-        cluster.wait(lambda: "maximum memory usage per Container" in cluster.log("driver"), 240)
+        cluster.wait(lambda: "memory limit of 512Mi" in cluster.log("driver"), 240)
+        cluster.wait(lambda: len(refusals()) > 2, 240)  # of other pods each
     finally:
         cluster.api.delete("limitranges", NAMESPACE, "small")
     training.end()
+    named = re.findall(r"warning: job (\S+): FailedCreate", cluster.log("driver"))
+    assert len(named) == len(set(named)), "a stage's refusal is printed once"
 
 
 def test_a_mistake_in_the_overrides_fails_the_driver_at_once(

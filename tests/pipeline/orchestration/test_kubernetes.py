@@ -142,3 +142,14 @@ def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
     assert job_status.newest_warning(report, [], found).startswith("job report: FailedCreate")
     early = [event("FailedCreate", -1, "Job", "report", "7")]
     assert job_status.newest_warning(report, [mine], early) == ""
+
+
+def test_a_refusal_of_each_attempt_is_the_same_warning() -> None:
+    first, second = (
+        f'job train: FailedCreate: Pod "train-0-{end}" is invalid: 512Mi'
+        for end in ("sbwgx", "44nnf")
+    )
+    assert job_status.without_suffixes(first) == job_status.without_suffixes(second)
+    other = first.replace("512Mi", "256Mi")
+    assert job_status.without_suffixes(first) != job_status.without_suffixes(other)
+    assert "train-512" in job_status.without_suffixes("pod train-512-0-44nnf: BackOff")
