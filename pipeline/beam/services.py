@@ -24,6 +24,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.common.errors import ConfigError, Restart, first_line
 from pipeline.config import RunnerConfig
 
+PORTABLE = ("prism", "portable", "flink", "spark")  # that Beam reaches through a job service
 POLL = 0.5  # seconds between two looks at the job
 SILENCE = 20.0  # seconds without an answer after which a service counts as gone
 ENDED = ("DONE", "FAILED", "CANCELLED", "DRAINED", "UPDATED", "STOPPED")

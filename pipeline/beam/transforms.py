@@ -309,7 +309,7 @@ def run(plan: PreparePlan) -> None:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
         with runners.start(plan.config.runner, len(plan.splits)) as (engine, flags):
-            if plan.config.runner.name in ("local", "dask"):
+            if plan.config.runner.name not in services.PORTABLE:
                 with beam.Pipeline(runner=engine, options=flags) as pipeline:
                     build(pipeline, plan)
             else:
