@@ -73,7 +73,10 @@ class ObjectiveConfig:
 
 @dataclass(kw_only=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay, or LAMB; no decay on biases and layer norms."""
+    """Adam with decoupled weight decay, plain or with its updates clipped, or LAMB.
+
+    There is no decay on biases and layer norms.
+    """
 
     name: str = MISSING
     learning_rate: float = 1e-4  # at the peak of the schedule
@@ -83,7 +86,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("optimizer.name", self.name, ("adamw", "lamb"))
+        check_choice("optimizer.name", self.name, ("adamw", "lamb", "stable_adamw"))
         for key in ("learning_rate", "epsilon"):
             check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: above 0")
         check(self.weight_decay >= 0, f"optimizer.weight_decay={self.weight_decay}: at least 0")
@@ -106,6 +109,7 @@ class ScheduleConfig:
     final_share: float = 0.0  # of the peak, at the end
     power: float = 1.0  # of what is left of the way: polynomial and wsd
     decay_share: float = 0.1  # of all steps, the last ones, in which wsd decays
+    decay: str = "power"  # of wsd: by `power`, or sqrt: one minus the root of what is done
     first_step: int = 0  # of the schedule, where this run begins
     total_steps: int | None = None  # of the schedule; null: it ends with this run
     first_batch: int | None = None  # samples of the first step; null: as many as of all others
@@ -115,6 +119,7 @@ class ScheduleConfig:
         """Check the ranges."""
         names = ("linear", "polynomial", "constant", "cosine", "wsd")
         check_choice("schedule.name", self.name, names)
+        check_choice("schedule.decay", self.decay, ("power", "sqrt"))
         for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
             value = getattr(self, key)
             check(0 <= value <= 1, f"schedule.{key}={value}: from 0 to 1")
@@ -211,7 +216,7 @@ class TrainConfig(StageConfig):
     batch_size: int = 256  # samples a step, over all ranks
     micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
     steps: int = 1000
-    clip: float = 1.0  # largest gradient norm
+    clip: float | None = 1.0  # largest gradient norm; null: any
     seed: int = 0
     log_every: int = runtime_option(10)  # steps from one row of metrics.jsonl to the next
     evaluate_every: int = runtime_option(200)  # steps
@@ -263,5 +268,6 @@ class TrainConfig(StageConfig):
             not self.start_optimizer or self.start is not None,
             "start_optimizer=true: of which run? set start=FOLDER too",
         )
-        for key in ("clip", "start_timeout", "timeout", "watchdog"):
+        check(self.clip is None or self.clip > 0, f"clip={self.clip}: above 0, or null")
+        for key in ("start_timeout", "timeout", "watchdog"):
             check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")
