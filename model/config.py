@@ -10,9 +10,13 @@ from pipeline.common.schema import StageConfig, check, check_choice, input_path,
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones."""
+    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
+
+    The keys that only ModernBERT (Warner et al. 2024) has say so; BERT leaves them alone.
+    """
 
     name: str = MISSING
+    architecture: str = "bert"  # bert or modernbert
     layers: int = MISSING
     hidden: int = MISSING
     heads: int = MISSING
@@ -25,11 +29,19 @@ class ModelConfig:
     layer_norm_epsilon: float = 1e-12
     attention: str = "auto"  # each, padded, jagged, varlen, flex, flash_attn; auto: what fits
     causal: bool = False  # tokens see those before them only
+    local_window: int = 128  # modernbert: tokens around each that a local layer sees, both sides
+    global_every: int = 3  # modernbert: of so many layers the first sees whole sequences
+    rotary_local: float = 10_000.0  # modernbert: base of the rotary positions, local layers
+    rotary_global: float = 160_000.0  # modernbert: likewise, the layers that see all
+    classifier_pooling: str = "cls"  # modernbert: what fine-tuned heads read, cls or mean
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
-        for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
+        check_choice("model.architecture", self.architecture, ("bert", "modernbert"))
+        check_choice("model.classifier_pooling", self.classifier_pooling, ("cls", "mean"))
+        for key in ("layers", "hidden", "heads", "feed_forward", "positions", "global_every"):
             check(getattr(self, key) >= 1, f"model.{key}={getattr(self, key)}: at least 1")
+        check(self.local_window >= 2, f"model.local_window={self.local_window}: at least 2")
         check(
             self.hidden % self.heads == 0,
             f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
@@ -37,8 +49,15 @@ class ModelConfig:
         for key in ("dropout", "attention_dropout"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
-        for key in ("initializer_range", "layer_norm_epsilon"):
+        for key in ("initializer_range", "layer_norm_epsilon", "rotary_local", "rotary_global"):
             check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
+        if self.architecture == "modernbert":
+            check(not self.causal, "model.causal=true: modernbert sees both sides; take bert")
+            check(
+                self.hidden // self.heads % 2 == 0,
+                f"model.heads={self.heads}: rotary positions need heads of an even width, not "
+                f"{self.hidden // self.heads}",
+            )
 
 
 @dataclass(kw_only=True)
@@ -261,6 +280,11 @@ class TrainConfig(StageConfig):
                 f"objective.predict={self.objective.predict}, model.causal="
                 f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
                 "attention=causal sets both",
+            )
+            check(
+                not self.objective.next_sentence or self.model.architecture == "bert",
+                f"objective.next_sentence=true: model={self.model.name} judges no pairs of "
+                "sentences; add objective=modern (or mlm), or objective.next_sentence=false",
             )
         peak = self.peak_tflops
         check(peak is None or peak > 0, f"peak_tflops={peak}: above 0, or null")

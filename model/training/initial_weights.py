@@ -77,7 +77,10 @@ def start(folder: Path | str, config: ModelConfig) -> Source:
         InputError: they are of another size.
     """
     source = read(folder)
-    for key in ("layers", "hidden", "heads", "feed_forward", "positions", "vocab_size"):
+    keys = ["architecture", "layers", "hidden", "heads", "feed_forward", "vocab_size"]
+    # Learned positions are parameters; of rotary ones there may be more than before.
+    keys += ["positions"] if config.architecture == "bert" else ["global_every", "local_window"]
+    for key in keys:
         if getattr(source.config, key) != getattr(config, key):
             raise InputError(
                 f"start={folder}: {key} is {getattr(source.config, key)} there, "
