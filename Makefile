@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DESELECTED := not k8s and not image and not ssh and not slurm
 
-.PHONY: help install demo test test-k8s test-image coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-all test-k8s test-ssh test-slurm test-image manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -18,15 +19,39 @@ install: $(READY)  ## .venv with all that the other targets need, from the netwo
 demo: $(READY)  ## the whole job on the sample corpus, from text to report
 	$(BIN)/python -m pipeline.run +corpus=sample
 
-test: $(READY)  ## all tests, two files at a time
+# Tests that a change needs, and all that need no root or service of their own. Files stay whole, as
+# their tests share what they made; the slow ones start first.
+test: $(READY)  ## what every change needs, in minutes: not the tests marked slow
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "$(DESELECTED) and not slow"
+
+test-all: $(READY)  ## all tests but those of the targets below
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-k8s: $(READY)  ## run k8s/pretrain.yaml on a cluster of this machine's own (root, kubectl)
+# What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
+CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get install -y etcd-server; }; \
+	tests/k8s/build-control-plane
+
+test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)
+	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m k8s tests/k8s
 
-test-image: $(READY)  ## build both images and run the graph in them (root; installs what builds them)
+test-ssh: $(READY)  ## train on two machines of namespaces by a real sshd (root; installs Debian's packages)
+	@{ command -v sshd && command -v pdsh && command -v ip; } >/dev/null || \
+		{ apt-get update && apt-get install -y --no-install-recommends openssh-server openssh-client pdsh iproute2; }
+	$(BIN)/python -m pytest -m ssh tests/nodes
+
+test-slurm: $(READY)  ## run the graph on a real Slurm of two machines (root; installs Debian's packages)
+	@{ command -v slurmd && command -v munged && command -v ip; } >/dev/null || \
+		{ apt-get update && apt-get install -y --no-install-recommends slurm-wlm munge iproute2; }
+	$(BIN)/python -m pytest -m slurm tests/nodes
+
+test-image: $(READY)  ## build both images and run the graph in them (root, Go; installs what builds them)
 	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
+	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m image tests/k8s
+
+manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s/templates
+	$(BIN)/python k8s/generate.py
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build
@@ -35,11 +60,12 @@ coverage: $(READY)  ## all tests, and the share of lines that they run: build/co
 	@tail -n 1 build/coverage.md
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
 
-lint: $(READY)  ## style, types, import directions
+lint: $(READY)  ## style, types, import directions, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/plain_english.py
 
 format: $(READY)  ## mend the style
 	$(BIN)/ruff check --fix .

@@ -30,7 +30,7 @@ def learn_vocab(texts: list[str]) -> str:
 
     corpus = CorpusConfig(name="benchmark", reader="none")
     config = VocabConfig(corpus=corpus, source="", out="")
-    return wordpiece.build(vocab.learn(vocab.Sample(texts), config))
+    return wordpiece.build(vocab.learn(texts, config))
 
 
 def tokenizer_of(entries: list[str]) -> Any:

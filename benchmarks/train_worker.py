@@ -181,13 +181,14 @@ def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Te
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
     """As model/train.py does it: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
+    from model.resilience import rank_card
     from model.training.deepspeed_engine import build_engine, start_world
 
-    world = start_world(options.threads, 600.0, 600.0)
     settings = TrainConfig(
         out="", precision=options.precision, batch_size=options.batch, micro_batch=options.batch,
         optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": {"stage": 1}},
     )  # fmt: skip
+    world = start_world(rank_card.describe(settings, ""), options.threads, 600.0, 600.0)
     engine = build_engine(build_model(config), settings, world)
 
     def step(batch: Batch) -> None:

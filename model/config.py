@@ -1,11 +1,23 @@
 """The schema of training: sizes, optimizer, schedule, objective, data. No torch in here."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import MISSING
 
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
+
+# Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
+PUBLISHED = {
+    "tiny": (2, 128, 2, 512),
+    "mini": (4, 256, 4, 1024),
+    "small": (4, 512, 8, 2048),
+    "medium": (8, 512, 8, 2048),
+    "base": (12, 768, 12, 3072),
+    "large": (24, 1024, 16, 4096),
+}
+SHAPE = ("layers", "hidden", "heads", "feed_forward")
+AUTO = "auto"  # the name of a size whose zeros are still to be filled
 
 
 @dataclass(kw_only=True)
@@ -17,11 +29,11 @@ class ModelConfig:
 
     name: str = MISSING
     architecture: str = "bert"  # bert or modernbert
-    layers: int = MISSING
-    hidden: int = MISSING
-    heads: int = MISSING
-    feed_forward: int = MISSING
-    positions: int = 512  # longest sequence
+    layers: int = MISSING  # 0: as many as the model in `start` has, or base
+    hidden: int = MISSING  # width of a token's vector; 0: likewise
+    heads: int = MISSING  # of attention, in each layer; 0: likewise
+    feed_forward: int = MISSING  # width within a layer; 0: likewise
+    positions: int = 512  # longest sequence; 0: likewise
     vocab_size: int | None = None  # null: the tokenizer's
     dropout: float = 0.1
     attention_dropout: float = 0.1
@@ -39,11 +51,13 @@ class ModelConfig:
         """Check the ranges and what fits what."""
         check_choice("model.architecture", self.architecture, ("bert", "modernbert"))
         check_choice("model.classifier_pooling", self.classifier_pooling, ("cls", "mean"))
-        for key in ("layers", "hidden", "heads", "feed_forward", "positions", "global_every"):
-            check(getattr(self, key) >= 1, f"model.{key}={getattr(self, key)}: at least 1")
+        least = 0 if self.name == AUTO else 1
+        for key in (*SHAPE, "positions"):
+            check(getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: at least 1")
+        check(self.global_every >= 1, f"model.global_every={self.global_every}: at least 1")
         check(self.local_window >= 2, f"model.local_window={self.local_window}: at least 2")
         check(
-            self.hidden % self.heads == 0,
+            0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
             f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
         )
         for key in ("dropout", "attention_dropout"):
@@ -51,13 +65,30 @@ class ModelConfig:
             check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
         for key in ("initializer_range", "layer_norm_epsilon", "rotary_local", "rotary_global"):
             check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
-        if self.architecture == "modernbert":
+        if self.architecture == "modernbert" and self.heads:
             check(not self.causal, "model.causal=true: modernbert sees both sides; take bert")
             check(
                 self.hidden // self.heads % 2 == 0,
                 f"model.heads={self.heads}: rotary positions need heads of an even width, not "
                 f"{self.hidden // self.heads}",
             )
+
+    @property
+    def size_name(self) -> str:
+        """The name of the size: a published one's only where it is of that size."""
+        shape = tuple(getattr(self, key) for key in SHAPE)
+        if self.name != AUTO and PUBLISHED.get(self.name, shape) == shape:
+            return self.name
+        known = (name for name, other in PUBLISHED.items() if other == shape)
+        return next(known, f"{self.layers} x {self.hidden}")
+
+    def filled(self, other: "ModelConfig") -> "ModelConfig":
+        """Return this size with the values of `other` where it has zeros, under its true name."""
+        zeros = {
+            key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)
+        }
+        found = replace(self, **{key: getattr(other, key) for key in zeros})
+        return replace(found, name=found.size_name)
 
 
 @dataclass(kw_only=True)
@@ -178,6 +209,7 @@ class TrackingConfig:
     name: str = MISSING  # wandb or none
     project: str = "bert-pipeline"
     mode: str = "auto"  # auto: online where a key is there, else offline
+    prometheus_port: int | None = None  # rank 0 serves its figures here; null: nowhere
 
     def __post_init__(self) -> None:
         """Check the choices."""
@@ -219,7 +251,7 @@ class DataConfig:
 
 @dataclass(kw_only=True)
 class TrainConfig(StageConfig):
-    """`deepspeed model/train.py`."""
+    """`python -m pipeline.train`."""
 
     data: DataConfig = MISSING
     model: ModelConfig = MISSING
@@ -227,7 +259,7 @@ class TrainConfig(StageConfig):
     optimizer: OptimizerConfig = MISSING
     schedule: ScheduleConfig = MISSING
     tracking: TrackingConfig = runtime_option(MISSING)
-    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "incidental"})
+    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "runtime"})
     deepspeed: dict[str, Any] = runtime_option({})  # any key of a DeepSpeed configuration
     start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
@@ -262,6 +294,8 @@ class TrainConfig(StageConfig):
         None
     )  # of a device, for MFU; null: known or measured
     threads: int | None = runtime_option(None)  # a rank, on CPU; null: the cores shared out
+    # that `python -m pipeline.train` starts on this machine; null: one per GPU, or one on a CPU
+    processes: int | None = runtime_option(None)
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
@@ -269,7 +303,7 @@ class TrainConfig(StageConfig):
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
                     "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
-        for key in ("keep_every", "threads"):
+        for key in ("keep_every", "threads", "processes"):
             value = getattr(self, key)
             check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
@@ -286,6 +320,12 @@ class TrainConfig(StageConfig):
                 f"objective.next_sentence=true: model={self.model.name} judges no pairs of "
                 "sentences; add objective=modern (or mlm), or objective.next_sentence=false",
             )
+        if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
+            layers, hidden, heads, width = PUBLISHED["base"]
+            base = ModelConfig(
+                name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width
+            )
+            self.model = replace(self.model.filled(base), name="base")
         peak = self.peak_tflops
         check(peak is None or peak > 0, f"peak_tflops={peak}: above 0, or null")
         check(

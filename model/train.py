@@ -1,4 +1,4 @@
-"""`deepspeed model/train.py`: pre-train BERT with DeepSpeed ZeRO, on one CPU or many GPU nodes.
+"""One rank of training: `deepspeed model/train.py` starts many, `python -m pipeline.train` one.
 
 The only state of a run is a count of samples and what a checkpoint holds: order, masks and dropout
 are functions of (seed, position). A killed run starts again with the same command and goes on.
@@ -6,21 +6,25 @@ are functions of (seed, position). A killed run starts again with the same comma
 
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-# A script's own folder heads the path; the packages are one level up.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+if not __package__:  # a script's own folder heads the path; the packages are one level up
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import os
 
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if os.environ.get("TRAIN_GPUS"):
+    # With a hostfile deepspeed counts GPUs from 0, also where a scheduler gave others.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]
 
-from model import launch
 from model.config import TrainConfig
+from model.resilience import rank_record
 from pipeline.cli import entry_point
-from pipeline.common.errors import Exit
+from pipeline.common.errors import ConfigError, Exit
 from pipeline.stages import fingerprints, stage
 
 
@@ -38,13 +42,13 @@ def launcher_arguments(argv: list[str]) -> list[str]:
     return kept
 
 
-def main() -> NoReturn:
-    """The command."""
-    launch.begin_rank()
+def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
+    """Run the command: `task`, or this rank's training, with what the command line says."""
+    rank_record.begin_rank()
     try:
-        entry_point.run("train", TrainConfig, train, argv=launcher_arguments(sys.argv[1:]))
+        entry_point.run("train", TrainConfig, task or train, argv=launcher_arguments(sys.argv[1:]))
     except SystemExit as left:
-        launch.end_rank(int(left.code or 0))
+        rank_record.end_rank(int(left.code or 0))
         if left.code in (Exit.RESTART, Exit.USER):
             # Other ranks may be lost: what waits for them at exit would wait for ever. And threads
             # of the process group that still run would turn the exit code into that of an abort.
@@ -53,20 +57,42 @@ def main() -> NoReturn:
             os._exit(int(left.code))
         raise
     except BaseException:
-        launch.end_rank(Exit.BUG)
+        rank_record.end_rank(Exit.BUG)
         raise
 
 
 def train(config: TrainConfig) -> None:
-    """Run the stage: rank 0 keeps its books, the others only train."""
+    """Run the stage: rank 0 writes its manifest, the others only train.
+
+    Raises:
+        ConfigError: `processes` is not the number of ranks that the launcher started.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if config.processes not in (None, world):
+        raise ConfigError(
+            f"processes={config.processes}: the launcher started {world}; leave it out here (of a "
+            "run it is processes=, without train.)",
+            key="processes",
+        )
+    silence_deepspeed()
     from model.training import trainer
 
-    fingerprint, _ = fingerprints.fingerprint("train", config)
+    fingerprint, sources = fingerprints.fingerprint("train", config)
     make = functools.partial(trainer.make, fingerprint=fingerprint)
     if int(os.environ.get("RANK", "0")) == 0:
+        legacy = fingerprints.legacy_fingerprint("train", config, sources)
+        trainer.adopt(Path(config.out), legacy, fingerprint)
         stage.run("train", config, make, in_place=True)
-    elif not stage.is_current("train", config):
+    elif stage.current("train", config) is None:
         make(config, Path(config.out))
+
+
+def silence_deepspeed() -> None:
+    """Say that there is no GPU where there is none: DeepSpeed would warn in every process."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
 if __name__ == "__main__":

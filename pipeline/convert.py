@@ -39,7 +39,7 @@ def make(config: ConvertConfig, out: Path) -> Result:
     """
     import torch
 
-    from model.huggingface import bert_format, onnx_export
+    from model.huggingface import bert_format, onnx_export, sentence_model
     from model.training import initial_weights
 
     if config.onnx:
@@ -51,13 +51,14 @@ def make(config: ConvertConfig, out: Path) -> Result:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
         out, source.config, source.state, vocab, histories(config),
-        dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source),
+        dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
     )  # fmt: skip
+    sentence_model.copy(Path(config.train), out)
     figures: dict[str, Any] = {
         "parameters": sum(tensor.numel() for tensor in source.state.values()),
         "step": source.steps[-1] if source.steps else None,
         "averaged": source.steps,
-        "model": source.config.name,
+        "model": source.config.size_name,
         "dtype": config.dtype,
         "added_entries": added,
         "notes": source.notes,
@@ -106,14 +107,26 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     return source, vocab, 0
 
 
-def remarks_of(config: ConvertConfig, source: "Source") -> dict[str, Any]:
-    """What the model card says of the weights themselves."""
+def example_of(config: ConvertConfig, vocab: Path) -> str | None:
+    """Return a sentence of the training's shards with a [MASK]; None where they are not there."""
+    from model.huggingface import card_example, vocabulary
+
+    entries = vocabulary.read(vocab)[1]
+    for manifest in histories(config):
+        if manifest.stage == "train":
+            return card_example.from_shards(manifest.config["data"]["dir"], entries)
+    return None
+
+
+def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
+    """Return what the model card says of the weights themselves."""
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
     drawn = sorted({note.partition(".")[0] for note in source.notes if "drawn anew" in note})
     return {
         "license": config.license,
+        "example": example_of(config, vocab),
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
         "not trained, drawn anew": ", ".join(drawn) or None,

@@ -1,10 +1,11 @@
-"""`python -m pipeline.embed`: contextual vectors of the lines of a text file, as Arrow or .npy.
+"""`python -m pipeline.embed`: contextual vectors of lines of text, as Arrow or .npy.
 
 An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has a row a line: `text`, and
 `vector`, or with pooling=tokens `tokens` and `vectors`.
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from pipeline.cli import entry_point
+from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
@@ -28,22 +30,30 @@ if TYPE_CHECKING:
 BLOCK = 4096  # lines that are held at once
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a text file; empty ones too, so that rows are line numbers.
+def read_lines(path: str | None) -> list[str]:
+    """Return the lines of a text file; empty ones too, so that rows are line numbers.
+
+    Without a path they come from standard input.
 
     Raises:
         InputError: it cannot be read, or holds nothing.
     """
+    place = path or "standard input"
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        text = Path(path).read_text(encoding="utf-8") if path else sys.stdin.read()
     except OSError as error:
-        raise InputError(f"input={path}: cannot be read ({error.strerror})") from error
+        raise InputError(
+            f"input={place}: cannot be read ({error.strerror})", key="input", path=path
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
+        raise InputError(
+            f"{place}: not UTF-8 at byte {error.start}", key="input", path=path
+        ) from error
+    lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"input={path}: empty")
+        raise InputError(f"input={place}: empty", key="input", path=path)
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -76,8 +86,8 @@ def embed(config: EmbedConfig) -> None:
                 yield texts, samples, embedder.vectors(samples)
                 bar.update(len(texts))
 
-    out = Path(config.out)
-    with beside(out) as path:
+    out = stage.output_place(config.out)
+    with new_file(out) as path:
         if out.suffix == ".npy":
             write_npy(path, blocks(), (len(lines), embedder.width))
         else:
@@ -88,24 +98,21 @@ def embed(config: EmbedConfig) -> None:
 
 
 @contextlib.contextmanager
-def beside(out: Path) -> Iterator[Path]:
-    """A file that gets the name `out` when the body has written it, and goes where that fails.
+def new_file(out: Path) -> Iterator[Path]:
+    """Yield a file that gets the name `out` when the body has written it, and goes if that fails.
 
     Raises:
         InputError: nothing can be written there, or the disk is full.
     """
-    path = out.with_name(f".{out.name}.tmp")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    except OSError as error:
-        raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
-    try:
-        with stage.disk_errors_as_input_errors(out):
-            yield path
-        path.replace(out)
-    finally:
-        path.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(atomic_path(out))
+            path.touch()
+        except OSError as error:
+            raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
+        stack.enter_context(stage.disk_errors_as_input_errors(out))
+        yield path
 
 
 def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:

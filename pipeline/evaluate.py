@@ -7,12 +7,14 @@ grid is a file, so a grid that was cut off, or has grown, goes on from there.
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.cli import entry_point
 from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, glue_submission, grid_search
@@ -34,7 +36,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     keys = grid_search.grid_of(config)
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
-    done = {} if config.force else grid_search.finished(folder, keys)
+    done = {} if config.force else grid_search.finished(config, folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
     best = grid_search.best_of(metric, keys, done)
     if keeping and best is not None and not (folder / best.stem).is_dir():
@@ -59,7 +61,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in bench.kind.files(bench.dev, predictions).items():
         write_text(out / name, text)
-    return Result(summary=describe(found), figures=found)
+    return Result(summary=describe(found, config.pretrained), figures=found)
 
 
 def evaluate(config: EvaluateConfig) -> None:
@@ -76,10 +78,10 @@ def run_part(config: EvaluateConfig) -> bool:
     mine = dict(list(keys.items())[index::parts])
     folder = Path(config.out) / RUNS
     folder.mkdir(parents=True, exist_ok=True)
-    done = grid_search.finished(folder, mine)
+    done = grid_search.finished(config, folder, mine)
     if len(done) < len(mine):
         grid_search.run_trials(grid_search.prepare(config), folder, mine, done)
-    whole = len(grid_search.finished(folder, keys)) == len(keys)
+    whole = len(grid_search.finished(config, folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole
 
@@ -172,21 +174,45 @@ def also_of(bench: SearchContext, name: str, records: list[Record], found: Recor
     return scores
 
 
-def describe(found: Record) -> str:
-    """One line: the score and what it has to be measured by."""
+def describe(found: Record, pretrained: str) -> str:
+    """Return one line: the score, what to compare it with, and which model was fine-tuned."""
     sample = " (sample task)" if found["sample"] else ""
     random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
     rows = found["malformed"]
     faults = f", {rows} malformed rows left out, {found['faults'][0]}" if rows else ""
     return (
         f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
-        f"({random}majority {found['majority']:.3f}){faults}"
+        f"({random}majority {found['majority']:.3f}) of {pretrained}{faults}"
     )
 
 
+def check_model_named(words: list[str]) -> None:
+    """Refuse a task of the user's own without a model: the demo's would be fine-tuned silently.
+
+    A `workdir` says which model, too: the one that was made there.
+
+    Raises:
+        ConfigError: the command line names neither.
+    """
+    if "task=own" in (word.lstrip("+") for word in words) and not any(
+        word.startswith(("pretrained=", "workdir=")) for word in words
+    ):
+        raise ConfigError(
+            "no value for pretrained: which model is to be fine-tuned? add pretrained=FOLDER "
+            "(pretrained=work/sample/convert is that of make demo)",
+            key="pretrained",
+        )
+
+
 def main() -> None:
-    """The command."""
-    entry_point.run("evaluate", EvaluateConfig, evaluate)
+    """Run the command."""
+    words = sys.argv[1:]
+
+    def checked(config: EvaluateConfig) -> None:
+        check_model_named(words)
+        evaluate(config)
+
+    entry_point.run("evaluate", EvaluateConfig, checked)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
             yield f"{kind}: {listed}"
+    yield from (f"warning: {text}" for text in figures.get("warnings", ()))
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
         if len(found) > 5:

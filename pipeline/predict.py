@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pipeline.cli import entry_point
+from pipeline.common import output
 from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.task_types.question_answering import Answers, Question
@@ -70,6 +71,8 @@ def predict(config: PredictConfig) -> None:
         if len(block) == BLOCK:
             show(answer(block))
             block = []
+            if output.is_gone():  # `| head` has seen enough
+                return
     if block:
         show(answer(block))
 
@@ -117,6 +120,7 @@ class Pretrained:
         from model.encoders.architectures import build_model
         from model.huggingface import bert_format
 
+        self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
         self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
         with torch.device("meta"):
@@ -143,16 +147,24 @@ class Pretrained:
                 f"take a fine-tuned model"
             )
         if MASK not in line and not self.model.judges_pairs:
-            raise InputError(f"{where}: no {MASK} to fill, and this model judges no pairs of texts")
-        lost = {"masked_head"} if MASK in line else {"next_sentence", "pooler"}
-        if lost & self.drawn:
-            raise InputError(f"{where}: the model lacks what it needs: {' and '.join(lost)}")
+            raise InputError(
+                f"{where}: no {MASK} to fill, and this model judges no pairs of texts",
+                key="pretrained", path=self.folder,
+            )  # fmt: skip
+        unpaired = sorted({"next_sentence", "pooler"} & self.drawn)
+        lost = sorted({"masked_head"} & self.drawn) if MASK in line else unpaired
+        if lost:
+            raise InputError(
+                f"{where}: {self.folder} has no {' and '.join(lost)}, which "
+                f"{'fills masks' if MASK in line else 'judges pairs'}; take a model that has it",
+                key="pretrained", path=self.folder,
+            )  # fmt: skip
         ids, start = self.frame(where, first, second if tab else None)
         masked, pair = self.logits(ids, start)
         found: Answer = {"text": line}
         if MASK in line:
             found["masks"] = [self.words(row) for row in masked]
-        if pair is not None and tab:
+        if pair is not None and not unpaired and tab:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline import readers
 from pipeline.beam import transforms
-from pipeline.beam.documents import DocumentCounts
+from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
@@ -25,12 +25,22 @@ from pipeline.common.manifest import Result
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
 from pipeline.shards import ShardInfo
+from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
+
+
+MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
+
+# What helps where one document cannot be divided between training and its scores.
+FEWER = (
+    "add documents or cut them into smaller ones, or set validation_share=0 for shards that are "
+    "not trained on alone"
+)
 
 
 def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
@@ -51,6 +61,12 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     check_filters(config)
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
+    shards = buckets(splits, config.shard_bytes, config.validation_share)
+    check(
+        sum(shards.values()) <= MOST_SHARDS,
+        f"shard_bytes={config.shard_bytes}: makes {sum(shards.values()):,} shards, more than "
+        f"{MOST_SHARDS:,}; raise it",
+    )
     transforms.loaded.cache_clear()
     wordpiece = transforms.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -68,7 +84,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         out=str(out),
         info=info,
         splits=splits,
-        buckets=buckets(splits, config.shard_bytes, config.validation_share),
+        buckets=shards,
         separator=wordpiece.sep,
     )
 
@@ -112,7 +128,8 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
         account.take(part)
     account.balance()
     return {
-        **{name: dict(counts) for name, counts in vars(account).items()},
+        **{name: dict(counts) for name, counts in vars(account).items() if name != "lowest"},
+        "lowest": account.lowest,
         "documents": {"read": 0, **account.documents},
         "lengths": {str(length): lengths[length] for length in sorted(lengths)},
         "shards": shards,
@@ -135,27 +152,56 @@ def make(config: PrepareConfig, out: Path) -> Result:
         transforms.run(work)
     figures = collect(work)
     shutil.rmtree(work.scratch)
-    documents, totals = figures["documents"], figures["totals"]
-    if not totals.get("train"):
-        raise InputError(
-            f"corpus {config.corpus.name}: {pluralize(documents['read'], 'document')} read, no "
-            f"training instance made ({documents.get('empty', 0)} empty, "
-            f"{documents.get('short', 0)} short, "
-            f"{documents.get('duplicate', 0)} duplicates, {documents.get('filtered', 0)} filtered)"
-        )
-    check_held_out(config, figures)
+    lowest = figures.pop("lowest")
+    check_train(config, figures)
+    check_held_out(config, figures, lowest)
+    figures["warnings"] = warnings(config, figures, lowest)
+    totals, shards = figures["totals"], figures["shards"]
     instances = totals["train"] + totals.get("validation", 0)
-    shards = figures["shards"]
+    found = documents_line(config, figures)
+    made = (
+        f"{found}{';' if ':' in found else ','} {pluralize(totals['tokens'], 'token')}, "
+        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}"
+    )
     return Result(
-        summary=f"{pluralize(documents['read'], 'document')}, "
-        f"{pluralize(totals['tokens'], 'token')}, "
-        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}",
+        summary="; ".join([made, *figures["warnings"]]),
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
     )
 
 
-def check_held_out(config: PrepareConfig, figures: dict[str, Any]) -> None:
+def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
+    """Return how many documents were used, of how many, and what became of the others."""
+    documents = figures["documents"]
+    lost = Counter(figures["skipped"])
+    lost.update({fate: documents.get(fate, 0) for fate in OUTCOMES if fate != "written"})
+    unit = getattr(readers.reader_class(config.corpus.reader), "UNIT", "document")
+    used, found = documents.get("written", 0), documents["read"] + sum(figures["skipped"].values())
+    if used == found:
+        return pluralize(used, unit)
+    return f"{used:,} of {pluralize(found, unit)}: {readers.passed_over(lost)}"
+
+
+def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
+    """Raise where nothing is left to train on.
+
+    Raises:
+        InputError: no document was of use, or all of them are held out.
+    """
+    totals, share = figures["totals"], config.validation_share
+    if totals.get("train"):
+        return
+    start = f"corpus {config.corpus.name}: no training instance made"
+    if held := totals.get("validation_documents"):
+        raise InputError(
+            f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} "
+            f"held out by validation_share={share}; {FEWER}",
+            key="validation_share",
+        )
+    raise InputError(f"{start}: {documents_line(config, figures)}", key="corpus.path")
+
+
+def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:
     """Raise where documents were to be held out, and so few were written that none was.
 
     Raises:
@@ -164,12 +210,29 @@ def check_held_out(config: PrepareConfig, figures: dict[str, Any]) -> None:
     if config.validation_share == 0 or figures["totals"].get("validation"):
         return
     written = figures["documents"].get("written", 0)
-    enough = min(0.5, max(2 * config.validation_share, 3 / written))  # three, more or less
-    raise InputError(
-        f"corpus {config.corpus.name}: validation_share={config.validation_share} held out none of "
-        f"{written} documents, and training needs some to score: set validation_share="
-        f"{enough:.2f}, or 0 for shards that are not trained on alone"
+    start = (
+        f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out none "
+        f"of {pluralize(written, 'document')}, and training needs some to score; "
     )
+    cure = FEWER
+    if written > 1:
+        share = lowest.share_for(sensible_count(written))
+        cure = f"{advice(share)}, or 0 for shards that are not trained on alone"
+    raise InputError(start + cure, key="validation_share")
+
+
+def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
+    """Return what a user should know of shards that were made."""
+    totals = figures["totals"]
+    held, instances = totals.get("validation_documents", 0), totals.get("validation", 0)
+    if config.pairs != "nsp" or not instances or totals["validation_random_next"]:
+        return []
+    count = sensible_count(figures["documents"].get("written", 0))
+    cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
+    return [
+        f"warning: {pluralize(held, 'held-out document')} cannot give random next segments, so "
+        f"next-sentence scores will mean nothing; {cure}"
+    ]
 
 
 def main() -> None:

@@ -52,8 +52,11 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
     rows += [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
     rows += [(f"passed over: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
     names = {"train": "instances to train on", "validation": "instances held out",
+             "validation_documents": "documents held out",
+             "validation_random_next": "instances held out with a random next segment",
              "random_next": "instances with a random next segment"}  # fmt: skip
     rows += [(names.get(kind, kind), f"{count:,}") for kind, count in totals.items()]
+    rows += [("warning", text) for text in figures.get("warnings", ())]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
         list(lengths), list(lengths.values()), "tokens of an instance", "instances (log scale)"
@@ -103,8 +106,9 @@ def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, str]]:
             found.append((f"documents ({name})", f"{figures['documents']['read']:,}"))
             found.append((f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
         elif manifest.stage == "train":
-            accuracy = figures["validation"]["masked_lm_accuracy"]
-            found.append((f"masked-LM accuracy ({name})", f"{accuracy:.3f}"))
+            accuracy = figures["validation"].get("masked_lm_accuracy")
+            shown = "not finite" if accuracy is None else f"{accuracy:.3f}"
+            found.append((f"masked-LM accuracy ({name})", shown))
             found.append(("most frequent token", f"{figures['most_frequent_accuracy']:.3f}"))
     return found
 

@@ -1,6 +1,5 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
-import os
 import signal
 import sys
 import time
@@ -8,12 +7,13 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.cli import entry_point
-from pipeline.common import formatting, redact
+from pipeline.common import cores, formatting, redact
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
+from pipeline.orchestration.slurm import SlurmExecutor
 
 
 def draw(nodes: list[graph.Node]) -> str:
@@ -32,20 +32,21 @@ def draw(nodes: list[graph.Node]) -> str:
     return "\n".join(lines)
 
 
-def execute(config: RunConfig) -> None:
-    """Plan, then run what has to run."""
-    config.cores = config.cores or os.cpu_count() or 1
-    chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
+def execute(config: RunConfig, chosen: list[str]) -> None:
+    """Plan, then run what has to run; `chosen` are the overrides of the command line."""
+    config.cores = config.cores or cores.available()
     nodes = graph.plan(config, chosen)
-    if config.executor.name == "local":
+    if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
     if config.dry_run:
-        entry_point.show(redact.redact(draw(nodes)))
+        print(redact.redact(draw(nodes)), flush=True)
         return
     signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
+        signal.signal(signal.SIGHUP, interrupt)
     began = time.monotonic()
     try:
-        executor(config).run(nodes)
+        executor(config, chosen).run(nodes)
     except StageFailed as error:
         print(redact.redact(f"error: {error}"), file=sys.stderr)
         sys.exit(Exit.BUG)
@@ -58,16 +59,18 @@ def execute(config: RunConfig) -> None:
             print(f"report: {node.out / 'report.html'}")
 
 
-def executor(config: RunConfig) -> Executor:
+def executor(config: RunConfig, chosen: list[str]) -> Executor:
     """What runs the stages."""
     assert config.cores is not None
     if config.executor.name == "kubernetes":
         return KubernetesExecutor(config.executor)
+    if config.executor.name == "slurm":
+        return SlurmExecutor(config.executor, Path(config.workdir), chosen)
     return LocalExecutor(Path(config.workdir), config.cores, processes(config))
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does: children first."""
+    """End a run at SIGTERM, or when its terminal is closed, as Ctrl-C does: children first."""
     raise KeyboardInterrupt
 
 
@@ -80,7 +83,12 @@ def processes(config: RunConfig) -> int | None:
 
 def main() -> None:
     """The command."""
-    entry_point.run("run", RunConfig, execute, argv=run_arguments.expand(sys.argv[1:]))
+    words = run_arguments.expand(sys.argv[1:])
+
+    def start(config: RunConfig) -> None:
+        execute(config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

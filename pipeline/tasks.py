@@ -27,6 +27,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import TasksConfig
 from pipeline.shards.sentence_pairs import document_hash, held_out
+from pipeline.shards.validation_share import LowestHashes, advice
 from pipeline.stages import stage
 from pipeline.text import clean, sentences
 
@@ -78,6 +79,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     splits = reader.splits(SPLIT_BYTES)
     order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
     found: dict[int, HeldOutDocument] = {}
+    lowest = LowestHashes()  # of documents that are long enough
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
     for index in tqdm(order, desc="tasks", unit="part", disable=None):
@@ -85,7 +87,8 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
             read += 1
             text = clean.clean(document.text)
             digest = document_hash(text)
-            if not held_out(digest, config.validation_share):
+            mine = held_out(digest, config.validation_share)
+            if not mine and not lowest.wants(digest):
                 continue
             key = int.from_bytes(digest[:8], "big")
             language = document.language or config.corpus.language
@@ -93,7 +96,10 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
                 text, language, by_lines=document.sentence_lines
             )
             parts = [" ".join(sentence.split()) for sentence in found_parts]
-            if len(parts) >= 2 and key not in found:
+            if len(parts) < 2:
+                continue
+            lowest.add(digest)
+            if mine and key not in found:
                 start = key % max(len(parts) - KEPT + 1, 1)
                 found[key] = HeldOutDocument(key, parts[start : start + KEPT])
                 gathered += len(found[key].sentences)
@@ -102,17 +108,21 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
         if gathered >= plenty and len(found) >= FEWEST:
             break
     if len(found) < FEWEST:
-        raise InputError(
-            f"corpus {config.corpus.name}: {len(found)} of its {pluralize(read, 'document')} are "
-            f"held out for validation and long enough, but the tasks need {FEWEST}; "
-            + (
-                f"raise validation_share (now {config.validation_share}), here and for prepare"
-                if read > FEWEST  # some have to be left to learn from
-                else "take more text, or in a run tasks=[] leaves them out"
-            )
-        )
+        raise too_few_error(config, len(found), read, lowest)
     draw = counter_rng.key(config.seed, "tasks", "documents")
     return sorted(found.values(), key=lambda held: narrowed(draw, held.key))
+
+
+def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHashes) -> InputError:
+    """Say that the held-out documents are too few, and which share gives enough, if one does."""
+    # Some documents have to be left to learn from.
+    cure = advice(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "take more text"
+    return InputError(
+        f"corpus {config.corpus.name}: {found} of its {pluralize(read, 'document')} are held out "
+        f"for validation by validation_share={config.validation_share} and long enough, but the "
+        f"tasks need {FEWEST}; {cure}, or in a run tasks=[] leaves them out",
+        key="validation_share",
+    )
 
 
 def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[HeldOutDocument]]:
@@ -273,8 +283,9 @@ def make(config: TasksConfig, out: Path) -> Result:
                 raise InputError(
                     f"corpus {config.corpus.name}: its "
                     f"{pluralize(len(documents), 'held-out document')} give no rows for {side} of "
-                    f"{task.folder}; raise validation_share (now "
-                    f"{config.validation_share}), here and for prepare"
+                    f"{task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or in a run "
+                    "tasks=[] leaves them out",
+                    key="validation_share",
                 )
             write(out / task.folder / f"{side}.tsv", task.columns, rows)
             figures[task.folder][side] = len(rows)

@@ -7,12 +7,12 @@ given all letters, and their forms inside words, beforehand.
 
 import json
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer, models
 from tokenizers.trainers import WordPieceTrainer
 from tqdm import tqdm
@@ -25,32 +25,20 @@ from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
+from pipeline.readers.io.text_sample import TextSample, is_uncut
 from pipeline.stages import stage
-from pipeline.text import clean
-from pipeline.tokenization import wordpiece
+from pipeline.tokenization import alphabet, wordpiece
+from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
-SPLIT_BYTES = 16 * 2**20  # of a corpus's files: a sample is taken at the beginning of each split
+SPLIT_BYTES = 16 * 2**20  # of a corpus's files: each split gives a part of the sample
 LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
-
-# Letters are kept, all of ASCII and then by frequency, until they make up this share of the text,
-# in at most half of all entries. A word with rarer ones (in a foreign script) becomes [UNK].
-COVERAGE = 0.99995
 
 MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
 
 
-@dataclass
-class Sample:
-    """Text to learn from."""
-
-    texts: list[str] = field(default_factory=list)  # cleaned documents, perhaps their beginnings
-    bytes: int = 0  # in UTF-8
-    splits: int = 0  # that were looked into
-
-
-def sample_corpus(config: VocabConfig) -> Sample:
-    """A sample of about `sample_bytes` of the corpus: the beginnings of its splits.
+def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample:
+    """Return about `sample_bytes` of the corpus, kept in `folder`: a part of each of its splits.
 
     Splits are visited in a keyed order. Each gives an equal share of what is still wanted, but at
     least a megabyte: a small corpus is read whole, of a large one some splits are never opened.
@@ -60,27 +48,30 @@ def sample_corpus(config: VocabConfig) -> Sample:
     """
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    order = counter_rng.permutation(counter_rng.key(config.seed, "vocab"), len(splits))
-    sample, read, tally = Sample(), 0, readers.SkipCounts(config.corpus.on_error)
+    key = counter_rng.key(config.seed, "vocab")
+    sample, tally = TextSample(folder), readers.SkipCounts(config.corpus.on_error)
+    read = 0
+
+    def texts(split: readers.FileRange) -> Iterator[str]:
+        nonlocal read
+        for document in reader.read(split, tally):
+            read += 1
+            yield document.text
+
     bar = tqdm(total=config.sample_bytes, unit="B", unit_scale=True, desc="sample", disable=None)
     with bar:
-        for visited, index in enumerate(order):
+        for visited, index in enumerate(counter_rng.permutation(key, len(splits))):
             missing = config.sample_bytes - sample.bytes
             share = min(missing, max(missing // (len(splits) - visited), LEAST_BYTES))
             if share <= 0:
                 break
             sample.splits += 1
-            for document in reader.read(splits[index], tally):
-                read += 1
-                text, size = truncate_utf8(clean.clean(document.text), share)
-                if text:
-                    sample.texts.append(text)
-                sample.bytes += size
-                share -= size
-                bar.update(size)
-                if share <= 0:
-                    break
-    if not sample.texts:
+            if is_uncut(splits[index]):
+                drawn = counter_rng.key(config.seed, "vocab", int(index))
+                bar.update(sample.add_drawn(texts(splits[index]), share, drawn))
+            else:
+                bar.update(sample.add_beginning(texts(splits[index]), share))
+    if not sample.bytes:
         raise no_text_error(config.corpus.name, splits, read, tally)
     return sample
 
@@ -91,67 +82,26 @@ def no_text_error(
     """What was looked into, and what was passed over there."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-    passed = ", ".join(f"{number:,} {reason}" for reason, number in tally.items())
+    passed = readers.passed_over(tally)
     return InputError(
         f"corpus {name}: no text to learn a vocabulary from in {pluralize(read, 'document')} of "
         f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")
     )
 
 
-def truncate_utf8(text: str, most: int) -> tuple[str, int]:
-    """At most the first `most` bytes of the text, and their number."""
-    raw = text.encode()
-    if len(raw) > most:
-        raw = raw[:most]
-        text = raw.decode("utf-8", "ignore")
-    return text, len(raw)
+def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
+    """Return a new vocabulary: special tokens, letters, then pieces as they were learnt.
 
-
-def count_letters(texts: list[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """How often each character stands in the words that the tokenizer makes of the texts."""
-    counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
-    for text in texts:
-        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        part = np.bincount(codes)
-        counts[: len(part)] += part
-    letters: dict[str, int] = {}
-    for code in np.flatnonzero(counts):
-        for letter in tokenizer.normalizer.normalize_str(chr(code)):  # it knows no neighbours
-            if not letter.isspace():
-                letters[letter] = letters.get(letter, 0) + int(counts[code])
-    return letters
-
-
-def alphabet(
-    letters: dict[str, int], tokenizer: Tokenizer, size: int
-) -> tuple[list[str], list[str]]:
-    """The letters to keep, sorted, and those of them that can stand inside a word."""
-    ranked = sorted(letters, key=lambda letter: (letter > "~", -letters[letter], letter))
-    total, seen, room = sum(letters.values()), 0, size // 2
-    kept, inside = [], []
-    for letter in ranked:
-        between = tokenizer.normalizer.normalize_str(f"a{letter}a")
-        joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(between)) == 1
-        room -= 1 + joins
-        if room < 0 or (letter > "~" and seen >= COVERAGE * total):
-            break
-        seen += letters[letter]
-        kept.append(letter)
-        if joins:
-            inside.append(letter)
-    return sorted(kept), sorted(inside)
-
-
-def learn(sample: Sample, config: VocabConfig) -> list[str]:
-    """The entries of a new vocabulary: special tokens, letters, then pieces as they were learnt."""
+    The texts are read twice.
+    """
     lowercase = config.lowercase is not False
     options = (lowercase, config.strip_accents, config.split_chinese)
     bert = Tokenizer.from_str(wordpiece.build(list(SPECIAL), *options))
     # Without added tokens: a "[MASK]" in the text would be taken for one word.
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = bert.normalizer, bert.pre_tokenizer
-    letters = count_letters(sample.texts, tokenizer)
-    kept, inside = alphabet(letters, tokenizer, config.size)
+    letters = alphabet.count_letters(texts, tokenizer)
+    kept, inside = alphabet.choose(letters, tokenizer, config.size)
     trainer = WordPieceTrainer(
         vocab_size=config.size,
         min_frequency=MINIMUM_COUNT,
@@ -160,28 +110,48 @@ def learn(sample: Sample, config: VocabConfig) -> list[str]:
         limit_alphabet=len(kept),
         show_progress=sys.stderr.isatty(),
     )
-    lines = (line for text in sample.texts for line in text.split("\n"))
+    lines = (line for text in texts for line in text.split("\n"))
     tokenizer.train_from_iterator(lines, trainer)
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(ids, key=lambda entry: ids[entry])
 
 
-def measure(sample: Sample, tokenizer: WordPiece) -> dict[str, Any]:
-    """How well the vocabulary fits the text that it was learnt from."""
-    ids, _ = tokenizer.encode(sample.texts)
-    words = sum(len(text.split()) for text in sample.texts)
-    characters = sum(map(len, sample.texts))
+def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
+    """Return how well the vocabulary fits the text that it was learnt from."""
+    documents = size = characters = words = tokens = unknown = 0
+    for texts in batches(sample):
+        ids, _ = tokenizer.encode(texts)
+        documents += len(texts)
+        size += sum(len(text.encode()) for text in texts)
+        characters += sum(map(len, texts))
+        words += sum(len(text.split()) for text in texts)
+        tokens += len(ids)
+        unknown += int(np.count_nonzero(ids == tokenizer.unk))
     return {
-        "documents": len(sample.texts),
-        "bytes": sample.bytes,
+        "documents": documents,
+        "bytes": size,
         "splits": sample.splits,
         "characters": characters,
         "words": words,
-        "tokens": len(ids),
-        "unknown_share": float(np.mean(ids == tokenizer.unk)) if len(ids) else 0.0,
-        "tokens_per_word": len(ids) / words,
-        "characters_per_token": characters / max(len(ids), 1),
+        "tokens": tokens,
+        "unknown_share": unknown / max(tokens, 1),
+        "tokens_per_word": tokens / words,
+        "characters_per_token": characters / max(tokens, 1),
     }
+
+
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Group texts into lists of about a chunk of the tokenizer."""
+    batch: list[str] = []
+    length = 0
+    for text in texts:
+        batch.append(text)
+        length += len(text)
+        if length >= CHUNK:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
 
 
 def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
@@ -202,41 +172,69 @@ def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
     return "".join(f"{entry}\n" for entry in vocab), source
 
 
-def extend_vocabulary(config: VocabConfig, source: str) -> str:
-    """A tokenizer.json with the entries of `additions`, then those learnt, after its own.
+def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> str:
+    """Return a tokenizer.json with the entries of `additions`, then those learnt, after its own.
 
-    Ids stay what they are, so a model that knows the first ones only has to grow.
+    Ids stay what they are, so a model that knows the first ones only has to grow. A sample to
+    learn from is kept in `folder` meanwhile.
 
     Raises:
         InputError: it is no WordPiece tokenizer, or an addition no text that it keeps whole.
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
-        raise InputError(f"existing={config.existing}: a {kind} tokenizer; only to WordPiece's "
-                         "entries others can be added")  # fmt: skip
-    known = dict.fromkeys(WordPiece(source).vocab)
-    count = len(known)
-    if config.additions is not None:
-        known |= dict.fromkeys(wordpiece.read_vocab(Path(config.additions)))
-    if config.learn:
-        normalizer = spec["normalizer"] or {}
-        like = replace(
-            config, size=max(count + config.learn, 100), lowercase=normalizer.get("lowercase"),
-            strip_accents=normalizer.get("strip_accents"),
+        raise InputError(
+            f"existing={config.existing}: a {kind} tokenizer; entries can be added only to "
+            "WordPiece's", key="existing", path=config.existing,
         )  # fmt: skip
-        learnt = [word for word in learn(sample_corpus(config), like) if word not in known]
-        known |= dict.fromkeys(learnt[: config.learn])
-    for number, word in enumerate(list(known)[count:], count):
-        spec["model"]["vocab"][word] = number
-    tokenizer = Tokenizer.from_str(json.dumps(spec))
-    for word in list(known)[count:]:
-        found = tokenizer.encode(word.removeprefix("##"), add_special_tokens=False)
-        if not word.startswith("##") and found.tokens != [word]:
+    known = dict.fromkeys(WordPiece(source).vocab)
+    added: list[str] = []
+    if config.additions is not None:
+        listed = wordpiece.read_vocab(Path(config.additions))
+        added = [word for word in listed if word not in known]
+        for word, tokens in cut_up(tokenizer_with(spec, added), added).items():
             raise InputError(
                 f"{config.additions}: {word!r} can never be found, as the tokenizer makes "
-                f"{' '.join(found.tokens)} of that text; write it as the tokenizer leaves it"
-            )
-    return str(tokenizer.to_str(pretty=True))
+                f"{' '.join(tokens)} of that text; write it as the tokenizer leaves it",
+                key="additions", path=config.additions, line=listed.index(word) + 1,
+            )  # fmt: skip
+        known |= dict.fromkeys(added)
+    if config.learn:
+        learnt = learn(sample_corpus(config, folder), like_existing(config, spec, len(known)))
+        learnt = [word for word in learnt if word not in known]
+        lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
+        added += [word for word in learnt if word not in lost][: config.learn]
+    return str(tokenizer_with(spec, added).to_str(pretty=True))
+
+
+def like_existing(config: VocabConfig, spec: dict[str, Any], entries: int) -> VocabConfig:
+    """Return the configuration that learns words as the tokenizer `spec` normalizes them."""
+    normalizer = spec["normalizer"] or {}
+    return replace(
+        config, size=max(entries + config.learn, 100), lowercase=normalizer.get("lowercase"),
+        strip_accents=normalizer.get("strip_accents"),
+        split_chinese=normalizer.get("handle_chinese_chars", config.split_chinese),
+    )  # fmt: skip
+
+
+def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json with entries after its own."""
+    ids = Tokenizer.from_str(json.dumps(spec)).get_vocab(with_added_tokens=True)
+    first = max(ids.values()) + 1
+    entries = dict(zip(added, range(first, first + len(added)), strict=True))
+    model = spec["model"] | {"vocab": spec["model"]["vocab"] | entries}
+    return Tokenizer.from_str(json.dumps(spec | {"model": model}))
+
+
+def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
+    """Return those of the entries that the tokenizer never gives, with what it makes of them.
+
+    Entries that go on with a word are not asked about.
+    """
+    asked = [word for word in words if not word.startswith("##")]
+    found = tokenizer.encode_batch(asked, add_special_tokens=False)
+    tokens = {word: list(each.tokens) for word, each in zip(asked, found, strict=True)}
+    return {word: parts for word, parts in tokens.items() if parts != [word]}
 
 
 def make(config: VocabConfig, out: Path) -> Result:
@@ -246,7 +244,7 @@ def make(config: VocabConfig, out: Path) -> Result:
         entries, source = load_existing(config, Path(config.existing))
         before = entries.count("\n")
         if config.additions is not None or config.learn:
-            source = extend_vocabulary(config, source)
+            source = extend_vocabulary(config, source, out)
             entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
         summary = f"{before:,} entries, as {config.existing} has them"
@@ -254,7 +252,7 @@ def make(config: VocabConfig, out: Path) -> Result:
         if figures["added"]:
             summary += f", and {figures['added']:,} after them"
     else:
-        sample = sample_corpus(config)
+        sample = sample_corpus(config, out)
         vocab = learn(sample, config)
         entries = "".join(f"{entry}\n" for entry in vocab)
         source = wordpiece.build(

@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from pipeline import config as schemas
 from pipeline.cli import conf_files, entry_point
-from pipeline.cli.help_text import first_comment, groups, ordered
+from pipeline.cli.conf_files import first_comment
+from pipeline.cli.help_text import groups, ordered
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 
@@ -51,7 +52,7 @@ def keys(command: str) -> str:
         shown = "**must be set**" if key.default is None else shown
         row = (f"`{key.name}`", key.type, shown, cell(key.meaning))
         rows.append("| " + " | ".join(row) + " |")
-    parts = [f"### `{group}=`\n\n{choices(group)}" for group in groups(schema)]
+    parts = [f"### `{group}=`\n\n{choices(group)}" for group in groups(schema, command)]
     return "\n\n".join(["\n".join(rows), *parts])
 
 

@@ -85,13 +85,21 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """A weight as `dtype`; no copy where it is already.
 
     Raises:
-        InputError: it is too large for that.
+        InputError: it is too large for that, or not a number to begin with.
     """
     cast = tensor.to(dtype).contiguous()
+    bad = int((~torch.isfinite(tensor)).sum())
+    if bad:
+        raise InputError(
+            f"{name}: {bad:,} of its {tensor.numel():,} values are not finite (NaN or infinite): "
+            "the weights are broken, whatever the dtype; take an earlier checkpoint",
+            key="train",
+        )
     if not torch.isfinite(cast).all():
         raise InputError(
             f"{name}: a value of {float(tensor.abs().max()):.3g} is too large for "
-            f"{str(dtype).removeprefix('torch.')} or not a number; take dtype=bf16 or fp32"
+            f"{str(dtype).removeprefix('torch.')}; take dtype=bf16 or fp32",
+            key="dtype",
         )
     return cast
 

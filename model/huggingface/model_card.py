@@ -1,5 +1,6 @@
 """The model card: what a reader of the folder wants to know, from the manifests of the stages."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ pipeline_tag: fill-mask
 
 # {title}
 
-{kind} ({size}), pre-trained {start} with masked-language modelling{pairs}
+{kind} ({size}), {start} with masked-language modelling{pairs}
 ({paper}).
 
 | | |
@@ -43,7 +44,7 @@ USE = """
 from transformers import pipeline
 
 fill = pipeline("fill-mask", "PATH/OF/THIS/FOLDER")
-fill("{example}")
+fill({example})
 ```
 """
 
@@ -53,14 +54,25 @@ def write(
 ) -> str:
     """The text of README.md; sections of stages that left no manifest are missing.
 
-    `remarks` are rows about the weights themselves; `license` among them goes to the head.
+    `remarks` are rows about the weights themselves; `license` among them goes to the head, and
+    `example`, a text with a [MASK], to the end.
     """
     manifests = list(manifests)
     train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
     data = [manifest for manifest in manifests if manifest.stage == "prepare"]
     corpus = data[0].config.get("corpus", {}) if data else {}
     remarks = dict(remarks)
-    origin = (train.config.get("start") if train else None) or remarks.pop("converted from", None)
+    example = remarks.pop("example", None)
+    start, copied = (
+        train.config.get("start") if train else None,
+        remarks.pop("converted from", None),
+    )
+    if start:
+        how = f"pre-training continued from `{name_of(start)}`"
+    elif copied:
+        how = f"the weights of `{name_of(copied)}`, pre-trained"
+    else:
+        how = "pre-trained from scratch"
     judged = config.architecture == "bert"
     pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
     kind, tag, paper = PUBLISHED[config.architecture]
@@ -79,10 +91,10 @@ def write(
         kind=kind,
         tag=tag,
         paper=paper,
-        title=f"{kind} {config.name}" + (f", {corpus['name']}" if "name" in corpus else ""),
-        size=config.name,
+        title=f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        size=config.size_name,
         license=license,
-        start=f"on from `{Path(origin).name}`" if origin else "from scratch",
+        start=how,
         pairs=" and next-sentence prediction" if pairs else "",
         rows=table(rows | remarks),
     )
@@ -92,8 +104,17 @@ def write(
     if train:
         text += section("Training", recipe_rows(train))
         text += section("Held-out figures", figure_rows(train))
-    example = ENGLISH if language in (None, "en") else f"A text in '{language}' with a [MASK]"
-    return text + USE.format(example=example)
+    if example is None:
+        example = ENGLISH if language in (None, "en") else "[MASK]"
+    return text + USE.format(example=json.dumps(example, ensure_ascii=False))
+
+
+def name_of(origin: str) -> str:
+    """Return the name of the model in a folder; what `convert` made there has another's."""
+    made = Manifest.read(origin)
+    if made is not None and made.stage == "convert":
+        origin = made.config.get("train", origin)
+    return Path(origin).name
 
 
 def section(title: str, rows: dict[str, Any]) -> str:
@@ -158,8 +179,13 @@ def figure_rows(train: Manifest) -> dict[str, Any]:
         for name, value in train.figures.get("validation", {}).items()
         if isinstance(value, int | float)
     }
-    share = train.figures.get("most_frequent_accuracy")
-    return rows | ({"most frequent token's share": f"{share:.4f}"} if share is not None else {})
+    for name, key in (
+        ("most frequent token's share", "most_frequent_accuracy"),
+        ("more frequent class of pairs' share", "most_frequent_pair_accuracy"),
+    ):
+        if train.figures.get(key) is not None:
+            rows[name] = f"{train.figures[key]:.4f}"
+    return rows
 
 
 def number(value: Any) -> str | None:

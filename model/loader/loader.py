@@ -131,6 +131,12 @@ class Loader:
         counts[self._masker.is_special(np.arange(len(counts)))] = 0
         return float(counts.max() / max(counts.sum(), 1))
 
+    def most_frequent_pair_share(self) -> float:
+        """Return the share of the more frequent class of sentence pairs, in all samples."""
+        rows = sum(shard.rows for shard in self._shards)
+        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / max(rows, 1)
+        return max(share, 1 - share)
+
     def _batches(self, rows: SampleTable, samples: Ints, cuts: Ints) -> list[Batch]:
         """The micro-batches between `cuts` of some rows, computed together."""
         a_len, b_len = rows.a_len.astype(np.int64), rows.b_len.astype(np.int64)

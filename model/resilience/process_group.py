@@ -10,15 +10,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
-from torch.distributed.rendezvous import rendezvous
 
+from model.resilience import rendezvous
+from model.resilience.rank_card import RankCard
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, Restart, first_line
+from pipeline.common.errors import InputError
 
 VISIBLE = 15.0  # seconds until a file written on one node must be seen on another
 
 
-def join(backend: str, start_timeout: float, timeout: float, device: torch.device) -> None:
+def join(
+    backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device
+) -> None:
     """Make the process group when all ranks are there; none of its operations waits for ever.
 
     Nodes may start late and names may not resolve yet, so the start has a time limit of its own.
@@ -26,17 +29,11 @@ def join(backend: str, start_timeout: float, timeout: float, device: torch.devic
     them none.
 
     Raises:
-        Restart: not all ranks came in time.
+        ConfigError, InputError, Restart: what `rendezvous.meet` raises.
     """
     limit = timedelta(seconds=timeout)
     distributed_c10d._get_default_timeout = lambda backend: limit
-    patience = timedelta(seconds=start_timeout)
-    try:
-        store, rank, size = next(rendezvous("env://", timeout=patience))
-    except dist.DistError as error:
-        raise Restart(
-            f"not all ranks came within {start_timeout:g} s ({first_line(error)})"
-        ) from error
+    store, rank, size = rendezvous.meet(card, start_timeout)
     store.set_timeout(limit)
     bound = device if device.type == "cuda" and size > 1 else None
     dist.init_process_group(

@@ -15,10 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from model.resilience import rank_record
 from model.resilience.heartbeat import Heartbeat
 from pipeline.common.errors import Exit
 
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 LEAVING = 30.0  # seconds that a rank has to leave when its peers are lost
 
 
@@ -38,7 +39,7 @@ class Watchdog:
         self._listen, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, _noted) for number in STOPPING}
+        self._before = {number: signal.signal(number, _noted) for number in heard()}
         self._thread = threading.Thread(target=self._watch, name="guard", daemon=True)
         self._thread.start()
 
@@ -90,6 +91,12 @@ class Watchdog:
                 exit_for_restart(f"rank {self._rank}: {self.signal} before the first step")
 
 
+def heard() -> list[signal.Signals]:
+    """Return the signals that stop training: those that `nohup` and the like did not switch off."""
+    nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [number for number in STOPPING if not (nohup and number == signal.SIGHUP)]
+
+
 def _noted(number: int, frame: FrameType | None) -> None:
     """The thread has it from the pipe."""
 
@@ -97,4 +104,5 @@ def _noted(number: int, frame: FrameType | None) -> None:
 def exit_for_restart(why: str) -> NoReturn:
     """End this process now, to be started again, whatever its threads are doing."""
     print(f"restart: {why}", file=sys.stderr, flush=True)
+    rank_record.end_rank(Exit.RESTART)
     os._exit(Exit.RESTART)

@@ -30,7 +30,6 @@ WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.j
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint
-MOMENT_KEYS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,6 +165,12 @@ def runs(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
+def other_settings(folder: Path) -> Path | None:
+    """Return the newest checkpoint that other settings than those of `folder` left next to it."""
+    found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
 def locate(folder: Path) -> tuple[Path, State]:
     """The checkpoint that a path means: itself, or the newest of a train stage.
 
@@ -183,7 +188,7 @@ def locate(folder: Path) -> tuple[Path, State]:
         found = newest(place)
         if found is not None:
             return found
-    raise InputError(f"{folder}: no checkpoint there; train first (deepspeed model/train.py)")
+    raise InputError(f"{folder}: no checkpoint there; train first (python -m pipeline.train)")
 
 
 def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
@@ -218,6 +223,7 @@ class Tensors:
     """One tensor at a time from a checkpoint, so that memory holds no second copy of it."""
 
     def __init__(self, path: Path):
+        self.path = path
         try:
             self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
         except (OSError, SafetensorError) as error:
@@ -227,6 +233,10 @@ class Tensors:
         """The fp32 weight of a parameter."""
         tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
+
+    def moment_keys(self) -> set[str]:
+        """Return the names of the moments that each parameter has: any number of them."""
+        return {key.partition(".")[0] for key in self._files[1].keys()}  # type: ignore[no-untyped-call]  # noqa: SIM118
 
     def moment(self, key: str, name: str) -> torch.Tensor:
         """A moment of a parameter, in its shape."""

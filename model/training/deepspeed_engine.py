@@ -13,11 +13,14 @@ from torch import nn
 
 from model.config import TrainConfig
 from model.resilience import process_group
+from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
-from model.training.checkpoint import MOMENT_KEYS, Tensors
-from model.training.optimizer import build_optimizer
+from model.resilience.rank_card import RankCard
+from model.training.checkpoint import Tensors
+from model.training.optimizer import build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
-from pipeline.common.errors import ConfigError
+from pipeline.common import cores
+from pipeline.common.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,16 @@ class World:
 
 
 def start_world(
-    threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
+    card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
 ) -> World:
-    """Join the process group that the launcher set up, or make one of this process alone."""
+    """Join the process group that the launcher set up, or make one of this process alone.
+
+    Raises:
+        ConfigError: fewer GPUs can be used than the environment promises.
+    """
+    require_gpus()
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
-    if os.environ["WORLD_SIZE"] == "1":
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        os.environ.setdefault("MASTER_PORT", "0")
     local_rank = int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
@@ -46,11 +51,12 @@ def start_world(
     else:
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
-        torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local_size))
+        torch.set_num_threads(threads or max(1, cores.available() // local_size))
         torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
         # Without this, start-up compiles an op that nothing here needs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    process_group.join("nccl" if device.type == "cuda" else "gloo", start_timeout, timeout, device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=timedelta(seconds=timeout))
     return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
 
@@ -157,17 +163,18 @@ def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     keep = engine.global_rank == 0
-    _link_optimizer_state(engine)
-    state = _optimizer(engine).state
+    state, keys = _optimizer(engine).state, moment_keys(_optimizer(engine))
+    if any(state.values()):
+        _link_optimizer_state(engine)
+    else:  # no update has taken effect yet: the moments are zeros
+        _make_state(engine, _optimizer(engine))
     for name, parameter in engine.module.named_parameters():
         if _partitioned(engine):
             weight = fragments.safe_get_full_fp32_param(parameter)
-            found = {
-                key: fragments.safe_get_full_optimizer_state(parameter, key) for key in MOMENT_KEYS
-            }
+            found = {key: fragments.safe_get_full_optimizer_state(parameter, key) for key in keys}
         else:
             weight = parameter.detach()
-            found = {key: state[parameter][key] for key in MOMENT_KEYS}
+            found = {key: state[parameter][key] for key in keys}
         if keep:
             weights[name] = weight.to("cpu", torch.float32, copy=True).contiguous()
             for key, moment in found.items():
@@ -182,11 +189,22 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
 
     The module that the engine was built around must hold the same weights already: what the
     forward pass reads is made from them, here only the optimizer's own copies are set.
+
+    Raises:
+        InputError: the checkpoint has the moments of another kind of optimizer.
     """
     optimizer = _optimizer(engine)
+    keys = moment_keys(optimizer)
+    if missing := sorted(set(keys) - tensors.moment_keys()):
+        raise InputError(
+            f"{tensors.path}: has no {', '.join(missing)}, which this optimizer keeps: set the "
+            "optimizer that wrote it, or start_optimizer=false",
+            key="optimizer",
+            path=tensors.path,
+        )
     _make_state(engine, optimizer)
     for name, parameter in engine.module.named_parameters():
-        moments = {key: tensors.moment(key, name).to(engine.device) for key in MOMENT_KEYS}
+        moments = {key: tensors.moment(key, name).to(engine.device) for key in keys}
         if engine.zero_optimization_stage() == 3:
             weight = _own_part(parameter, tensors.weight(name).to(engine.device))
             fragments.safe_set_local_fp32_param(parameter, weight)
@@ -221,7 +239,7 @@ def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
     for parameter in flat:
         optimizer.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            **{key: torch.zeros_like(parameter) for key in MOMENT_KEYS},
+            **{key: torch.zeros_like(parameter) for key in moment_keys(optimizer)},
         }
     _link_optimizer_state(engine)
 

@@ -22,6 +22,18 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, o
     ]
 
 
+ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
+
+
+def moment_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    """Return the names of the tensors that an optimizer keeps per parameter, in its shape.
+
+    An optimizer that keeps others than Adam's says so in an attribute `moment_keys`.
+    """
+    keys: tuple[str, ...] = getattr(optimizer, "moment_keys", ADAM)
+    return keys
+
+
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """AdamW, StableAdamW or LAMB on the module's parameters; none needs a compiler at start-up."""
     groups = parameter_groups(module, config.weight_decay)

@@ -17,7 +17,8 @@ from model.training.device_peak import memory
 from model.training.phase_timer import PhaseTimer
 
 SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
-        "masked", "sequences", "tokens")  # fmt: skip
+        "masked", "sequences", "samples", "tokens")  # fmt: skip
+WORK = ("samples", "tokens")  # count in any case; the others only where all of them are finite
 
 
 def losses(
@@ -42,10 +43,13 @@ def losses(
                 (pair_logits.argmax(-1) == batch.next_sentence_labels).sum().double(),
                 *(
                     masked.new_tensor(size, dtype=torch.float64)
-                    for size in (len(batch.masked_labels), len(pair_logits), len(batch.input_ids))
+                    for size in (
+                        len(batch.masked_labels), len(pair_logits), len(pair_logits),
+                        len(batch.input_ids),
+                    )
                 ),
             ]
-        )
+        )  # fmt: skip
     return masked, pair, sums
 
 
@@ -57,7 +61,7 @@ class Meter:
         self.world, self.rate = world, 0.0
         self.clock = PhaseTimer(world.device)
         self._work, self._peak = work, peak
-        self._tokens = torch.tensor([name == "tokens" for name in SUMS], device=world.device)
+        self._always = torch.tensor([name in WORK for name in SUMS], device=world.device)
         self.restart()
 
     def restart(self) -> None:
@@ -67,11 +71,11 @@ class Meter:
         self.clock.restart()
 
     def add(self, sums: torch.Tensor) -> None:
-        """One micro-batch's figures; no synchronisation with the device.
+        """Add one micro-batch's figures, without waiting for the device.
 
-        Of one that is not finite, and so makes its update void, only the tokens count.
+        Where they are not finite, and so make the update void, only its size counts.
         """
-        self._sums += torch.where(sums.isfinite().all() | self._tokens, sums, 0.0)
+        self._sums += torch.where(sums.isfinite().all() | self._always, sums, 0.0)
 
     def count(self, batch: Batch) -> None:
         """The work of a micro-batch that is still on the host."""
@@ -85,18 +89,21 @@ class Meter:
         return int(total)
 
     def read(self, next_sentence: bool) -> dict[str, float]:
-        """The figures over all ranks since they were last read; every rank must call it."""
+        """Return the figures over all ranks since the last call; every rank must call it.
+
+        Losses and accuracies are missing where nothing finite was learnt: a zero would look like
+        the best loss of all.
+        """
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
         self._sums.zero_()
         seconds = time.perf_counter() - self._began
-        masked, sequences = max(sums["masked"], 1.0), max(sums["sequences"], 1.0)
-        figures = {
-            "loss": sums["masked_lm_loss"] / masked,
-            "masked_lm_loss": sums["masked_lm_loss"] / masked,
-            "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
-        }
-        if next_sentence:
+        masked, sequences = sums["masked"], sums["sequences"]
+        figures: dict[str, float] = {}
+        if masked:
+            figures["loss"] = figures["masked_lm_loss"] = sums["masked_lm_loss"] / masked
+            figures["masked_lm_accuracy"] = sums["masked_lm_correct"] / masked
+        if masked and sequences and next_sentence:
             figures["next_sentence_loss"] = sums["next_sentence_loss"] / sequences
             figures["next_sentence_accuracy"] = sums["next_sentence_correct"] / sequences
             figures["loss"] += figures["next_sentence_loss"]
@@ -104,7 +111,7 @@ class Meter:
             "learning_rate": self.rate,
             "tokens": sums["tokens"],
             "tokens_per_second": sums["tokens"] / seconds,
-            "samples_per_second": sums["sequences"] / seconds,
+            "samples_per_second": sums["samples"] / seconds,
             **self._efficiency(seconds),
         }
 

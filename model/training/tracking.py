@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
@@ -17,20 +18,27 @@ from model.config import TrackingConfig
 from pipeline.common import redact
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
+FORGE = "forge.coreweave.com"  # ends the name of W&B's own server since wandb 0.31
 # Figures come last: a narrow terminal cuts them, and neither the bar nor the time that is left.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 def has_key() -> bool:
-    """Whether there is a Weights & Biases key: in the environment or in ~/.netrc."""
+    """Return whether there is a Weights & Biases key: in the environment, or from `wandb login`."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2]
+    import wandb
+
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url).netloc
+    # The server's older name: keys of earlier logins are stored under it, and wandb reads them.
+    hosts = (server, "api.wandb.ai") if server.endswith(FORGE) else (server,)
     try:
-        return netrc.netrc().authenticators(host.strip("/")) is not None
+        keys = netrc.netrc(os.path.expanduser(os.environ.get("NETRC") or "~/.netrc"))
+        return any(keys.authenticators(host) is not None for host in hosts)
     except (OSError, netrc.NetrcParseError):
         return False
 
@@ -68,7 +76,8 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
                     f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
                     "the network, or take tracking.mode=offline"
                 ) from error
-            print(f"warning: W&B does not start as {attempt} ({error})", flush=True)
+            print(f"warning: W&B does not start as {attempt} ({first_line(error)})", flush=True)
+            _forget_wandb()  # its service holds the run's id: the next attempt would be refused
     return None
 
 
@@ -93,7 +102,12 @@ class Tracker:
         self._keep_until(out / METRICS, start)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, settings)
+        self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
+        self._exporter.set("train_steps", steps, "updates in all")
+        self._exporter.set("train_step", start, "updates that are done")
+        self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
         self._start, self._steps, self._began = start, steps, time.monotonic()
+        self._done, self._last = 0, time.time()  # updates of this process, and the last one's end
         self._bar = tqdm(
             initial=start,
             total=steps,
@@ -121,6 +135,8 @@ class Tracker:
             if self._wandb is not None:
                 named = {f"{kind}/{key}": value for key, value in figures.items()}
                 self._wandb.log(named, step=step)
+        for key, value in figures.items():
+            self._exporter.set(f"{kind}_{key}", value)
         if kind == "train":
             self._bar.set_postfix_str(one_line(figures))
             if self._bar.disable:  # no terminal: a line instead
@@ -134,6 +150,17 @@ class Tracker:
         """One update is done."""
         if self.active:
             self._bar.update()
+            self._done += 1
+            now, before = time.time(), self._last
+            self._last = now
+            self._exporter.set("train_step", self._start + self._done)
+            self._exporter.set("train_step_seconds", now - before, "that the last update took")
+            self._exporter.set("train_last_step_time_seconds", now, "when the last update was done")
+
+    def saved(self) -> None:
+        """A checkpoint is written."""
+        if self.active:
+            self._exporter.set("train_last_checkpoint_time_seconds", time.time())
 
     def say(self, text: str) -> None:
         """A line on the terminal that does not break the bar."""
@@ -146,6 +173,7 @@ class Tracker:
         if self.active:
             self._bar.close()
             self._file.close()
+            self._exporter.close()
             with self._without_wandb():
                 if self._wandb is not None:
                     self._wandb.finish()

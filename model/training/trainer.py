@@ -12,16 +12,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model.config import ModelConfig, TrainConfig
+from model.config import TrainConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
-from model.resilience import process_group
+from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
-from model.resilience.watchdog import Watchdog
+from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, device_peak, flops, initial_weights
 from model.training.deepspeed_engine import (
     accumulation_steps,
@@ -34,7 +34,7 @@ from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError, InputError, Restart, first_line
+from pipeline.common.errors import InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
@@ -52,7 +52,9 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     """
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
-    guard = Watchdog(rank, config.start_timeout, config.watchdog, config.heartbeat)
+    # Its clock is the longer one: waiting for the others has an error of its own.
+    patience = config.start_timeout + LEAVING
+    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
         trainer = Trainer(config, out, fingerprint, guard)
         try:
@@ -69,6 +71,16 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     return result
 
 
+def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
+    """Give the checkpoints that release 0.1.0 saved for this run the name that it has now."""
+    if legacy is None:
+        return
+    old, new = (checkpoint.runs(out) / name[:12] for name in (legacy, fingerprint))
+    if old.is_dir() and not new.exists():
+        old.rename(new)
+        print(f"train: resuming the run that an earlier release began, now {new}", flush=True)
+
+
 class Trainer:
     """One rank's part of a run."""
 
@@ -78,12 +90,13 @@ class Trainer:
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
-        self.model_config = fitted(config, wordpiece, shards.sequence_length)
+        self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
         self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
-        self.world = start_world(config.threads, config.start_timeout, config.timeout)
+        card = rank_card.describe(config, fingerprint)
+        self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify:
             shards.verify(self.world.rank, self.world.size)
         self.health = Health(config.bad_steps)
@@ -266,6 +279,12 @@ class Trainer:
         """One line that says what will be done."""
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
+        other = checkpoint.other_settings(self.folder) if not self.step else None
+        if other is not None:
+            self.tracker.say(
+                f"train: a training of other settings is there and stays ({other}); this one "
+                "begins at step 0. With its settings, the same command goes on with that one"
+            )
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
         # Of a processor that others use too, products are slower, and MFU seems higher.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None
@@ -300,6 +319,7 @@ class Trainer:
         kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
         self.tracker.log("validation", self.step, kept)
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        shown = shown or "loss not finite"
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
@@ -325,44 +345,41 @@ class Trainer:
             )
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
+            self.tracker.saved()
         dist.barrier()
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
-        accuracy, unigram = validation["masked_lm_accuracy"], self.held_out.most_frequent_share()
-        pairs = validation.get("next_sentence_accuracy")
-        shown = f", next sentence {pairs:.3f}" if pairs is not None else ""
+        """Return what the manifest says of the run; each accuracy has its baseline next to it."""
+        unigram = self.held_out.most_frequent_share()
+        figures = {"most_frequent_accuracy": unigram}
+        if "masked_lm_accuracy" in validation:
+            accuracy = validation["masked_lm_accuracy"]
+            shown = (
+                f"held-out masked-LM accuracy {accuracy:.3f} (most frequent token {unigram:.3f})"
+            )
+        else:
+            shown = "held-out loss not finite"
+        if "next_sentence_accuracy" in validation:
+            share = figures["most_frequent_pair_accuracy"] = (
+                self.held_out.most_frequent_pair_share()
+            )
+            shown += (
+                f", next sentence {validation['next_sentence_accuracy']:.3f} "
+                f"(more frequent class {share:.3f})"
+            )
+        path = self.folder / checkpoint.name_of(self.step)
         return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, held-out masked-LM accuracy "
-            f"{accuracy:.3f} (most frequent token {unigram:.3f}){shown}",
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {shown}",
             figures={
                 "steps": self.step,
                 "samples": self.samples,
                 "tokens": self.tokens,
                 "validation": validation,
-                "most_frequent_accuracy": unigram,
+                **figures,
                 "world_size": self.world.size,
                 "device": self.world.device.type,
-                "checkpoint": str(
-                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
-                ),
+                "checkpoint": str(path.relative_to(self.out)),
             },
         )
-
-
-def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
-    """The model's size with the tokenizer's vocabulary, for sequences of up to `length` tokens.
-
-    Raises:
-        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
-    """
-    if length > config.model.positions:
-        raise ConfigError(
-            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
-            f"{config.model.positions}"
-        )
-    size = config.model.vocab_size or wordpiece.size
-    if size != wordpiece.size:
-        raise ConfigError(f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries")
-    return dataclasses.replace(config.model, vocab_size=size)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.beam.documents import KeptDocument
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
 from pipeline.filtering.minhash import MinHasher
 from pipeline.shards.sentence_pairs import Documents
@@ -66,7 +67,6 @@ class SplitDocuments:
     def write(self, index: int) -> list[int]:
         """Write record batch k with the documents of bucket k, for all k; returns those in use."""
         names, path = self.plan.shard_names(), self.plan.split_file(index)
-        beside = path.with_name(f".{path.name}.tmp")
         table = pa.concat_tables(self.rows) if self.rows else None
         bucket = table["bucket"].to_numpy() if table else np.zeros(0, np.int32)
         order = np.argsort(bucket, kind="stable")
@@ -78,12 +78,14 @@ class SplitDocuments:
             signed = np.concatenate(self.signatures)
             minhash.save(self.plan.signatures(index), hash_columns(documents["hash"]), signed)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_file(str(beside), documents.schema, options=options) as writer:
+        with (
+            atomic_path(path) as temporary,
+            pa.ipc.new_file(str(temporary), documents.schema, options=options) as writer,
+        ):
             for low, high in itertools.pairwise(bounds):
                 part = documents.take(pa.array(order[low:high]))
                 empty = pa.RecordBatch.from_pylist([], schema=part.schema)
                 writer.write_batch(next(iter(part.combine_chunks().to_batches()), empty))
-        beside.replace(path)
         return [k for k in range(len(names)) if bounds[k] < bounds[k + 1]]
 
 

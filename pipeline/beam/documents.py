@@ -10,6 +10,7 @@ from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.shards.sentence_pairs import document_hash
+from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters that are tokenized at once: fastest, and memory stays flat
@@ -37,6 +38,7 @@ class DocumentCounts:
     totals: Counter[str] = field(default_factory=Counter)
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by what happened
+    lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
 
     def take(self, part: dict[str, Any]) -> None:
         """Add the account of a part, as `vars` gave it."""
@@ -44,6 +46,8 @@ class DocumentCounts:
             if name == "named":
                 for reason, found in count.items():
                     self.named[reason] = (self.named.get(reason, []) + found)[: SkipCounts.NAMED]
+            elif name == "lowest":
+                self.lowest.merge(count)
             else:
                 getattr(self, name).update(count)
 
@@ -110,7 +114,9 @@ class DocumentReader:
             account.filtered[reason] += 1
         else:
             account.totals["sentences"] += len(parts)
-            return KeptDocument(document_hash(text), text, parts, document.copies)
+            digest = document_hash(text)
+            account.lowest.add(digest)
+            return KeptDocument(digest, text, parts, document.copies)
         return None
 
     def reason(self, name: str, text: str) -> str | None:

@@ -5,8 +5,8 @@ import logging
 import sys
 from typing import Any
 
-# Beam imports these where they are installed, for its data frames and a database.
-_UNUSED = ("pandas", "pymongo")
+# Beam imports these where they are installed, for its data frames, a database and S3.
+_UNUSED = ("pandas", "pymongo", "bson", "boto3", "botocore")
 
 # It warns, on import, of what it does without.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())

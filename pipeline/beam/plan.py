@@ -25,6 +25,11 @@ class PreparePlan:
         """Where tasks leave what only this run needs."""
         return Path(self.out) / ".scratch"
 
+    @property
+    def error_note(self) -> Path:
+        """Where a task says what the user has to change; nobody goes on then."""
+        return self.scratch / "error.json"
+
     def split_file(self, index: int) -> Path:
         """The tokenized documents of a split."""
         return self.scratch / f"split-{index:05d}.arrow"
@@ -44,6 +49,10 @@ class PreparePlan:
     def shard_account(self, name: str) -> Path:
         """What became of the documents of a bucket."""
         return self.scratch / f"{name}.json"
+
+    def report(self, account: Path) -> Path:
+        """How far the task is that will leave this account."""
+        return account.with_suffix(".progress")
 
     def shard_names(self) -> list[str]:
         """The shards to make; the k-th bucket becomes the k-th."""

@@ -1,42 +1,135 @@
-"""A progress bar over the files that a job leaves: the same for every engine."""
+"""A progress bar over the files that a job's tasks leave: the same for every engine."""
 
 import contextlib
 import json
+import os
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tqdm import tqdm
 
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.formatting import pluralize
+
+EVERY = 1.0  # seconds between a task's reports, and between two looks at them
+
+FORMAT = "prepare: {desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{rate_fmt}{postfix}]"
+
+
+class Report:
+    """A task's account of how far it is, in a file that is written again at most once a second."""
+
+    def __init__(self, path: Path):
+        self.path, self.last = path, time.monotonic()
+
+    def __call__(self, done: float, documents: int = 0) -> None:
+        """Say how much is done: bytes of a split, or the share of a shard."""
+        now = time.monotonic()
+        if now - self.last >= EVERY:
+            self.last = now
+            self.path.write_text(json.dumps([done, documents]))
+
+
+@dataclass
+class Progress:
+    """How far a job is."""
+
+    plan: PreparePlan
+    bytes: float = 0  # of the corpus
+    documents: int = 0
+    read: dict[int, int] = field(default_factory=dict)  # documents of the splits that are done
+    written: set[str] = field(default_factory=set)  # shards
+    shards: float = 0  # with those that are begun
+
+    def look(self) -> None:
+        """Look at the tasks' files."""
+        try:
+            there = set(os.listdir(self.plan.scratch))
+        except FileNotFoundError:  # removed already
+            return
+        begun = 0.0
+        self.documents = 0
+        self.bytes = 0
+        for index, split in enumerate(self.plan.splits):
+            account = self.plan.split_account(index)
+            if index not in self.read and account.name in there:
+                found = json.loads(account.read_text(encoding="utf-8"))
+                self.read[index] = found["documents"].get("read", 0)
+            if index in self.read:
+                self.bytes += split.end - split.start
+                self.documents += self.read[index]
+            elif (report := self.plan.report(account)).name in there:
+                done, documents = _said(report)
+                self.bytes += done
+                self.documents += int(documents)
+        for name in self.plan.shard_names():
+            account = self.plan.shard_account(name)
+            if account.name in there:
+                self.written.add(name)
+            elif (report := self.plan.report(account)).name in there:
+                begun += _said(report)[0]
+        self.shards = len(self.written) + begun
+
+    @property
+    def reading(self) -> bool:
+        """Whether not all of the corpus is read."""
+        return len(self.read) < len(self.plan.splits)
+
+
+def _said(report: Path) -> tuple[float, float]:
+    """What a task has said; nothing where it is just writing it."""
+    try:
+        done, documents = json.loads(report.read_text())
+    except (ValueError, FileNotFoundError):
+        return 0, 0
+    return done, documents
 
 
 @contextlib.contextmanager
-def watch(plan: PreparePlan, every: float = 1.0) -> Iterator[None]:
-    """Show how much of the plan is done while the body runs; nothing where no terminal is."""
+def watch(plan: PreparePlan) -> Iterator[None]:
+    """Show how much of the plan is done while the body runs; nothing where no terminal is.
+
+    A first bar counts the bytes of the corpus that were read, a second one the shards.
+    """
     if not sys.stderr.isatty():
         yield
         return
-    done = threading.Event()
-    total = sum(split.end - split.start for split in plan.splits)
-    with tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, desc="prepare") as bar:
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(plan, lambda: over.wait(EVERY)), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
-        def follow() -> None:
-            seen: set[int] = set()
-            documents = 0
-            while not done.wait(every):
-                for index, split in enumerate(plan.splits):
-                    account = plan.split_account(index)
-                    if index not in seen and account.exists():
-                        seen.add(index)
-                        documents += json.loads(account.read_text())["documents"].get("read", 0)
-                        bar.update(split.end - split.start)
-                bar.set_postfix_str(f"{documents:,} documents")
 
-        thread = threading.Thread(target=follow, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
+    """Draw both bars until `pause` says that the job is over."""
+    progress, over = Progress(plan), False
+    size = sum(split.end - split.start for split in plan.splits)
+    with tqdm(total=size, unit="B", unit_scale=True, unit_divisor=1024, desc="reading",
+              bar_format=FORMAT.replace("{rate_fmt}", ", {rate_fmt}")) as bar:  # fmt: skip
+        while progress.reading and not over:
+            over = pause()
+            progress.look()
+            bar.set_postfix_str(pluralize(progress.documents, "document"), refresh=False)
+            bar.update(max(progress.bytes - bar.n, 0))
+            bar.refresh()
+    if progress.reading:
+        return  # it failed
+    count = len(plan.shard_names())
+    with tqdm(total=count, desc="writing", bar_format=FORMAT.replace("{rate_fmt}", "")) as bar:
+        while True:
+            progress.look()
+            shown = f"{len(progress.written)} of {pluralize(count, 'shard')}"
+            bar.set_postfix_str(shown, refresh=False)
+            bar.update(max(progress.shards - bar.n, 0))
+            bar.refresh()
+            if over:
+                return
+            over = pause()

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from pipeline.beam.fast_import import (
     SubprocessSDKEnvironment,
     worker_handlers,
 )
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, first_line
 from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
@@ -47,7 +48,26 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         with dask(runner, parts) as engine:
             yield engine
     else:
+        if runner.name == "portable":
+            check_job_service(str(runner.options.get("job_endpoint")))
         yield service(runner)
+
+
+def check_job_service(endpoint: str, timeout: float = 10.0) -> None:
+    """Check that somebody answers at the address of a job service: Beam would wait for ever.
+
+    Raises:
+        ConfigError: nobody does.
+    """
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"runner.options.job_endpoint={endpoint}: no job service answers at this HOST:PORT "
+            f"({first_line(error)}); start one, or give its address",
+            key="runner.options.job_endpoint",
+        ) from error
 
 
 def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:

@@ -3,7 +3,8 @@
 Files carry text, Beam carries paths: a split's documents go into one lz4 Arrow file whose record
 batch k holds the documents of bucket k, and only (bucket, path) pairs cross the wire. The graph
 uses Create, Reshuffle, ParDo and GroupByKey alone, so that every Beam engine runs it. A task writes
-beside and renames, and its bytes depend on its input alone: a retry is harmless.
+files of its own and renames them, and its bytes depend on its input alone: a retry is harmless, and
+so are two attempts at the same time.
 """
 
 import contextlib
@@ -23,11 +24,13 @@ from pipeline.beam.buckets import SplitDocuments, load_bucket
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
+from pipeline.beam.progress import Report
 from pipeline.common import counter_rng
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, UserError
+from pipeline.common.atomic import atomic_path, write_text
+from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
+from pipeline.readers.io import read_position
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
@@ -35,7 +38,11 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 
 class Task(beam.DoFn):
-    """A step of the plan on a worker. A user's error is left in a file for the driver to read."""
+    """A step of the plan on a worker.
+
+    A user's error is left in a file for the driver, and the task ends as if it were done: engines
+    try a task that fails again, and print traces. The other tasks see the file and end too.
+    """
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
@@ -45,18 +52,29 @@ class Task(beam.DoFn):
         raise NotImplementedError
 
     def process(self, element: Any) -> Iterator[Any]:
-        """Do the step; see `graph.run` for what becomes of errors."""
-        with self.told():
-            yield from self.work(element)
+        """Do the step, unless an error was found."""
+        if not self.cancelled():
+            with self.noted():
+                yield from self.work(element)
+
+    def cancelled(self) -> bool:
+        """Return whether a task has found an error."""
+        return self.plan.error_note.exists()
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def noted(self) -> Iterator[None]:
         """Leave a user's error where the driver finds it."""
         try:
             yield
-        except UserError as error:
-            write_text(self.plan.scratch / "error.txt", str(error))
-            raise
+        except (UserError, Restart) as error:
+            about = {name: getattr(error, name, None) for name in ("key", "path", "line")}
+            kind = {"restart": isinstance(error, Restart)}
+            note = {"message": str(error), **about, **kind}
+            write_text(self.plan.error_note, json.dumps(note))
+        except Exception as error:
+            if disk_failure(error) is None:
+                raise
+            write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
 
 
 class Tokenize(Task):
@@ -64,16 +82,20 @@ class Tokenize(Task):
 
     def setup(self) -> None:
         """Once a worker."""
-        with self.told():
+        with self.noted():
             self.intake = DocumentReader(self.plan.config)
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
         """`element` is the split's index; yields (bucket, split's index) for buckets in use."""
         plan, account = self.plan, DocumentCounts()
-        split_documents = SplitDocuments(plan)
-        for chunk in self.intake.chunks(plan.splits[element], account):
-            split_documents.add(self.wordpiece, chunk)
+        split, split_documents = plan.splits[element], SplitDocuments(plan)
+        report = Report(plan.report(plan.split_account(element)))
+        with read_position.followed(split, lambda n: report(n, account.documents["read"])):
+            for chunk in self.intake.chunks(split, account):
+                if self.cancelled():
+                    return
+                split_documents.add(self.wordpiece, chunk)
         account.totals["tokens"] += split_documents.tokens
         account.documents["empty"] += split_documents.empty
         used = split_documents.write(element)
@@ -98,7 +120,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
         loaded.cache_clear()
         wordpiece = loaded(place)
     if wordpiece.sha256 != sha256:
-        raise InputError(f"vocab={place}: changed during the run; start it again")
+        raise InputError(f"vocab={place}: changed during the run; start it again", key="vocab")
     return wordpiece
 
 
@@ -121,10 +143,8 @@ class NearDuplicates(Task):
         paths = [plan.signatures(index) for index in range(len(plan.splits))]
         there = [path for path in paths if path.exists()]  # a split may have no documents
         found = minhash.find_duplicates(there, config.permutations, config.near_duplicates)
-        path = plan.near_duplicates()
-        beside = path.with_name(f".{path.name}.tmp")
-        found.tofile(beside)
-        beside.replace(path)
+        with atomic_path(plan.near_duplicates()) as path:
+            found.tofile(path)
         yield from ((bucket, sorted(splits)) for bucket, splits in element[1])
 
 
@@ -152,6 +172,11 @@ class WriteShard(Task):
             "lengths": Counter((pairs.a_len + pairs.b_len + special).tolist()),
             "shard": None,
         }
+        if split == "validation":
+            account["totals"] |= {
+                "validation_documents": len(documents),
+                "validation_random_next": int(pairs.is_random_next.sum()),
+            }
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
             values, offsets = gather(tokens, pairs)
@@ -170,7 +195,10 @@ def draw_pairs(
     config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
     drawn, tokens, laid = [], [], 0
-    for duplicate in range(int(rounds.max(initial=config.duplicates))):
+    report = Report(plan.report(plan.shard_account(name)))
+    count = int(rounds.max(initial=config.duplicates))
+    for duplicate in range(count):
+        report(duplicate / (count + 1))
         key = counter_rng.key(config.seed, "pairs", duplicate)
         chosen = np.flatnonzero(rounds > duplicate)
         if config.pairs == "none":
@@ -214,6 +242,23 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     )
 
 
+def raise_noted(plan: PreparePlan) -> None:
+    """Raise the error that a task has left, if one did.
+
+    Raises:
+        InputError: what a worker found wrong with the input.
+        Restart: an object store did not answer.
+        OSError: the disk is full, limited, or not to be written.
+    """
+    if plan.error_note.exists():
+        note = json.loads(plan.error_note.read_text(encoding="utf-8"))
+        if "disk" in note:
+            raise OSError(note["disk"])
+        if note.pop("restart", False):
+            raise Restart(note["message"])
+        raise InputError(note.pop("message"), **note)
+
+
 def run(plan: PreparePlan) -> None:
     """Run the graph to its end.
 
@@ -229,11 +274,8 @@ def run(plan: PreparePlan) -> None:
             beam.Pipeline(runner=engine, options=flags) as pipeline,
         ):
             build(pipeline, plan)
-    except Exception as error:  # Beam's own, or the task's with words of Beam's at its end
-        found = plan.scratch / "error.txt"
-        if found.exists():
-            raise InputError(found.read_text(encoding="utf-8")) from error
-        raise
+    finally:
+        raise_noted(plan)
     for bucket_name in plan.shard_names():
         if not plan.shard_account(bucket_name).exists():  # no document fell into it
             empty: dict[str, Any] = {"documents": {}, "lengths": {}, "shard": None}

@@ -3,6 +3,7 @@
 What goes wrong in a task is not lost: its exception travels to the process that planned the graph.
 """
 
+import gc
 import importlib
 import logging
 import sys
@@ -14,6 +15,7 @@ def main() -> None:
     importlib.import_module("pipeline.beam.fast_import")  # before Beam imports itself
     from apache_beam.runners.worker import sdk_worker_main
 
+    gc.freeze()  # what was imported stays, and need not be looked at for garbage
     sdk_worker_main.main(sys.argv)
 
 

@@ -1,6 +1,8 @@
 """The YAML files of `conf/`: where they are, their choices, and what their comments say."""
 
+import difflib
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -9,6 +11,14 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 def choices(group: str) -> list[str]:
     """Return the names of the YAML files of a config group, sorted."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def no_such(group: str, name: str, known: Iterable[str]) -> str:
+    """Return the message that `known` has no `name`, with the one that may have been meant."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"{group}={name}: there is no such {group}; {meant}choose one of {', '.join(listed)}"
 
 
 def first_comment(path: Path) -> str:

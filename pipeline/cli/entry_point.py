@@ -8,24 +8,39 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
 from pipeline import __version__
-from pipeline.cli import help_text
-from pipeline.cli.conf_files import CONF, choices
-from pipeline.cli.overrides import readable
-from pipeline.common import redact
+from pipeline.cli import addresses, help_text, resolved
+from pipeline.cli.conf_files import CONF, choices, no_such
+from pipeline.cli.overrides import for_hydra, normalized
+from pipeline.common import output, redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.schema import StageConfig
 
 # What may come of a command line or of a YAML file; anything else is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
+
+# Of Hydra's and OmegaConf's messages.
+NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]+)'")
+WRONG_TYPE = re.compile(
+    r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
+    r"is not a valid (bool) )", re.S,
+)  # fmt: skip
+TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
 
@@ -41,6 +56,8 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     Raises:
         ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
     """
+    if issubclass(schema, StageConfig):
+        schema.complete(config)
     for group in map(str, config):
         if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))
@@ -51,6 +68,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
+    addresses.check(built)
     return built
 
 
@@ -81,12 +99,23 @@ def explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
         return unknown_key(str(error.full_key), error.object_type)
+    if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
+        wanted = TYPES[wrong[2] or wrong[3]]
+        return f"{error.full_key or error.key}={wrong[1]}: {wanted} is wanted"
+    if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
+        return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
     text = text.partition(" Config search path:")[0].replace("\t", " ")
     key = getattr(error, "full_key", None)
     return f"{text} (at {key})" if key and str(key) not in text else text
+
+
+def unknown_choice(group: str, name: str, message: str) -> str:
+    """Say that a config group has no such choice; Hydra's message lists those that it has."""
+    there = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
+    return no_such(group, name, there)
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:
@@ -136,15 +165,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     settings = {str(key): value for key, value in values.items()}
     width = min(100, shutil.get_terminal_size().columns)
     bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    show(help_text.format_help(name, schema, settings, width, bold))
-
-
-def show(text: str) -> None:
-    """Print what may be read by `head`, who leaves when he has seen enough."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
 def run(
@@ -152,39 +173,26 @@ def run(
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
-    The exit codes are those of `pipeline.common.errors.Exit`. A mistake and a restart are one
-    line on stderr; a bug shows its trace.
+    With `--from FILE` the configuration is that of the file, changed by the command line. The exit
+    codes are those of `pipeline.common.errors.Exit`. A mistake and a restart are one line on
+    stderr; a bug shows its trace.
     """
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    register(name, schema)
-
-    composed: list[DictConfig] = []  # empty after --cfg and the like
-
-    def keep(config: DictConfig) -> None:  # a function: of a method Hydra would search the stack
-        composed.append(config)
-
-    # Hydra would add handlers to the root logger, one of them a log file where the user stands.
-    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+    output.outlive_readers()
     words = sys.argv[1:] if argv is None else argv
     if "--version" in words:
         print(f"bert-pipeline {__version__}")
         sys.exit(Exit.DONE)
     asked = {"--help", "-h"} & set(words)
     words = [word for word in words if word not in asked]
-    # The parser takes overrides from one place only: ours go where the user's begin.
-    overrides = (n for n, word in enumerate(words) if re.match(r"[+~]|[^-].*=", word))
-    first = next(overrides, len(words))
-    sys.argv[1:] = [*words[:first], *quiet, *map(readable, words[first:])]
     try:
-        check_options(sys.argv[1:])
-        with hydra_errors_as_config_errors():
-            main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-            main(keep)()
-        for config in composed:
-            if asked:
-                print_help(name, schema, config)
-            else:
-                task(validate(config, schema))
+        if resolved.OPTION in words:
+            config: DictConfig | None = _from_file(name, schema, words)
+        else:
+            config = compose(name, schema, words)
+        if config is not None and asked:
+            print_help(name, schema, config)
+        elif config is not None:
+            task(validate(config, schema))
     except MISTAKES as error:
         print(f"error: {redact.redact(explain(error))}", file=sys.stderr, flush=True)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
@@ -192,6 +200,39 @@ def run(
         print(f"restart: {redact.redact(str(error))}", file=sys.stderr, flush=True)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("interrupted; the same command starts again", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     sys.exit(Exit.DONE)
+
+
+def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
+    """Compose `conf/NAME.yaml` with the words of a command line; None after `--cfg` and the like.
+
+    Raises:
+        ConfigError, HydraException, OmegaConfBaseException: a mistake on the command line.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    register(name, schema)
+    composed: list[DictConfig] = []
+
+    def keep(config: DictConfig) -> None:  # a function: of a method Hydra would search the stack
+        composed.append(config)
+
+    before = sys.argv
+    sys.argv = [before[0], *for_hydra(words, name)]
+    try:
+        check_options(sys.argv[1:])
+        with hydra_errors_as_config_errors():
+            main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+            main(keep)()
+    finally:
+        sys.argv = before
+    return composed[0] if composed else None
+
+
+def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
+    place = words.index(resolved.OPTION)
+    if place + 1 == len(words):
+        raise ConfigError(f"{resolved.OPTION}: name a file, as in {resolved.OPTION} FILE")
+    overrides = normalized(words[:place] + words[place + 2 :], name)
+    return resolved.read(Path(words[place + 1]), schema, overrides)

@@ -4,7 +4,11 @@ Every exception that is not here is a bug and shows its trace.
 """
 
 import enum
+import errno
+import os
 from typing import ClassVar
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class Exit(enum.IntEnum):
@@ -46,6 +50,10 @@ class InputError(UserError):
     """An input that is missing, broken, or does not fit another input."""
 
 
+class StoreError(UserError):
+    """An object store that refuses, or an object that changed: never a broken document."""
+
+
 class Diverged(UserError):
     """Training that does not get anywhere any more."""
 
@@ -54,6 +62,15 @@ class Diverged(UserError):
 
 class Restart(Exception):
     """Work that was cut short through no fault of its own: the same command goes on with it."""
+
+
+def disk_failure(error: BaseException) -> str | None:
+    """Return what the system says of a disk that is full, limited or not to be written, if it does.
+
+    Engines and libraries wrap its errors in their own: its words stay.
+    """
+    said = (os.strerror(code) for code in _DISK)
+    return next((words for words in said if words in str(error)), None)
 
 
 def first_line(error: BaseException) -> str:

@@ -46,7 +46,7 @@ class Manifest:
         """The manifest of `folder`; None where there is none.
 
         Raises:
-            InputError: it is there but not a manifest of a known format.
+            InputError: it is there but not a manifest of a known format, or may not be read.
         """
         path = Path(folder) / MANIFEST
         try:
@@ -56,11 +56,16 @@ class Manifest:
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            place = path if os.access(folder, os.X_OK) else folder
+            raise InputError(
+                f"{place}: cannot be read ({(error.strerror or '').lower()})", path=place
+            ) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
 
     def write(self, folder: Path) -> None:
-        """Write beside and rename; secrets stay out."""
+        """Write it into `folder`; secrets stay out."""
         text = json.dumps(dataclasses.asdict(self), indent=1)
         write_text(folder / MANIFEST, redact(text) + "\n")
 

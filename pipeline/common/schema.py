@@ -8,7 +8,7 @@ the stage makes, so it stays out of the fingerprint.
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig
 
 from pipeline.common.errors import ConfigError
 
@@ -23,8 +23,8 @@ def input_path(default: Any = MISSING) -> Any:
 def runtime_option(default: Any = MISSING) -> Any:
     """A field that changes how a stage runs, never what it makes."""
     if isinstance(default, dict | list):
-        return field(default_factory=lambda: default.copy(), metadata={"role": "incidental"})
-    return field(default=default, metadata={"role": "incidental"})
+        return field(default_factory=lambda: default.copy(), metadata={"role": "runtime"})
+    return field(default=default, metadata={"role": "runtime"})
 
 
 def check(rule: bool, message: str) -> None:
@@ -45,3 +45,7 @@ class StageConfig:
     workdir: str = runtime_option("work")  # folder of the run: every stage has its folder in it
     out: str = runtime_option()  # folder that the stage makes
     force: bool = runtime_option(False)  # make it again though it is there
+
+    @staticmethod
+    def complete(config: DictConfig) -> None:
+        """Fill in the values of a composed config that others make unnecessary; here none."""

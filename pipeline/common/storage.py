@@ -1,8 +1,7 @@
 """Files by path, or by address in an object store: s3://, gs://, hdfs://.
 
-Addresses are read through Arrow's file systems, which come with it. Keys, region and endpoint are
-found where Amazon's and Google's own tools find them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_REGION, AWS_ENDPOINT_URL; GOOGLE_APPLICATION_CREDENTIALS.
+s3:// is read by `pipeline.common.s3`, the others through Arrow's file systems, with keys from where
+Google's own tools find them: GOOGLE_APPLICATION_CREDENTIALS.
 """
 
 import contextlib
@@ -17,12 +16,13 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
+from pipeline.common import file_search, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
@@ -31,7 +31,7 @@ BROKEN_ZIP = (
     ValueError,
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
-_ADDRESS = re.compile(r"[a-z][a-z0-9]+://")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,13 @@ class Stat:
 
 @dataclass(frozen=True, order=True)
 class Remote:
-    """A file or folder of an object store, with what readers need of `pathlib.Path`."""
+    """A file or folder of an object store, with what readers need of `pathlib.Path`.
+
+    What the store said of it is kept: an object asks once, and reads the version that it saw then.
+    """
 
     address: str
+    _known: list[s3.Info | None] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.address
@@ -61,6 +65,11 @@ class Remote:
         """The folder it is in."""
         return Remote(self.address.rpartition("/")[0])
 
+    @property
+    def version(self) -> str:
+        """A word that changes when the object does; empty if the store has none."""
+        return self._info().etag
+
     def stat(self) -> Stat:
         """Size and time of change.
 
@@ -68,27 +77,29 @@ class Remote:
             OSError: it is not there, or may not be read.
         """
         info = self._info()
-        if info.type == fs.FileType.NotFound:
-            raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
-        return Stat(info.size or 0, info.mtime_ns or 0)
+        return Stat(info.size, info.mtime_ns)
 
     def is_dir(self) -> bool:
         """Whether there is something below it.
 
         Raises:
-            InputError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or does not let us look.
         """
+        if self._is_s3:
+            return s3.is_folder(self.address)
         with _reached(self.address):
-            return bool(self._info().type == fs.FileType.Directory)
+            return bool(self._arrow_info().type == fs.FileType.Directory)
 
     def is_file(self) -> bool:
         """Whether it is an object.
 
         Raises:
-            InputError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or does not let us look.
         """
+        if self._is_s3:
+            return self._look() is not None
         with _reached(self.address):
-            return bool(self._info().type == fs.FileType.File)
+            return bool(self._arrow_info().type == fs.FileType.File)
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """The object, to be read in any order.
@@ -97,6 +108,9 @@ class Remote:
             OSError: it is not there, or may not be read.
         """
         assert mode == "rb"
+        if self._is_s3:
+            raw = s3.S3File(self.address, self._info())
+            return cast(BinaryIO, io.BufferedReader(raw, s3.SMALLEST))
         with _told():
             system, inner = _system(self.address)
             return cast(BinaryIO, io.BufferedReader(system.open_input_file(inner), BUFFER))
@@ -110,15 +124,41 @@ class Remote:
         """All objects in it and in its folders.
 
         Raises:
-            InputError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or does not let us look.
         """
+        if self._is_s3:
+            top = self.address.partition("://")[2].partition("/")[0]
+            return [Remote(f"s3://{top}/{info.key}", [info]) for info in s3.below(self.address)]
         with _reached(self.address), _told():
             system, inner = _system(self.address)
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
         scheme = self.address.partition("://")[0]
         return [Remote(f"{scheme}://{i.path}") for i in found if i.type == fs.FileType.File]
 
-    def _info(self) -> Any:
+    @property
+    def _is_s3(self) -> bool:
+        return self.address.startswith("s3://")
+
+    def _look(self) -> s3.Info | None:
+        """Ask the store once; None if there is no such object."""
+        if not self._known:
+            self._known.append(s3.head(self.address))
+        return self._known[0]
+
+    def _info(self) -> s3.Info:
+        info: s3.Info | None
+        if self._is_s3:
+            info = self._look()
+        else:
+            found = self._arrow_info()
+            missing = found.type == fs.FileType.NotFound
+            known = s3.Info(self.address, found.size or 0, found.mtime_ns or 0, "")
+            info = None if missing else known
+        if info is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
+        return info
+
+    def _arrow_info(self) -> Any:
         with _told():
             system, inner = _system(self.address)
             return system.get_file_info(inner)
@@ -127,18 +167,37 @@ class Remote:
 File = Path | Remote
 
 
+def is_address(place: str) -> bool:
+    """Return whether a path is an address, `SCHEME://…`."""
+    return _ADDRESS.match(place) is not None
+
+
 def at(place: File | str) -> File:
     """The file or folder that a path or an address names."""
-    if isinstance(place, str) and _ADDRESS.match(place):
-        return Remote(place.rstrip("/"))
+    if isinstance(place, str) and is_address(place):
+        scheme, _, rest = place.rstrip("/").partition("://")
+        return Remote(f"{scheme.lower()}://{rest}")
     return Path(place) if isinstance(place, str) else place
 
 
+def is_folder(place: File) -> bool:
+    """Return whether `place` is a folder, or a prefix of addresses.
+
+    Raises:
+        InputError: that cannot be found out.
+    """
+    return file_search.is_folder(place) if isinstance(place, Path) else place.is_dir()
+
+
 def below(top: File) -> list[File]:
-    """All files in a folder and in its folders, but hidden ones, sorted."""
-    found: list[File] = list(top.below()) if isinstance(top, Remote) else []
-    if isinstance(top, Path):
-        found = [path for path in top.rglob("*") if path.is_file()]
+    """List all files in a folder and in its folders, but hidden ones, sorted.
+
+    Raises:
+        InputError: a part of it cannot be looked into.
+    """
+    found: list[File] = list(
+        top.below() if isinstance(top, Remote) else file_search.files_below(top)
+    )
     start = len(str(top)) + 1 if str(top) != "." else 0
     hidden = re.compile(r"(^|/)\.|^~")
     return sorted(
@@ -147,21 +206,25 @@ def below(top: File) -> list[File]:
 
 
 def matching(pattern: str) -> list[File]:
-    """The files that a path or an address with wildcards names, sorted."""
+    """List the files that a path or an address with wildcards names, sorted.
+
+    Raises:
+        InputError: a part of what it may name cannot be looked into.
+    """
     top = at(pattern)
     if isinstance(top, Path):
-        if top.is_file():  # also one with such characters in its name
-            return [top]
-        return sorted(
-            path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()
-        )
+        return list(file_search.files_matching(pattern))
+    if top.is_file():
+        return [top]
     if not glob.has_magic(pattern):
-        return [top] if top.is_file() else []
-    fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        return []
+    fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    # Only s3:// lists by the beginning of a name; the others list a folder.
+    listed = f"{fixed}*" if top.address.startswith("s3://") else fixed.rpartition("/")[0]
     deep = "**" in pattern
     return sorted(
         file
-        for file in Remote(fixed).below()
+        for file in Remote(listed).below()
         if fnmatch.fnmatchcase(str(file), pattern)
         and (deep or str(file).count("/") == pattern.count("/"))
     )
@@ -172,7 +235,9 @@ def _opened(root: str) -> tuple[Any, str]:
     try:
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
-        raise ConfigError(f"{root}: no such kind of address ({error})") from error
+        raise ConfigError(
+            f"{root}: no such kind of address; fetch its files first, or give a path, s3:// or gs://"
+        ) from error
 
 
 def _system(address: str) -> tuple[Any, str]:

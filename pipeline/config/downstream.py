@@ -206,7 +206,7 @@ class EmbedConfig:
     """`python -m pipeline.embed`."""
 
     pretrained: str = MISSING  # a Hugging Face folder
-    input: str = MISSING  # a text file, a text a line
+    input: str | None = None  # a text file, one text per line; null: standard input
     out: str = MISSING  # NAME.npy or NAME.arrow
     layers: list[int] = field(default_factory=lambda: [-1])  # 0: embeddings; -1: the last
     mix: str = "mean"  # of several layers: concat or mean

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
@@ -46,6 +46,7 @@ class CorpusConfig:
             "Wikipedia begin: vi, de, ceb, simple",
         )
         check_choice("corpus.on_error", self.on_error, ("fail", "skip"))
+        check(self.path != "", "corpus.path=: name a file or folder, or leave this key out")
         if self.encoding is not None:
             try:
                 " ".encode(self.encoding)  # of text, which not all that Python can look up is
@@ -136,6 +137,12 @@ class VocabConfig(StageConfig):
             "additions, learn: only to a vocabulary that is there, existing=FOLDER",
         )
 
+    @staticmethod
+    def complete(config: DictConfig) -> None:
+        """Without a corpus an existing vocabulary is taken as it is: nothing is read for it."""
+        if OmegaConf.is_missing(config, "corpus") and config.existing and not config.learn:
+            config.corpus = OmegaConf.structured(CorpusConfig(name="existing", reader="none"))
+
 
 @dataclass(kw_only=True)
 class PrepareConfig(StageConfig):
@@ -171,6 +178,8 @@ class PrepareConfig(StageConfig):
         for key in ("duplicates", "split_bytes", "shard_bytes", "minimum_sentences"):
             value = getattr(self, key)
             check(value >= 1, f"{key}={value}: at least 1")
+        least = self.minimum_characters
+        check(least >= 0, f"minimum_characters={least}: at least 0")
 
 
 @dataclass(kw_only=True)

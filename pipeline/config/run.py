@@ -35,12 +35,28 @@ class ExecutorConfig:
     poll: float = 5.0  # seconds between looks at the Jobs
     patience: float = 600.0  # seconds without an answer of the API server before the driver leaves
     queue: str | None = None  # hand Jobs to this Kueue LocalQueue instead of resuming them
+    nodes: int = 1  # of Slurm, for training
+    gpus: int = 8  # a node, of Slurm, for training; an evaluation has one; 0: the CPU
+    cpus: int = 32  # a node, of Slurm; stages that use one core have one
+    parts: int = 4  # jobs that share the evaluations on Slurm
+    time: str = "24:00:00"  # limit of a Slurm job; training saves before it and queues again
+    account: str | None = None  # of Slurm
+    partition: str | None = None  # of Slurm
+    qos: str | None = None  # of Slurm
+    # more options of sbatch, by kind of stage or `all`: +executor.options.train=['--mem=64G']
+    options: dict[str, list[str]] = field(default_factory=dict)
+    setup: list[str] = field(default_factory=list)  # shell lines of a Slurm job before its stage
+    wait: bool = True  # follow Slurm's jobs to their end; false: submit them and leave
+    prometheus_port: int | None = None  # the driver of Kubernetes serves the stages' states here
 
     def __post_init__(self) -> None:
         """Check the choice and the ranges."""
-        check_choice("executor.name", self.name, ("local", "kubernetes"))
+        check_choice("executor.name", self.name, ("local", "kubernetes", "slurm"))
         check(self.poll > 0, f"executor.poll={self.poll}: above 0 seconds")
         check(self.patience > 0, f"executor.patience={self.patience}: above 0 seconds")
+        for key in ("nodes", "cpus", "parts"):
+            check(getattr(self, key) >= 1, f"executor.{key}={getattr(self, key)}: at least 1")
+        check(self.gpus >= 0, f"executor.gpus={self.gpus}: at least 0")
 
 
 @dataclass(kw_only=True)

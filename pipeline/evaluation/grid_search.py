@@ -7,7 +7,6 @@ side by side in processes of their own where that is asked for.
 import itertools
 import json
 import multiprocessing
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from pipeline.common.atomic import write_text
+from pipeline.common import cores
+from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
@@ -82,24 +82,33 @@ def device_of(worker: int = 0) -> "torch.device":
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
-    """Weights and tokenized samples.
+    """Return weights and tokenized samples.
+
+    The files of the task come first: a mistake in them need not wait for PyTorch.
 
     Raises:
-        ConfigError: the sequences are longer than the model's.
+        ConfigError: the sequences are longer than the model's, or promised GPUs are not usable.
         InputError: the folder of the model, or a file of the task, lacks something.
     """
+    from model.resilience.gpus import require_gpus
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    require_gpus()
+    if not (Path(config.pretrained) / "config.json").is_file():
+        from model.huggingface import bert_format
+
+        bert_format.read_config(config.pretrained)  # says where a model may be instead
+    wordpiece = WordPiece.load(config.pretrained)
+    kind = open_task_type(config, config.task, wordpiece)
+    train, dev = read_sides(kind, config.task, config.maximum_rows)
+
     import torch
 
     from model.huggingface import bert_format
-    from pipeline.tokenization.wordpiece import WordPiece
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    bert_format.read_config(config.pretrained)
-    wordpiece = WordPiece.load(config.pretrained)
-    kind = open_task_type(config, config.task, wordpiece)
-    train, dev = read_sides(kind, config.task, config.maximum_rows)
     size, weights, _ = bert_format.load(config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
@@ -125,8 +134,12 @@ def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, 
 
 def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
     """Every run of the grid, and its key: the fingerprint of the stage that would do it alone."""
+    return {trial: fingerprints.fingerprint("evaluate", alone)[0] for trial, alone in _grid(config)}
+
+
+def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
+    """Yield every run of the grid, and the configuration of the stage that would do it alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
-    keys = {}
     for start, batch_size, rate, seed in itertools.product(
         starts, config.batch_sizes, config.learning_rates, config.seeds
     ):
@@ -134,19 +147,28 @@ def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
             config, batch_sizes=[batch_size], learning_rates=[rate], seeds=[seed],
             baseline=start == RANDOM, keep=False, submit=False,
         )  # fmt: skip
-        keys[Trial(start, batch_size, rate, seed)] = fingerprints.fingerprint("evaluate", alone)[0]
-    return keys
+        yield Trial(start, batch_size, rate, seed), alone
 
 
-def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
-    """The runs whose files are there, made from the same inputs by the same settings."""
+def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
+    """Return the runs of `keys` that are done: made from the same inputs by the same settings.
+
+    Those of an earlier release count too.
+    """
     done = {}
-    for run, key in keys.items():
+    for run, alone in _grid(config):
         path = folder / run.name
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if record.get("key") == key:
+        if run not in keys or not path.exists():
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("key") in (keys[run], _legacy_key(alone)):
             done[run] = record
     return done
+
+
+def _legacy_key(alone: EvaluateConfig) -> str | None:
+    sources = fingerprints.fingerprint("evaluate", alone)[1]
+    return fingerprints.legacy_fingerprint("evaluate", alone, sources)
 
 
 def batches_of(bench: SearchContext, run: Trial) -> int:
@@ -193,7 +215,7 @@ def results(
     ticks, number = context.Value("q", 0), context.Value("q", 0)
     config = bench.config
     if config.threads is None:
-        config = replace(config, threads=max(1, (os.cpu_count() or 1) // count))
+        config = replace(config, threads=max(1, cores.available() // count))
     with ProcessPoolExecutor(count, context, start_worker, (config, ticks, number)) as pool:
         waiting: dict[Future[Record], Trial] = {
             pool.submit(run_in_worker, folder, run): run for run in todo
@@ -292,15 +314,12 @@ def answer(
 
 
 def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> None:
-    """Write a run's model, beside its name first."""
+    """Write a run's model, whole or not at all."""
     from model.finetuning import saved_model
 
-    beside = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
     labels = getattr(bench.kind, "tags", bench.config.task.labels)
-    saved_model.save(beside, model, bench.size, labels, Path(bench.config.pretrained))
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.rename(folder)
+    with atomic_folder(folder) as temporary:
+        saved_model.save(temporary, model, bench.size, labels, Path(bench.config.pretrained))
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:

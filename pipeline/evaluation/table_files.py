@@ -28,12 +28,18 @@ class Table:
 
 
 def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
-    """A file of a task and where it was: in its folder, or in a zip file; None: nowhere.
+    """Return a file of a task and where it was: in its folder, or in a zip file; None: nowhere.
 
     Raises:
-        InputError: it is there but cannot be read.
+        InputError: it is there but cannot be read, or `data` is a file that is not an archive.
     """
     data = Path(data)
+    if data.is_file() and data.suffix != ".zip" and not zipfile.is_zipfile(data):
+        raise InputError(
+            f"data={data}: a file, and its folder is wanted; set data={data.parent} and name the "
+            f"file by its task.train=, task.dev= (task.train={data.name})",
+            key="data", path=data,
+        )  # fmt: skip
     path = data / folder / name
     if path.is_file():
         try:

@@ -4,7 +4,6 @@ A filter sees one document at a time, so its verdict depends on no other; near d
 exception, and found between the two phases of `prepare` (see `pipeline.filtering.minhash`).
 """
 
-import glob
 import json
 import re
 import sys
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
@@ -163,17 +163,17 @@ def evaluation_files(places: list[str]) -> list[Path]:
     """The files that are meant: of a folder all texts and tables but training data.
 
     Raises:
-        InputError: there are none in one of the places.
+        InputError: there are none in one of the places, or it cannot be looked into.
     """
     found: list[Path] = []
     for place in places:
         top = Path(place)
-        if top.is_dir():
-            all_files = sorted(p for p in top.rglob("*") if p.is_file())
+        if file_search.is_folder(top):
+            all_files = sorted(file_search.files_below(top, hidden=True))
             kinds = (".tsv", ".json", ".jsonl", ".txt")
             files = [p for p in all_files if p.suffix in kinds and not p.name.startswith("train")]
         else:
-            files = sorted(p for p in map(Path, glob.glob(place, recursive=True)) if p.is_file())
+            files = file_search.files_matching(place)
         if not files:
             raise InputError(f"filters.decontaminate={place}: no evaluation file there")
         found += files

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.common import counter_rng
+from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
@@ -119,12 +120,10 @@ def gather_rows(parts: Sequence[Signatures], rows: npt.NDArray[np.int64]) -> Sig
 
 
 def save(path: Path, hashes: Hashes, signatures: Signatures) -> None:
-    """Write beside and rename: all hashes, then all signatures, as plain numbers."""
-    beside = path.with_name(f".{path.name}.tmp")
-    with beside.open("wb") as file:
+    """Write all hashes, then all signatures, as plain numbers."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(hashes.astype("<u8").tobytes())
         file.write(signatures.astype("<u4").tobytes())
-    beside.replace(path)
 
 
 def load(path: Path, permutations: int) -> tuple[Hashes, Signatures]:

@@ -15,7 +15,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.cli.overrides import quoted
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
@@ -34,7 +34,6 @@ class Node:
 
     name: str
     kind: str
-    overrides: list[str]  # of its command line
     config: StageConfig
     needs: tuple[str, ...]  # names of the stages whose folders it reads
     fingerprint: str
@@ -50,17 +49,24 @@ class Node:
         """The name of the Kubernetes Job that makes it; one Job makes all evaluations."""
         return "evaluate" if self.kind == "evaluate" else self.name
 
+    @property
+    def settings_file(self) -> Path:
+        """The file that hands its configuration to its process, next to its log."""
+        return Path(self.config.workdir, "logs", f"{self.name}.yaml")
+
     def command(self, processes: int | None) -> list[str]:
-        """The command line that makes it."""
+        """Write its configuration to `settings_file`; return the command line that makes it."""
+        resolved.write(self.settings_file, self.config)
+        settings = [resolved.OPTION, str(self.settings_file)]
         if self.kind != "train":
-            return [sys.executable, "-m", f"pipeline.{self.kind}", *self.overrides]
-        script = Path(__file__).resolve().parents[2] / "model" / "train.py"
+            return [sys.executable, "-m", STAGES[self.kind].script, *settings]
+        script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
         launcher = Path(sys.executable).with_name("deepspeed")
         count = ["--num_accelerators", str(processes)] if processes else []
         port = ["--master_port", str(free_port())]  # the default is one for the whole machine
         # The launcher neither passes signals on nor always tells how its ranks ended; this does.
         launch = [sys.executable, "-m", "model.launch", str(launcher)]
-        return [*launch, *count, *port, str(script), *self.overrides]
+        return [*launch, *count, *port, str(script), *settings]
 
 
 def free_port() -> int:
@@ -147,8 +153,11 @@ def task_data(config: RunConfig, task: str) -> str:
     """The folder that holds the files of a task.
 
     Raises:
-        ConfigError: a task of the GLUE benchmark, and nobody said where its files are.
+        ConfigError: no such task, or one of the GLUE benchmark without `glue`.
     """
+    known = conf_files.choices("task")
+    if task not in known:
+        raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
     if task.startswith(SAMPLE_TASK):
         return f"{config.workdir}/tasks"
     if config.glue is None:
@@ -165,18 +174,18 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     for one in STAGES.values():
         entry_point.register(one.name, one.schema)
     GlobalHydra.instance().clear()
-    found: dict[str, tuple[str, list[str], StageConfig]] = {}
+    found: dict[str, tuple[str, StageConfig]] = {}
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name, kind, overrides in stages(config, chosen):
             try:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
             except entry_point.MISTAKES as error:
                 raise ConfigError(f"stage {name}: {entry_point.explain(error)}") from error
-            found[name] = (kind, overrides, settings)
+            found[name] = (kind, settings)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")
-    makers = {os.path.normpath(settings.out): name for name, (_, _, settings) in found.items()}
+    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
     needs = {
         name: tuple(
             dict.fromkeys(
@@ -185,20 +194,23 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                 if (maker := fingerprints.producer_of(path, makers)) is not None
             )
         )
-        for name, (_, _, settings) in found.items()
+        for name, (_, settings) in found.items()
     }
     nodes: dict[str, Node] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
-        kind, overrides, settings = found[name]
+        kind, settings = found[name]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
-        known[os.path.normpath(settings.out)] = fingerprint
+        present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
-        reason = rerun_reason(settings, fingerprint, sources, redone, name in config.force)
-        if name in config.force:
-            overrides = [*overrides, "force=true"]
+        reason: str | None = "forced"
+        if name not in config.force:
+            reason = None if present else rerun_reason(kind, settings, fingerprint, sources, redone)
+            fingerprint = present.fingerprint if present else fingerprint
+        known[os.path.normpath(settings.out)] = fingerprint
+        settings.force = settings.force or name in config.force
         nodes[name] = Node(
-            name=name, kind=kind, overrides=overrides, config=settings, needs=needs[name],
+            name=name, kind=kind, config=settings, needs=needs[name],
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
@@ -214,7 +226,7 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
     for node in nodes:
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
             made = fingerprints.producer_of(path, makers) is not None
-            if not made and not storage.at(path).is_dir() and not storage.matching(path):
+            if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
@@ -245,54 +257,67 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(out: str, fingerprint: str) -> str | None:
-    """After which step a training goes on that was cut short; None where there is no such step.
+def resume_step(out: str, *names: str) -> str | None:
+    """Return after which step an interrupted training resumes; None if it has not got so far.
 
-    It looks where `model.training.checkpoint` writes, which would load PyTorch.
+    `names` are the fingerprints that it may have.
+
+    A training that other settings began is named: its steps are not taken over. This looks where
+    `model.training.checkpoint` writes, which would load PyTorch.
     """
-    steps = sorted(Path(out, "checkpoints", fingerprint[:12]).glob("step-*"))
-    return f"goes on after step {int(steps[-1].name[5:]):,}" if steps else None
+    top = Path(out, "checkpoints")
+    for name in names:
+        if steps := sorted((top / name[:12]).glob("step-*")):
+            return f"resumes after step {int(steps[-1].name[5:]):,}"
+    others = sorted(top.glob("*/step-*"), key=lambda path: path.stat().st_mtime)
+    if not others:
+        return None
+    return (
+        "not made yet; an unfinished training of other settings is there, after step "
+        f"{int(others[-1].name[5:]):,}, and stays"
+    )
 
 
 def rerun_reason(
-    config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str],
-    forced: bool,
-) -> str | None:  # fmt: skip
-    """Why a stage has to run; None where what is there is what it would make."""
-    if forced:
-        return "forced"
+    stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str],
+    redone: list[str],
+) -> str:  # fmt: skip
+    """Return why a stage has to run."""
     present = Manifest.read(config.out)
     if present is None:
-        return resume_step(config.out, fingerprint) or "not made yet"
-    if present.fingerprint == fingerprint:
-        # A forced input gives the same fingerprint, and by the same inputs the same bytes.
-        return None
+        if stage != "train":
+            return "not made yet"
+        legacy = fingerprints.legacy_fingerprint(stage, config, sources)
+        return resume_step(config.out, fingerprint, legacy or fingerprint) or "not made yet"
     if redone:
         return f"its input changes: {', '.join(redone)}"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)
-        # Of what no stage made, `fingerprints.fingerprint_path` knows no more than this.
+        # `fingerprints.fingerprint_path` knows no more than this of what no stage made.
         looks = " (a file's name, size or time stamp)"
         made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
-        told = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
-        return f"its input changed: {', '.join(told)}"
-    before, now = dict(flatten(present.config)), dict(flatten(dataclasses.asdict(config)))
-    settings = differences(before, now)
+        named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        return f"its input changed: {', '.join(named)}"
+    corpus = getattr(config, "corpus", None)
+    language = corpus.language if corpus is not None else ""
+    settings = differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}" if settings else "its code changed"
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The settings of two flat configurations that differ; those of two corpora in one."""
-    own = ("out", "workdir", "force")
-    changed = [key for key in sorted({*before, *now} - {*own}) if before.get(key) != now.get(key)]
-    told = []
-    if before.get("corpus.name") != now.get("corpus.name"):
-        names = [f"{c.get('corpus.name')} ({c.get('corpus.language')})" for c in (before, now)]
-        told.append(f"corpus {names[0]} -> {names[1]}")
-        changed = [key for key in changed if not key.startswith("corpus.")]
-    told += [f"{key} {shorten(before.get(key))} -> {shorten(now.get(key))}" for key in changed]
-    return "; ".join(told)
+def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
+    """Return changed settings as `key old -> new`; those of another corpus as one.
+
+    `language` is that of the corpus now, where it did not change.
+    """
+    parts = []
+    if "corpus.name" in changed:
+        languages = changed.get("corpus.language", (language, language))
+        names = zip(changed["corpus.name"], languages, strict=True)
+        parts.append("corpus " + " -> ".join(f"{name} ({code})" for name, code in names))
+        changed = {key: pair for key, pair in changed.items() if not key.startswith("corpus.")}
+    parts += [f"{key} {shorten(a)} -> {shorten(b)}" for key, (a, b) in sorted(changed.items())]
+    return "; ".join(parts)
 
 
 def shorten(value: Any) -> str:

@@ -12,13 +12,26 @@ from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.manifest import Manifest
+from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.graph import Node
+from pipeline.orchestration.job_status import (
+    PROGRESS,
+    lost_node,
+    newest_warning,
+    pending_reason,
+    progress,
+    state,
+    termination_message,
+)
 from pipeline.orchestration.local import StageFailed, announce_done
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver let the Job go
+PAUSED = "bert-pretrain/paused"  # annotation: a person wants the Job suspended
 QUEUE = "kueue.x-k8s.io/queue-name"
+WAITS = "bert-pretrain-waits-for-driver"  # the manifest's queue, which does not exist
+DRIVER = "driver"  # the name of its own Job
 MANAGER = "pretrain-driver"  # our name among those who change an object
 ANSWER = (10.0, 30.0)  # seconds that connecting, and an answer of the API server, may take
 VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
@@ -34,6 +47,8 @@ class KubernetesExecutor:
         self.config = config
         self.batch, self.core, self.namespace = connect(config.namespace)
         self.said: dict[str, str] = {}  # the last word on each Job
+        self.warned: set[str] = set()
+        self.exporter = Exporter(config.prometheus_port, "executor.prometheus_port")
 
     def run(self, nodes: list[Node]) -> None:
         """Run what has to run, in an order that respects the edges.
@@ -53,6 +68,7 @@ class KubernetesExecutor:
         ended: dict[str, float] = {}
         while groups:
             jobs = self._jobs()
+            self._export(jobs)
             for name, members in list(groups.items()):
                 if self._follow(jobs.get(name), members, done, ended):
                     done |= {node.name for node in members}
@@ -79,6 +95,17 @@ class KubernetesExecutor:
             )
         )
         return {job.metadata.name: job for job in found.items}
+
+    def _export(self, jobs: dict[str, Any]) -> None:
+        """Set what Prometheus reads: each stage's state, and its pods that failed."""
+        for name, job in jobs.items():
+            if name == DRIVER:
+                continue
+            now = progress(job)
+            for one in PROGRESS:
+                self.exporter.set("stage_state", float(one == now), stage=name, state=one)
+            failed = (job.status.failed if job.status else None) or 0
+            self.exporter.set("stage_failed_pods", float(failed), stage=name)
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         """An answer of the API server, asked again while it is away.
@@ -124,35 +151,62 @@ class KubernetesExecutor:
                 raise UserError(f"stage {name}: {job_exhausted(job, members)}")
         elif not all(need in done for node in members for need in node.needs):
             return False
-        elif job.spec.suspend and not self._paused(job):
+        else:
+            self._steer(job)
+        return False
+
+    def _steer(self, job: Any) -> None:
+        """Resume or pause a Job that is due, or say what it does.
+
+        Only the annotation pauses: tools that apply the manifest again suspend the Job too, and
+        nobody means that.
+        """
+        name, annotations = job.metadata.name, job.metadata.annotations or {}
+        queue = self._queue(job)
+        if annotations.get(PAUSED) == "true" and not queue:
+            if not job.spec.suspend:
+                self._patch(name, {"spec": {"suspend": True}})
+            self._say(name, f"paused; to resume: kubectl annotate job {name} {PAUSED}-")
+        elif queue and job.spec.suspend:
+            self._say(name, f"queued in {queue}")
+        elif job.spec.suspend:
             self._resume(job)
         else:
             self._say(name, self._condition(job))
-        return False
+            self._warn(job)
 
-    def _paused(self, job: Any) -> bool:
-        """Whether somebody suspended a Job that was let go before.
+    def _queue(self, job: Any) -> str | None:
+        """Return the Kueue queue that a Job is in, after putting it into ours if there is one.
 
-        Applying the manifest again suspends it too; that is nobody's wish to pause.
+        The manifest's label has to go first: Kueue lets it change only while the Job is suspended.
         """
-        let_go = (job.metadata.annotations or {}).get(RESUMED)
-        if self.config.queue:
-            return bool(let_go)  # Kueue suspends and resumes as it sees fit
-        return let_go is not None and not declared(job)
+        queue = (job.metadata.labels or {}).get(QUEUE)
+        wanted = self.config.queue or (None if queue == WAITS else queue)
+        if queue != wanted and job.spec.suspend:
+            changed = self._patch(job.metadata.name, {"metadata": {"labels": {QUEUE: wanted}}})
+            queue = (changed.metadata.labels or {}).get(QUEUE)  # Kueue may have set its default
+        return None if queue == WAITS else queue
 
     def _resume(self, job: Any) -> None:
         name, now = job.metadata.name, datetime.datetime.now(datetime.UTC)
-        metadata: dict[str, Any] = {"annotations": {RESUMED: now.isoformat(timespec="seconds")}}
-        patch: dict[str, Any] = {"metadata": metadata, "spec": {"suspend": False}}
-        if self.config.queue:
-            metadata["labels"] = {QUEUE: self.config.queue}
-            del patch["spec"]
-        self._ask(
+        again = RESUMED in (job.metadata.annotations or {})
+        metadata = {"annotations": {RESUMED: now.isoformat(timespec="seconds")}}
+        self._patch(name, {"metadata": metadata, "spec": {"suspend": False}})
+        self.said.pop(name, None)  # each time is worth a line
+        self._say(
+            name,
+            f"resumed, after somebody else suspended it (to pause: kubectl annotate job {name} "
+            f"{PAUSED}=true)"
+            if again
+            else "resumed",
+        )
+
+    def _patch(self, name: str, patch: dict[str, Any]) -> Any:
+        return self._ask(
             lambda: self.batch.patch_namespaced_job(
                 name, self.namespace, patch, field_manager=MANAGER, _request_timeout=ANSWER
             )
         )
-        self._say(name, f"queued in {self.config.queue}" if self.config.queue else "resumed")
 
     def _say(self, name: str, what: str) -> None:
         if self.said.get(name) != what:
@@ -178,16 +232,35 @@ class KubernetesExecutor:
         return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
     def _condition(self, job: Any) -> str:
-        """What a Job does now: how many of its pods run, and why one does not."""
-        if job.spec.suspend:
-            return "queued" if self.config.queue else "paused: spec.suspend was set by hand"
+        """Return what a Job does now: how many of its pods run, and why one does not."""
         status, want = job.status, job.spec.completions or 1
         ready = (status.ready or 0) + (status.succeeded or 0)
-        again = f", {status.failed} failed and made anew" if status.failed else ""
-        waiting = (
-            "" if ready >= want else next(filter(None, map(pending_reason, self._pods(job))), "")
-        )
+        again = f", {status.failed} failed and replaced" if status.failed else ""
+        waiting = ""
+        if ready < want:
+            now, pods = datetime.datetime.now(datetime.UTC), self._pods(job)
+            reasons = [*(lost_node(pod, now) for pod in pods), *map(pending_reason, pods)]
+            waiting = next(filter(None, reasons), "")
         return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
+
+    def _warn(self, job: Any) -> None:
+        """Print the newest warning about a Job whose pods do not run, once."""
+        status = job.status
+        if (status.ready or 0) + (status.succeeded or 0) >= (job.spec.completions or 1):
+            return
+        try:
+            found = self._ask(
+                lambda: self.core.list_namespaced_event(
+                    self.namespace, field_selector="type=Warning", _request_timeout=ANSWER
+                )
+            )
+        except UserError as error:  # a Role without events: worse to end than to know less
+            warning = f"its events cannot be read: {error}"
+        else:
+            warning = newest_warning(job, self._pods(job), found.items)
+        if warning and warning not in self.warned:
+            self.warned.add(warning)
+            print(f"{job.metadata.name:<12}  warning: {warning}", flush=True)
 
     def _raise(self, job: Any) -> None:
         """Say why a Job failed, by the words of the pod that says most."""
@@ -229,22 +302,6 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
     return client.BatchV1Api(), client.CoreV1Api(), namespace or own
 
 
-def state(job: Any) -> str | None:
-    """Complete or Failed, of a Job that is over."""
-    for condition in (job.status.conditions if job.status else None) or []:
-        if condition.type in ("Complete", "Failed") and condition.status == "True":
-            return str(condition.type)
-    return None
-
-
-def declared(job: Any) -> bool:
-    """Whether `spec.suspend` stands as an apply of the manifest set it, not as somebody since."""
-    for entry in job.metadata.managed_fields or []:
-        if "f:suspend" in (entry.fields_v1 or {}).get("f:spec", {}):
-            return entry.operation == "Apply" or "apply" in (entry.manager or "")
-    return False
-
-
 def current(node: Node) -> bool:
     """Whether the stage's folder holds what this graph wants."""
     manifest = Manifest.read(node.out)
@@ -259,27 +316,3 @@ def job_exhausted(job: Any, members: list[Node]) -> str:
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
         return f"it has to run ({node.reason}), but its Job is used up: {again}"
     return f"made by other code or settings than the driver's: use images of one build, {again}"
-
-
-def pending_reason(pod: Any) -> str:
-    """Why a pod does not run yet, if the cluster says so."""
-    for condition in pod.status.conditions or []:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return f"{pod.metadata.name}: {condition.reason}: {condition.message}"
-    for container in pod.status.container_statuses or []:
-        waiting = container.state.waiting
-        if waiting is not None and waiting.reason not in ("ContainerCreating", "PodInitializing"):
-            return f"{pod.metadata.name}: {waiting.reason}: {waiting.message or ''}"
-    return ""
-
-
-def termination_message(pods: list[Any]) -> tuple[int, str]:
-    """Exit code and last output of the pod that says most: bad configuration before all else."""
-    ends = [
-        container.state.terminated
-        for pod in pods
-        for container in pod.status.container_statuses or []
-        if container.state.terminated is not None and container.state.terminated.exit_code != 0
-    ]
-    ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: the newest of equals
-    return (ends[0].exit_code, (ends[0].message or "").strip()) if ends else (0, "")

@@ -1,11 +1,15 @@
 """The command line of `python -m pipeline.run`, brought into Hydra's grammar."""
 
+import dataclasses
+import difflib
 import re
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pipeline.cli.overrides import normalized, split
 from pipeline.common.errors import Exit
+from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 
 
@@ -43,10 +47,28 @@ def expand(argv: list[str]) -> list[str]:
         else:
             kept.append(word)
     kept = [stage_key(word) for word in kept]
+    for word in kept:
+        check_name(word)
     for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}: name a stage, as in --force train")
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def overrides_of(words: list[str]) -> list[str]:
+    """Return the overrides among the words of a command line, as Hydra reads them."""
+    return normalized(split(words)[1], "run")
+
+
+def check_name(override: str) -> None:
+    """Refuse a dotted key that begins with neither a stage nor a key of a run."""
+    key, equals, _ = override.lstrip("+~").partition("=")
+    name, dot, rest = key.partition(".")
+    own = [field.name for field in dataclasses.fields(RunConfig)]
+    if equals and dot and re.fullmatch(r"[\w-]+", name) and name not in (*own, "hydra"):
+        near = difflib.get_close_matches(name, [*STAGES, *own], n=1)
+        meant = f"did you mean {near[0]}.{rest}? " if near else ""
+        refuse(f"{override}: no such stage; {meant}stages are {', '.join(STAGES)}")
 
 
 def stage_key(override: str) -> str:

@@ -6,18 +6,17 @@ that stage's process: its log, its signals and its exit code are the pod's own.
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training NODES, GPUS (a
 node; 0: one process on the CPU), SERVICE (name of the headless Service) or HOSTS (the nodes' names
 in the order of ranks, with commas, as deploy/slurm.sh has them) and HEARTBEAT (a folder, see
-`model.resilience.heartbeat`); for evaluation PARTS.
+`model.resilience.heartbeat`) and PORT (29500), where the ranks meet; for evaluation PARTS.
 """
 
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import cast
 
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import quoted
+from pipeline.common import cores
 from pipeline.common.errors import ConfigError, Restart
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
@@ -65,14 +64,14 @@ def training(node: graph.Node) -> list[str]:
     if index >= nodes:
         raise ConfigError(f"environment: NODES={nodes}, but this is pod {index}: set completions")
     names = hosts(node.name, nodes)
-    hostfile = Path(tempfile.mkdtemp()) / "hosts"
-    hostfile.write_text("".join(f"{name} slots={gpus or 1}\n" for name in names))
+    # `model.launch` makes a file of it, and removes the file.
+    os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
     alone = node.command(None)
     launcher = next(place for place, word in enumerate(alone) if word.endswith("deepspeed"))
     script = next(place for place, word in enumerate(alone) if word.endswith("train.py"))
     many = [
-        "--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(index),
-        "--master_addr", names[0], "--master_port", str(PORT),
+        "--no_ssh", "--node_rank", str(index),
+        "--master_addr", names[0], "--master_port", os.environ.get("PORT", str(PORT)),
     ]  # fmt: skip
     words = [*alone[: launcher + 1], *many, *alone[script:]]
     alive = os.environ.get("HEARTBEAT")
@@ -92,15 +91,15 @@ def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
     return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[place] else []
 
 
-def run_stage(stage: str, config: RunConfig) -> None:
+def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
     """Run what this pod has to of `stage`.
 
     Raises:
         ConfigError: the recipe has no such stage.
         Restart: what the stage reads is not there yet.
     """
-    config.cores = config.cores or os.cpu_count() or 1
-    nodes = graph.plan(config, [word for word in sys.argv[1:] if not word.startswith("-")])
+    config.cores = config.cores or cores.available()
+    nodes = graph.plan(config, chosen)
     mine = [node for node in nodes if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in nodes))
@@ -128,12 +127,12 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    entry_point.run(
-        "run",
-        RunConfig,
-        lambda config: run_stage(stage, config),
-        argv=run_arguments.expand(overrides),
-    )
+    words = run_arguments.expand(overrides)
+
+    def start(config: RunConfig) -> None:
+        run_stage(stage, config, run_arguments.overrides_of(words))
+
+    entry_point.run("run", RunConfig, start, argv=words)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ driver (`splits`), and reads one split in a worker (`read`); both are functions 
 so the same corpus gives the same documents on any engine.
 """
 
+import glob
 import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -56,14 +57,17 @@ class SkipCounts(Counter[str]):
         self.notes = Counter[str]()  # what was mended or guessed in documents that were read
         self.broken: list[str] = []  # what is wrong with which document
 
-    def bad(self, where: str, why: str) -> None:
-        """A single document cannot be read: count and name it, or fail, as `on_error` says.
+    def bad(self, where: str, why: str, *, offer_skip: bool = True) -> None:
+        """Count and name a document that cannot be read, or fail, as `on_error` says.
+
+        Without `offer_skip` the error does not say that such documents can be left out.
 
         Raises:
             InputError: `on_error` is fail.
         """
         if self.on_error == "fail":
-            raise InputError(f"{where}: {why}; corpus.on_error=skip leaves such documents out")
+            cure = "; corpus.on_error=skip leaves such documents out" if offer_skip else ""
+            raise InputError(f"{where}: {why}{cure}")
         self["broken"] += 1
         if len(self.broken) < self.NAMED:
             self.broken.append(f"{where}: {why}")
@@ -75,8 +79,37 @@ class SkipCounts(Counter[str]):
         self.broken = (self.broken + other.broken)[: self.NAMED]
 
 
+def passed_over(counts: Mapping[str, int]) -> str:
+    """Return what was passed over in words: `64 redirects, 75 other namespaces, 53 empty`."""
+    return ", ".join(
+        f"{count:,} {_in_words(reason, count)}"
+        for reason, count in sorted(counts.items(), key=lambda item: -item[1])
+        if count
+    )
+
+
+def _in_words(reason: str, count: int) -> str:
+    part, colon, reason = reason.rpartition(": ")  # of a mix of corpora
+    words = _REASONS.get(reason, reason)
+    if count != 1 and words.endswith(_COUNTED):
+        words += "s"
+    return f"{words} ({part})" if colon else words
+
+
+# What reasons to pass over a document are called, where they have no such name themselves.
+_REASONS = {
+    "namespace": "other namespace",
+    "model": "not wikitext",
+    "little prose": "with little prose",
+}
+_COUNTED = ("redirect", "namespace", "duplicate")  # that are nouns
+
+
 class Reader(Protocol):
-    """What every corpus reader offers."""
+    """What every corpus reader offers.
+
+    A class attribute `UNIT` says what users call a document of it, such as `page`.
+    """
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the corpus into parts of about `split_bytes` each, in a fixed order.
@@ -107,20 +140,35 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     """
     place = corpus.path or source
     top = storage.at(place)
-    if top.is_dir():
+    if storage.is_folder(top):
         found = [file for file in storage.below(top) if file.name.lower().endswith(suffixes)]
     else:
         found = storage.matching(place)
     if found:
         return found
+    key = "corpus.path"
     if corpus.path is not None:
-        raise InputError(f"corpus.path={place}: no file there that ends in {' or '.join(suffixes)}")
+        raise InputError(f"{key}={place}: {what_is_missing(place, suffixes)}", key=key, path=place)
     if corpus.files:
         raise InputError(
-            f"{place}: no file there that ends in {' or '.join(suffixes)}; run "
-            "python -m pipeline.download with this corpus first, or set corpus.path"
-        )
-    raise ConfigError(f"corpus.path: say where the files of corpus {corpus.name} are")
+            f"{place}: {what_is_missing(place, suffixes)}; run python -m pipeline.download with "
+            f"this corpus first, or set {key}",
+            key=key, path=place,
+        )  # fmt: skip
+    raise ConfigError(f"{key}: say where the files of corpus {corpus.name} are", key=key)
+
+
+def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
+    """Return what is not there, of a place where no file of a corpus was found."""
+    if glob.has_magic(place):
+        return "no file has such a name"
+    if not storage.is_folder(storage.at(place)):
+        return "no such file or folder"
+    plain = [end for end in suffixes if not any(end != o and end.startswith(o) for o in suffixes)]
+    if not any(plain):
+        return "no file in this folder"
+    packed = " (plain or packed)" if len(plain) < len(suffixes) else ""
+    return f"no {', '.join(plain)} file{packed} in this folder"
 
 
 def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
@@ -132,8 +180,11 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
     """
     kind = reader_class(corpus.reader)
     if kind is None:
+        cure = f"choose one of {', '.join(readers())}"
+        if corpus.files:
+            cure = "this corpus is for python -m pipeline.download alone"
         raise ConfigError(
-            f"corpus.reader={corpus.reader}: no such reader; there are {', '.join(readers())}"
+            f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader"
         )
     signature = inspect.signature(kind)
     try:
@@ -141,7 +192,8 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
     except TypeError as error:
         known = ", ".join(list(signature.parameters)[2:]) or "none"
         raise ConfigError(
-            f"corpus.options of {corpus.reader}: {error}; its options are: {known}"
+            f"corpus.options of {corpus.reader}: {error}; its options are: {known}",
+            key="corpus.options",
         ) from error
     reader: Reader = kind(corpus, source, **corpus.options)
     return FixEncoding(reader) if corpus.mend else reader

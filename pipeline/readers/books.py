@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives
-from pipeline.text import book_text, encodings, epub
+from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")
 
@@ -31,8 +31,7 @@ class Reader:
                     tally.bad(name, str(error))
                     continue
             else:
-                decoded = encodings.decode(raw, self.corpus.language, self.corpus.encoding)
-                if not archives.readable(name, decoded, self.corpus, tally):
+                if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:
                     continue
                 book = book_text.parse(decoded.text)
             if book.mended:

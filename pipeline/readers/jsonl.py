@@ -42,13 +42,27 @@ class Reader:
                 return
             if not line.text.strip():
                 continue
+            first, row = split.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
                 document = self.fields.document(row, document_id(split, line.number))
             except ValueError as error:
-                tally.bad(text_lines.place(split, line.number), str(error))
+                form = other_form(line.text) if first else None
+                # Of a file in another form, or with other fields, all lines would be left out.
+                alone = not first or (row is None and form is None)
+                where = text_lines.place(split, line.number)
+                tally.bad(where, form or str(error), offer_skip=alone)
                 continue
             yield document
+
+
+def other_form(first: str) -> str | None:
+    """Return what a file is that begins with this line, where it is JSON but not JSON lines."""
+    if first.lstrip().startswith("["):
+        return "a JSON array, but every line must be an object; jq -c '.[]' FILE writes such lines"
+    if first.strip() == "{":
+        return "an object of several lines, but each must be on one; jq -c . FILE writes it so"
+    return None
 
 
 def parse(line: str) -> dict[str, Any]:

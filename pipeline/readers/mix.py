@@ -5,15 +5,17 @@ from twice, and every other one a third time. The choice is a function of the do
 the seed, so it depends on neither the order of files nor on how the work is cut.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from pipeline import readers
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.readers import Document, FileRange, SkipCounts
 
@@ -25,21 +27,22 @@ class Reader:
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
         if len(corpus.parts) < 1:
-            raise ConfigError("corpus.parts: name a corpus at least, with a weight")
+            raise ConfigError("corpus.parts: at least one corpus is needed, with a weight")
         self.parts: dict[str, tuple[CorpusConfig, float, readers.Reader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
             part, weight = part_config(corpus, name)
-            self.parts[name] = part, weight, readers.open_corpus(part, source)
+            with keys_of_part(name):
+                self.parts[name] = part, weight, readers.open_corpus(part, source)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """The splits of all parts; one of weight 0 has none."""
-        return [
-            dataclasses.replace(split, part=name)
-            for name, (_, weight, reader) in self.parts.items()
-            if weight > 0
-            for split in reader.splits(split_bytes)
-        ]
+        found = []
+        for name, (_, weight, reader) in self.parts.items():
+            with keys_of_part(name):
+                splits = reader.splits(split_bytes) if weight > 0 else []
+            found += [dataclasses.replace(split, part=name) for split in splits]
+        return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Documents of one part that its weight keeps; counted by part."""
@@ -63,6 +66,25 @@ class Reader:
         finally:
             inner.notes = +inner.notes  # without zeros
             tally.take(inner, f"{split.part}: ")
+
+
+@contextlib.contextmanager
+def keys_of_part(name: str) -> Iterator[None]:
+    """Have errors of the body name the keys of a part of the mix, not those of the mix.
+
+    Raises:
+        UserError: in place of the body's.
+    """
+    try:
+        yield
+    except UserError as error:
+        part = rf"corpus.parts.{name}."
+        raise type(error)(
+            re.sub(r"\bcorpus\.(?!parts\.)", lambda _: part, str(error)),
+            key=error.key and error.key.replace("corpus.", part, 1),
+            path=error.path,
+            line=error.line,
+        ) from error
 
 
 def repeat_count(key: np.uint64, text: str, weight: float) -> int:

@@ -85,7 +85,7 @@ class Reader:
             top = name if name in schema.names else name.partition(".")[0]
             if top not in schema.names:
                 raise InputError(
-                    f"{path}: no column {name}; there are {', '.join(schema.names)}: "
+                    f"{path}: no column {name}; its columns are {', '.join(schema.names)}: "
                     "set corpus.options.text"
                 )
         for name in self.fields.text:

@@ -6,7 +6,7 @@ from pipeline.config import CorpusConfig, check_choice
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives, text_lines
 from pipeline.readers.lines import document_id
-from pipeline.text import book_text, encodings
+from pipeline.text import book_text
 
 SUFFIXES = (".txt", ".text")
 
@@ -55,7 +55,6 @@ class Reader:
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         for name, raw in self.whole.read(split, tally):
-            decoded = encodings.decode(raw, self.corpus.language, self.corpus.encoding)
-            if archives.readable(name, decoded, self.corpus, tally):
+            if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
                 yield Document(name, archives.stem(name), text)

@@ -20,6 +20,8 @@ class Reader:
     `model` (CSS, JSON, Lua), `empty` (no text at all, or none left without the markup).
     """
 
+    UNIT = "page"
+
     def __init__(self, corpus: CorpusConfig, source: str) -> None:
         self.name = corpus.name
         self.language = corpus.language

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import InputError, first_line
 
 FORMATS = ("shard/1", "shard/2")  # ids alone; ids with a bit that marks words
@@ -142,7 +143,7 @@ def write_shard(
     a_len: npt.NDArray[np.integer[Any]],
     is_random_next: npt.NDArray[np.bool_],
 ) -> None:
-    """Write a shard beside and rename it.
+    """Write a shard; it gets its name when it is whole.
 
     `values` `(tokens,)` ids as `ShardInfo.marked` has them, `offsets` `(rows+1,)` into it, `a_len`
     and `is_random_next` `(rows,)`. The bytes are a function of the arguments.
@@ -153,10 +154,12 @@ def write_shard(
     )
     columns = [ids, pa.array(a_len.astype(np.uint16)), pa.array(is_random_next)]
     batch = pa.record_batch(columns, schema=schema(info))
-    beside = path.with_name(f".{path.name}.tmp")
-    with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+    with (
+        atomic_path(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_file(sink, batch.schema) as writer,
+    ):
         writer.write_batch(batch)
-    beside.replace(path)
 
 
 def open_shard(path: Path | str) -> Shard:

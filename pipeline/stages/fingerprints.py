@@ -1,4 +1,8 @@
-"""Fingerprints: what a stage is made from, as a hash of its settings, inputs and version."""
+"""Fingerprints: what a stage is made from, as a hash of its settings, inputs and version.
+
+Only settings that differ from the schema's defaults are hashed, so that a new option leaves the
+fingerprints of earlier runs alone. `tests/pipeline/stages/golden/defaults.json` keeps the defaults.
+"""
 
 import contextlib
 import dataclasses
@@ -12,14 +16,15 @@ from typing import Any
 from pipeline.common import storage
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import StageConfig
-from pipeline.stages.registry import version_of
+from pipeline.stages import legacy
+from pipeline.stages.registry import stage_of
 
 
 def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
-    """Walk a config dataclass: (dotted key, role, value); role is input, incidental or setting."""
+    """Walk a config dataclass: (dotted key, role, value); role is input, runtime or setting."""
     for field in dataclasses.fields(config):
         value, role = getattr(config, field.name), field.metadata.get("role", "setting")
-        if role != "incidental" and dataclasses.is_dataclass(value):
+        if role != "runtime" and dataclasses.is_dataclass(value):
             for key, inner, item in walk_fields(value):
                 yield f"{field.name}.{key}", inner, item
         else:
@@ -27,7 +32,7 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def inputs(config: StageConfig) -> dict[str, str]:
-    """The paths that a stage reads, by config key."""
+    """Return the paths that a stage reads, by config key."""
     found: dict[str, str] = {}
     for key, role, value in walk_fields(config):
         if role == "input" and isinstance(value, list):
@@ -46,22 +51,47 @@ def inputs(config: StageConfig) -> dict[str, str]:
     return found
 
 
-def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
-    """What `folders` says of the stage that makes `path`: its folder, or something in it; or None.
+def settings_of(config: StageConfig) -> dict[str, Any]:
+    """Return all settings by dotted key: what decides the output, apart from the inputs."""
+    return {
+        key: value
+        for key, role, value in walk_fields(config)
+        if role == "setting" and key != "corpus.path"
+    }
 
-    The keys are normalised paths.
+
+def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the schema's default of each setting that has one, by dotted key."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(schema):
+        key = prefix + field.name
+        if field.metadata.get("role", "setting") != "setting":
+            continue
+        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+            found |= defaults_of(field.type, f"{key}.")
+        elif field.default_factory is not dataclasses.MISSING:
+            found[key] = field.default_factory()
+        elif field.default is not dataclasses.MISSING and field.default != "???":
+            found[key] = field.default
+    return found
+
+
+def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
+    """Return the value in `folders` of the stage that makes `path`, or the folder it is in.
+
+    The keys are normalised paths; None if no stage makes it.
     """
     path = os.path.normpath(path)
     return folders.get(path) or folders.get(os.path.dirname(path))
 
 
 def fingerprint_path(path: Path | str) -> str:
-    """The fingerprint of an input: its stage's, else one of names, sizes and times."""
+    """Return the fingerprint of an input: its stage's, else one of names, sizes and times."""
     manifest = Manifest.read(path) or enclosing_manifest(path)
     if manifest is not None:
         return manifest.fingerprint
     top = storage.at(str(path))
-    folder = top.is_dir()
+    folder = storage.is_folder(top)
     digest = hashlib.sha256()
     for file in storage.below(top) if folder else storage.matching(str(path)):
         with contextlib.suppress(FileNotFoundError):
@@ -74,7 +104,7 @@ def fingerprint_path(path: Path | str) -> str:
 def fingerprint(
     stage: str, config: StageConfig, known: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, str]]:
-    """The stage's fingerprint, and those of its inputs by config key.
+    """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` gives the fingerprints of input folders that are not made yet, by path.
     """
@@ -82,13 +112,68 @@ def fingerprint(
         key: producer_of(path, known or {}) or fingerprint_path(path)
         for key, path in inputs(config).items()
     }
+    defaults = defaults_of(type(config))
     settings = {
         key: value
-        for key, role, value in walk_fields(config)
-        if role == "setting" and key != "corpus.path"
+        for key, value in settings_of(config).items()
+        if key not in defaults or value != defaults[key]
     }
+    version = stage_of(stage).version
     text = json.dumps(
-        {"stage": stage, "version": version_of(stage), "settings": settings, "inputs": sources},
-        sort_keys=True, default=dataclasses.asdict,
-    )  # fmt: skip
+        {"stage": stage, "version": version, "settings": settings, "inputs": sources},
+        sort_keys=True,
+        default=dataclasses.asdict,
+    )
     return hashlib.sha256(text.encode()).hexdigest(), sources
+
+
+def legacy_fingerprint(stage: str, config: StageConfig, sources: Mapping[str, str]) -> str | None:
+    """Return the fingerprint that release 0.1.0 gave to the same work; None if it could not."""
+    return legacy.fingerprint(stage, settings_of(config), defaults_of(type(config)), sources)
+
+
+def recognise(
+    stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
+) -> Manifest | None:
+    """Return the manifest of `config.out` if it was made by the same settings from the same inputs.
+
+    A folder of an earlier release counts too. Where the code's output has changed since, that of
+    stages that are quick to make again does not count, and that of the others does: an upgrade
+    costs nobody a training.
+    """
+    present = Manifest.read(config.out)
+    if present is None or present.stage != stage or present.fingerprint == wanted:
+        return present if present is not None and present.stage == stage else None
+    if present.version != stage_of(stage).version and stage_of(stage).quick:
+        return None
+    if present.inputs != dict(sources):
+        return None
+    return present if not changes(present.config, config) else None
+
+
+def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:
+    """Return the settings of a manifest that differ now, as (before, now) by dotted key.
+
+    A setting that a manifest does not have had today's default: the golden file sees to that.
+    """
+    defaults = defaults_of(type(config))
+    found = {}
+    for key, value in settings_of(config).items():
+        old = _lookup(before, key, defaults.get(key))
+        if _plain(old) != _plain(value):
+            found[key] = (old, value)
+    return found
+
+
+def _lookup(nested: Mapping[str, Any], key: str, default: Any) -> Any:
+    value: Any = nested
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return default
+        value = value[part]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as a manifest stores it."""
+    return json.loads(json.dumps(value, default=dataclasses.asdict))

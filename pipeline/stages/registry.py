@@ -16,6 +16,7 @@ class Stage:
     schema_path: str  # MODULE:CLASS of its configuration, imported when asked for
     script: str  # the module or file that runs it
     one_core: bool = False  # others use all cores that there are
+    quick: bool = False  # made again when its version is raised; others are kept, and say so
 
     @cached_property
     def schema(self) -> type[StageConfig]:
@@ -27,13 +28,13 @@ class Stage:
 
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
-    Stage("vocab", 1, "pipeline.config:VocabConfig", "pipeline.vocab"),
-    Stage("prepare", 3, "pipeline.config:PrepareConfig", "pipeline.prepare"),
-    Stage("tasks", 1, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
+    Stage("vocab", 2, "pipeline.config:VocabConfig", "pipeline.vocab"),
+    Stage("prepare", 4, "pipeline.config:PrepareConfig", "pipeline.prepare"),
+    Stage("tasks", 2, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
-    Stage("convert", 3, "pipeline.config:ConvertConfig", "pipeline.convert", one_core=True),
-    Stage("evaluate", 2, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
-    Stage("report", 4, "pipeline.config:ReportConfig", "pipeline.report", one_core=True),
+    Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
+    Stage("evaluate", 3, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
+    Stage("report", 4, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
@@ -41,6 +42,6 @@ STAGES = {stage.name: stage for stage in _ALL}  # of a run
 OTHERS = {"submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit")}
 
 
-def version_of(name: str) -> int:
-    """Return the version of a stage's output."""
-    return (STAGES | OTHERS)[name].version
+def stage_of(name: str) -> Stage:
+    """Return the stage of a name, also one that no run has."""
+    return (STAGES | OTHERS)[name]

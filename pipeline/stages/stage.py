@@ -8,7 +8,6 @@ the version of its code; a folder whose manifest has the same fingerprint is not
 import contextlib
 import dataclasses
 import datetime
-import errno
 import fcntl
 import os
 import shutil
@@ -17,14 +16,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common.errors import InputError, UserError
+from pipeline.common.atomic import remove_leftovers
+from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import fingerprint
-from pipeline.stages.registry import version_of
+from pipeline.stages.fingerprints import fingerprint, recognise
+from pipeline.stages.registry import stage_of
 
 Config = TypeVar("Config", bound=StageConfig)
+
+
+def output_place(out: str) -> Path:
+    """Return the path of what a command makes.
+
+    Raises:
+        ConfigError: it is no name of its own, so that nothing can be moved there.
+    """
+    path = Path(os.path.normpath(out))
+    if path.name in ("", ".."):
+        raise ConfigError(
+            f"out={out}: this place cannot be replaced; name a new one, such as out=work/made",
+            key="out",
+        )
+    return path
 
 
 @contextlib.contextmanager
@@ -53,8 +68,6 @@ def locked(out: Path, wait: bool = False) -> Iterator[None]:
 def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     """Say it in one line where the body finds the disk full, limited, or not to be written.
 
-    Engines and libraries wrap the error of the system in errors of their own: its words stay.
-
     Raises:
         InputError: in place of such an error.
     """
@@ -63,10 +76,10 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, UserError):
             raise
-        for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-            if os.strerror(code) in str(error):
-                what = os.strerror(code).lower()
-                raise InputError(f"out={out}: {what}; make room, or choose another out") from error
+        if what := disk_failure(error):
+            raise InputError(
+                f"out={out}: {what.lower()}; make room, or choose another out"
+            ) from error
         raise
 
 
@@ -107,14 +120,16 @@ def recover(out: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def is_current(stage: str, config: StageConfig) -> bool:
-    """Whether `config.out` is there already, made from the same inputs by the same settings."""
-    present = Manifest.read(config.out)
-    return (
-        present is not None
-        and not config.force
-        and present.fingerprint == fingerprint(stage, config)[0]
-    )
+def current(stage: str, config: StageConfig) -> Manifest | None:
+    """Return the manifest of `config.out` if it need not be made: same inputs, same settings."""
+    return None if config.force else recognise(stage, config, *fingerprint(stage, config))
+
+
+def age(present: Manifest) -> str:
+    """Return what to know of a folder that earlier code made; nothing if today's did."""
+    if present.version == stage_of(present.stage).version:
+        return ""
+    return " (made by an earlier version of the code; force=true makes it again)"
 
 
 def run(
@@ -134,15 +149,13 @@ def run(
     Raises:
         UserError: what `make` raises; or `out` is being made, cannot be written, or is not ours.
     """
-    out = Path(os.path.normpath(config.out))
+    out = output_place(config.out)
     with disk_errors_as_input_errors(out), locked(out, wait):
         recover(out)
         check_free(stage, out, in_place)
         wanted, sources = fingerprint(stage, config)
-        if is_current(stage, config):
-            present = Manifest.read(out)
-            assert present is not None
-            print(f"{stage}: up to date, {present.summary} -> {out}", flush=True)
+        if (present := current(stage, config)) is not None:
+            print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
             return present
         started = time.monotonic()
         folder = out if in_place else out.with_name(f".{out.name}.tmp")
@@ -157,10 +170,11 @@ def run(
             if not in_place:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
+        remove_leftovers(folder)
         manifest = Manifest(
             stage=stage,
             fingerprint=wanted,
-            version=version_of(stage),
+            version=stage_of(stage).version,
             config=dataclasses.asdict(config),
             inputs=sources,
             files=file_checksums(folder, result.sums),

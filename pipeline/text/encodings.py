@@ -33,6 +33,14 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_UNMARKED = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+
+BINARY = "binary, not text"
+CONTROL_SHARE = 0.01  # of characters, above which content is binary
+FEW_CONTROLS = 8  # that even a short text may have
+# Control characters that text has no use for, as `file` has them: not BEL to CR, nor ESC.
+_CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
+
 SAMPLE = 1 << 16  # bytes that the choice among several candidates is made from
 
 # The five bytes that cp1252 leaves open become the control characters of Latin-1.
@@ -79,6 +87,28 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
         return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
     except UnicodeError:
         return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
+
+
+def is_binary(raw: bytes, text: str) -> bool:
+    """Return whether `raw`, decoded as `text`, is no text: more than 1 % control characters.
+
+    Any bytes are something in cp1252, so that a program would be read as letters. Zeros at the end
+    are padding, and many elsewhere may be UTF-16 or UTF-32 without a mark.
+    """
+    if not _many_controls(raw) or not _many_controls(text.encode("utf-8", "replace")):
+        return False
+    wide = (raw.decode(name, "replace") for name in _UNMARKED)
+    return 4 * raw.count(b"\0") < len(raw) or all(
+        found.count("\ufffd") > CONTROL_SHARE * len(found)
+        or _many_controls(found.encode("utf-8", "replace"))
+        for found in wide
+    )
+
+
+def _many_controls(data: bytes) -> bool:
+    data = data.rstrip(b"\0")
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    return controls > max(CONTROL_SHARE * len(data), FEW_CONTROLS)
 
 
 def line_ends(text: str) -> str:

@@ -28,6 +28,8 @@ CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
 # What a character is to the cutting of text. The order matters to `starts`.
 _INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
 
+_BLANK = ord(" ")
+
 
 def _may_stand_alone(char: str) -> bool:
     """Whether it is worth asking: ASCII, spaces, punctuation, the common Chinese characters."""
@@ -99,6 +101,21 @@ def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> 
     return np.flatnonzero(found)
 
 
+def without_spaces(data: npt.NDArray[np.uint8], cuts: Lengths) -> tuple[bytes, Lengths]:
+    """Return the text without its spaces, and where `cuts` are in it.
+
+    So a word is one piece, whether a space follows it or not.
+    """
+    words = data.tobytes().translate(None, b" ")
+    new = np.zeros_like(cuts)
+    np.cumsum(np.diff(cuts) - (data[cuts[1:] - 1] == _BLANK), out=new[1:])
+    if new[-1] != len(words):  # some pieces have several, which cleaned text has not
+        spaces = np.zeros(len(data) + 1, np.int64)  # before each byte
+        np.cumsum(data == _BLANK, out=spaces[1:])
+        new = cuts - spaces[cuts]
+    return words, new
+
+
 def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
     """Whether the character at each place of UTF-8 `data` is Chinese, a common one: `(N,)`."""
     lead = data[places]
@@ -166,22 +183,18 @@ class Cache:
         return places
 
     def _learn(self, pieces: list[bytes]) -> list[int]:
-        """Tokenize new pieces; their places. A word with spaces after it shares the word's."""
-        words = [piece.rstrip(b" ") for piece in pieces]
-        new = [word for word in dict.fromkeys(words) if word not in self._places]
-        new.sort(key=bytes.isascii)  # asked together, those in ASCII take half the time
-        ids, counts = self._ask([word.decode() for word in new])
+        """Tokenize new pieces; return their places."""
+        new = sorted(pieces, key=bytes.isascii)  # asked together, those in ASCII take half the time
+        ids, counts = self._ask([piece.decode() for piece in new])
         first = len(self._counts)
         self._places.update(zip(new, range(first, first + len(new)), strict=True))
-        places = list(map(self._places.__getitem__, words))
-        self._places.update(zip(pieces, places, strict=True))
-        self._bytes += sum(map(len, pieces)) + sum(map(len, new))
+        self._bytes += sum(map(len, new))
         starts = len(self._pool) + np.cumsum(counts) - counts
         self._starts = np.concatenate([self._starts, starts])
         self._counts = np.concatenate([self._counts, counts])
         self._pool = np.concatenate([self._pool, ids])
         self._again = np.concatenate([self._again, np.zeros(len(new), np.bool_)])
-        return places
+        return list(map(self._places.__getitem__, pieces))
 
     def _drop_rare(self) -> None:
         """Keep what was met again, unless that is most of it: then nothing."""

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Programs of others, by what they need that a test has not: only files they name are looked for.
-OTHERS = {"kubectl": "a cluster", "docker": "a daemon", "wandb": "a network"}
+OTHERS = {"kubectl": "a cluster", "docker": "a daemon", "wandb": "a network", "sbatch": "a cluster"}
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
 
@@ -86,6 +86,10 @@ def check(words: list[str]) -> None:
         check_make(words[1:])
     elif words[0] == "python" and words[1].endswith(".py"):
         assert (ROOT / words[1]).exists(), words[1]
+    elif words[0] == "sbatch":
+        script = next(place for place, word in enumerate(words) if word.endswith(".sh"))
+        assert (ROOT / words[script]).exists(), words[script]
+        check_keys("run", words[script + 1 :])
     elif words[0] in OTHERS:
         files = [after for word, after in pairwise(words) if word == "-f" and "/" in after]
         assert [name for name in files if "job/" not in name and not (ROOT / name).exists()] == []

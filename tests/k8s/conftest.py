@@ -1,6 +1,5 @@
 """A cluster of this machine's own, and the manifest as a user of it edits it."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import control_plane
 import pytest
 import yaml
-from loopback import Cluster
-from loopback_script import this_machine
+from cluster import Cluster
+from pod_script import this_machine
 
 Manifest = dict[str, Any]
 
@@ -46,13 +46,15 @@ def missing() -> str:
     """Why pods cannot be made on this machine; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    for tool in ("kubectl", "ip", "unshare", "setpriv"):
+    for tool in ("ip", "unshare", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on this machine"
     probe = subprocess.run(
         ["unshare", "--net", "--mount", "true"], check=False, capture_output=True, text=True
     )
-    return f"namespaces cannot be made here: {probe.stderr.strip()}" if probe.returncode else ""
+    if probe.returncode:
+        return f"namespaces cannot be made here: {probe.stderr.strip()}"
+    return control_plane.missing()
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +83,7 @@ def cluster(
 def manifest(root: Path) -> Manifest:
     """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
     text = (root / "k8s" / "pretrain.yaml").read_text()
-    manifest: Manifest = json.loads(json.dumps(yaml.safe_load(text)))  # anchors become copies
+    manifest: Manifest = {"items": list(yaml.safe_load_all(text))}
     manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
     for item in manifest["items"]:
         if item["kind"] == "Job":
@@ -89,5 +91,8 @@ def manifest(root: Path) -> Manifest:
             container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
         if item["metadata"]["name"] == "evaluate":
             item["spec"] |= {"completions": 2, "parallelism": 2}
-            next(v for v in container["env"] if v["name"] == "PARTS")["value"] = "2"
+            for variable in container["env"]:
+                variable |= {"PARTS": {"value": "2"}, "GPUS": {"value": "0"}}.get(
+                    variable["name"], {}
+                )
     return manifest

@@ -15,7 +15,9 @@ from rules_world import Object, World, number, quantity, unknown
 VERSIONS = ("1.31", "1.37")  # the oldest that has all we use, and the newest published
 STAGES = "pipeline.orchestration.run_stage"
 TRAINING = "bert-pretrain/role"
-INCIDENTS = 20  # restarts of all nodes, at least, before training counts as failed
+FLUX = "kustomize.toolkit.fluxcd.io/ssa"
+QUEUE = "kueue.x-k8s.io/queue-name"
+TRIES = 3  # of a pod that fails by itself, before its Job fails
 GRACE = 300  # seconds for all ranks to agree on a step and save
 
 Faults = Iterator[str]
@@ -71,9 +73,8 @@ def job_faults(world: World, job: Object) -> Faults:
     spec = job["spec"]
     yield from unknown(spec, "completionMode", ("Indexed", "NonIndexed"))
     yield from unknown(spec, "podReplacementPolicy", ("Failed",))  # with a podFailurePolicy
-    for key in ("backoffLimit", "ttlSecondsAfterFinished"):
-        if spec.get(key, 0) < 1:
-            yield f"{key}: above 0"
+    if spec.get("ttlSecondsAfterFinished", 0) < 1:
+        yield "ttlSecondsAfterFinished: above 0"
     if "selector" in spec:
         yield "selector: the server makes it; it refuses one that is given"
     yield from failure_policy(spec)
@@ -83,6 +84,14 @@ def job_faults(world: World, job: Object) -> Faults:
         yield "suspend: a stage waits until the driver resumes it"
     if spec.get("activeDeadlineSeconds", 0) < 3600:
         yield "activeDeadlineSeconds: an hour at least"
+    indexed = spec.get("completionMode") == "Indexed"
+    limit = spec.get("backoffLimitPerIndex" if indexed else "backoffLimit")
+    if limit != TRIES - 1 or (indexed and spec.get("maxFailedIndexes") != 0):
+        yield f"backoffLimit: {TRIES} tries of a pod, whatever the number of nodes"
+    if (job["metadata"].get("annotations") or {}).get(FLUX) != "IfNotPresent":
+        yield "annotations: Flux would suspend what runs"
+    if QUEUE not in job["metadata"]["labels"]:
+        yield "labels: a default queue of Kueue would start it out of order"
     if spec.get("completions", 1) != spec.get("parallelism", 1):
         yield "parallelism: not equal to completions"
     if spec.get("completions", 1) > 1 and spec.get("completionMode") != "Indexed":
@@ -98,6 +107,7 @@ def failure_policy(spec: Object) -> Faults:
     if spec["template"]["spec"].get("restartPolicy") != "Never":
         yield "podFailurePolicy: needs restartPolicy Never"
     stops: list[int] = []
+    again: list[int] = []
     ignored: list[str] = []
     for rule in rules:
         yield from unknown(rule, "action", ("FailJob", "Ignore", "Count"))
@@ -112,6 +122,8 @@ def failure_policy(spec: Object) -> Faults:
                 yield f"podFailurePolicy: values {codes['values']}"
             if rule["action"] == "FailJob":
                 stops += codes["values"]
+            elif rule["action"] == "Ignore":
+                again += codes["values"]
         for condition in conditions or []:
             if condition.get("status", "True") not in ("True", "False", "Unknown"):
                 yield f"podFailurePolicy: status {condition['status']}"
@@ -119,8 +131,8 @@ def failure_policy(spec: Object) -> Faults:
                 ignored.append(condition["type"])
     if 2 not in stops:
         yield "podFailurePolicy: exit code 2, bad configuration, does not fail the Job"
-    if 75 in stops:
-        yield "podFailurePolicy: exit code 75 asks for a restart, and fails the Job"
+    if is_stage({"spec": spec}) and (again != [75] or 75 in stops):
+        yield "podFailurePolicy: exit code 75 alone asks for a restart, and counts as no failure"
     if "DisruptionTarget" not in ignored:
         yield "podFailurePolicy: disruptions count as failures"
 
@@ -132,8 +144,6 @@ def training_faults(world: World, job: Object) -> Faults:
     nodes = spec.get("completions", 1)
     if settings.get("nodes") != str(nodes):
         yield f"completions: {nodes}, but nodes={settings.get('nodes')} in the ConfigMap"
-    if spec["backoffLimit"] < INCIDENTS * nodes:
-        yield f"backoffLimit: less than {INCIDENTS} incidents x {nodes} nodes"
     if pod.get("terminationGracePeriodSeconds", 30) < GRACE:
         yield f"terminationGracePeriodSeconds: less than {GRACE}"
     labels = spec["template"]["metadata"]["labels"]
@@ -207,7 +217,8 @@ def services(world: World) -> Faults:
 def rights(world: World) -> Faults:
     """The driver may do what it does, and nothing else."""
     stages = {job["metadata"]["name"] for job in world.all("Job") if is_stage(job)}
-    need = {("list", "jobs", ""), ("list", "pods", "")} | {("patch", "jobs", s) for s in stages}
+    need = {("list", kind, "") for kind in ("jobs", "pods", "events")}
+    need |= {("patch", "jobs", name) for name in stages}
     for binding in world.all("RoleBinding"):
         name, reference = binding["metadata"]["name"], binding["roleRef"]
         role = world.get(reference["kind"], reference["name"])
@@ -251,7 +262,8 @@ def stages(world: World) -> Faults:
 
 def networks(world: World) -> Faults:
     """Pods of this application reach one another, names and the API server; nobody reaches them."""
-    for policy in world.all("NetworkPolicy"):
+    policies = world.all("NetworkPolicy")
+    for policy in policies:
         name, spec = policy["metadata"]["name"], policy["spec"]
         labels = spec["podSelector"].get("matchLabels") or {}
         if len(world.selected(labels)) != len(world.all("Job")):
@@ -259,16 +271,18 @@ def networks(world: World) -> Faults:
         for kind in spec.get("policyTypes", []):
             if kind not in ("Ingress", "Egress"):
                 yield f"NetworkPolicy/{name}: policyTypes: {kind}"
-        for direction, side in (("ingress", "from"), ("egress", "to")):
-            peers = [p for rule in spec.get(direction, []) for p in rule.get(side, [])]
-            if {"podSelector": {"matchLabels": labels}} not in peers:
-                yield f"NetworkPolicy/{name}: {direction}: the ranks cannot meet"
-        ports = [p for rule in spec.get("egress", []) for p in rule.get("ports", [])]
-        if {53, 443} - {port["port"] for port in ports}:
-            yield f"NetworkPolicy/{name}: egress: names or the API server cannot be reached"
-        for port in ports:
-            if port.get("protocol", "TCP") not in ("TCP", "UDP", "SCTP"):
-                yield f"NetworkPolicy/{name}: protocol {port['protocol']}"
+        for rule in spec.get("egress", []):
+            for port in rule.get("ports", []):
+                if port.get("protocol", "TCP") not in ("TCP", "UDP", "SCTP"):
+                    yield f"NetworkPolicy/{name}: protocol {port['protocol']}"
+    own = {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "bert-pretrain"}}}
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        rules = [rule for policy in policies for rule in policy["spec"].get(direction, [])]
+        if own not in [peer for rule in rules for peer in rule.get(side, [])]:
+            yield f"NetworkPolicy: {direction}: the ranks cannot meet"
+    ports = {port["port"] for rule in rules for port in rule.get("ports", [])}
+    if {53, 443} - ports:
+        yield "NetworkPolicy: egress: names or the API server cannot be reached"
 
 
 def settings(world: World) -> Faults:

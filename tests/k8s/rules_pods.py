@@ -18,6 +18,7 @@ def pod_faults(world: World, job: Object) -> Faults:
         yield "template: lacks the Job's labels"
     yield from unknown(pod, "restartPolicy", ("Never", "OnFailure"))
     yield from accounts(world, pod)
+    yield from lost_nodes(pod)
     yield from pod_security(pod)
     yield from volumes(world, pod)
     for container in pod["containers"]:
@@ -32,11 +33,11 @@ def pod_faults(world: World, job: Object) -> Faults:
 
 
 def accounts(world: World, pod: Object) -> Faults:
-    """Only who talks to the API server has a token."""
+    """Each pod has an account of ours; only the driver's has a token, to talk to the API server."""
     name = pod.get("serviceAccountName", "default")
-    if name != "default" and world.get("ServiceAccount", name) is None:
+    if world.get("ServiceAccount", name) is None:
         yield f"serviceAccountName: no ServiceAccount {name}"
-    if pod.get(ACCOUNT, True) != (name != "default"):
+    if pod.get(ACCOUNT, True) != (name == "driver"):
         yield f"{ACCOUNT}: {pod.get(ACCOUNT, True)} for account {name}"
 
 
@@ -45,12 +46,22 @@ def pod_security(pod: Object) -> Faults:
     context = pod.get("securityContext") or {}
     if not context.get("runAsNonRoot"):
         yield "securityContext: runAsNonRoot"
-    for key in ("runAsUser", "runAsGroup", "fsGroup"):
-        if context.get(key) != 1000:
-            yield f"securityContext: {key}: the images and the volume belong to 1000"
+    keys = ("runAsUser", "runAsGroup", "fsGroup")
+    if any(key in context for key in keys):  # none: OpenShift chooses
+        for key in keys:
+            if context.get(key) != 1000:
+                yield f"securityContext: {key}: the images and the volume belong to 1000"
     if (context.get("seccompProfile") or {}).get("type") != "RuntimeDefault":
         yield "securityContext: seccompProfile"
     yield from unknown(context, "fsGroupChangePolicy", ("OnRootMismatch", "Always"))
+
+
+def lost_nodes(pod: Object) -> Faults:
+    """A node that is gone is given up soon; the default is five minutes."""
+    for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"):
+        found = [t for t in pod.get("tolerations", []) if t.get("key") == key]
+        if [t.get("tolerationSeconds") for t in found] != [30]:
+            yield f"tolerations: {key}: 30 seconds"
 
 
 def container_security(container: Object) -> Faults:
@@ -80,7 +91,7 @@ def resources(pod: Object, container: Object) -> Faults:
             if quantity(amount) is None:
                 yield f"resources.{where}.{name}: {amount}: no quantity"
                 return
-    for name in ("cpu", "memory"):
+    for name in ("cpu", "memory", "ephemeral-storage"):
         if name not in requests:
             yield f"resources.requests.{name}: not said"
     for name in requests.keys() & limits.keys():
@@ -115,6 +126,13 @@ def gpu_pod(pod: Object, container: Object) -> Faults:
 def environment(world: World, container: Object) -> Faults:
     """References that resolve; variables that are there when they are used."""
     known: set[str] = set()
+    kinds = [kind for entry in container.get("envFrom", []) for kind in entry]
+    if kinds != ["configMapRef", "secretRef"]:
+        yield f"envFrom: {kinds}: one ConfigMap and one Secret of the user's"
+    for entry in container.get("envFrom", []):
+        for reference in entry.values():
+            if not reference.get("optional"):
+                yield f"envFrom: {reference['name']}: nobody has to have it"
     for entry in container.get("env", []):
         name = entry["name"]
         if name in known:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Cluster
+from cluster import NAMESPACE, Cluster
 
 from deploy.dashboards import SECTIONS
 from model.training.tracking import read_metrics
@@ -14,12 +14,14 @@ from model.training.tracking import read_metrics
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(900)]
 
 
-def test_kubectl_reads_the_file_as_it_is(
-    cluster: Cluster, manifest: dict[str, Any], root: Path
+@pytest.mark.parametrize("words", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_the_server_takes_the_files_as_they_are(
+    cluster: Cluster, manifest: dict[str, Any], root: Path, words: tuple[str, ...]
 ) -> None:
-    said = cluster.kubectl("apply", "--dry-run=client", "-f", str(root / "k8s" / "pretrain.yaml"))
-    assert said.count("(dry run)") == len(said.splitlines()) == len(manifest["items"])
-    assert "job.batch/train-512 created" in said
+    dry = ("apply", "--dry-run=server", "--validate=strict", *words, "-f")
+    said = cluster.kubectl(*dry, str(root / "k8s" / "pretrain.yaml"))
+    assert said.count("(server dry run)") == len(said.splitlines()) == len(manifest["items"])
+    assert "job.batch/train-512" in said
 
 
 def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str, Any]) -> None:
@@ -51,8 +53,20 @@ def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str
     assert (report.stat().st_mtime_ns, cluster.job("report")["status"]) == before
     cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
     cluster.apply(manifest)
-    cluster.wait(lambda: cluster.is_over("driver"), 120)
+    cluster.wait(lambda: cluster.is_over("driver"), 300)
     assert cluster.is_over("driver") == "Complete"
     assert "resumed" not in cluster.log("driver").partition("all done")[2]
     assert "startTime" not in cluster.job("report")["status"]
     assert report.stat().st_mtime_ns == before[0]
+
+
+def test_a_shell_sees_the_volume(cluster: Cluster, root: Path) -> None:
+    shell = root / "k8s" / "shell.yaml"
+    cluster.kubectl("apply", "-f", str(shell))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=120s")
+    # What `kubectl cp` runs in it, which this kubelet has no streams for.
+    inside = cluster.kubelet.enter(NAMESPACE, "shell", "tar", "cf", "-", "sample/report")
+    assert b"report.html" in inside
+    cluster.kubelet.enter(NAMESPACE, "shell", "mkdir", "/data/glue")
+    assert (cluster.claim / "glue").stat().st_uid == 1000
+    cluster.kubectl("delete", "-f", str(shell))

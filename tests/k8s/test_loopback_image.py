@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster import Cluster
 from images import Builder, sh
-from loopback import Cluster
-from loopback_script import image_of
+from pod_script import image_of
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1500)]
 

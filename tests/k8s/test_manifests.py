@@ -1,5 +1,7 @@
 """The manifests are what a server takes and the run needs; a planted mistake is always found."""
 
+import importlib
+import itertools
 import json
 import re
 import shutil
@@ -13,7 +15,9 @@ import yaml
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = ("base", "overlays/cpu-kind", "overlays/gpu-8x8", "overlays/kueue", "overlays/rdma")
+OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site")
+SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
+COMPONENTS = ("rdma", "kueue", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -23,6 +27,10 @@ MISTAKES = [
     ("ConfigMap/pretrain", "data.overrides", "+corpus=wiki\nworkdir=/scratch/wiki\n"),
     ("ConfigMap/pretrain", "data.nodes", ABSENT),
     ("ConfigMap/pretrain", "metadata.name", "settings"),
+    ("NetworkPolicy/pretrain-egress", "spec.egress.0.ports.2", ABSENT),
+    ("NetworkPolicy/pretrain-egress", "spec.egress.0.ports.0.protocol", "QUIC"),
+    ("NetworkPolicy/pretrain-egress", "spec.podSelector.matchLabels", {"app": "bert"}),
+    ("ServiceAccount/stage", "metadata.name", "default"),
     ("PodDisruptionBudget/train", "spec.minAvailable", 1),
     ("PodDisruptionBudget/train", "spec.selector.matchLabels", {"role": "training"}),
     ("PersistentVolumeClaim/pretrain", "spec.accessModes.0", "ReadWriteAll"),
@@ -34,12 +42,13 @@ MISTAKES = [
     ("Role/driver", "rules.1.verbs.0", "update"),
     ("Role/driver", "rules.1.resourceNames", ABSENT),
     ("Role/driver", "rules.2.verbs", ["list", "delete"]),
+    ("Role/driver", "rules.3", ABSENT),
     ("Role/driver", "rules.0.apiGroups.0", ""),
     ("RoleBinding/driver", "roleRef.name", "runner"),
     ("RoleBinding/driver", "roleRef.kind", "ClusterRole"),
     ("NetworkPolicy/pretrain", "spec.podSelector.matchLabels", {"app": "bert"}),
     ("NetworkPolicy/pretrain", "spec.policyTypes.1", "Outgress"),
-    ("NetworkPolicy/pretrain", "spec.egress.1", ABSENT),
+    ("NetworkPolicy/pretrain", "spec.egress.0", ABSENT),
     ("NetworkPolicy/pretrain", "spec.ingress.0", ABSENT),
     ("Service/train", "spec.clusterIP", ABSENT),
     ("Service/train", "spec.publishNotReadyAddresses", ABSENT),
@@ -63,6 +72,16 @@ MISTAKES = [
     ("Job/vocab", "spec.podFailurePolicy.rules.0.onExitCodes.operator", "Equals"),
     ("Job/vocab", "spec.podFailurePolicy.rules.0.action", "Fail"),
     ("Job/vocab", "spec.podFailurePolicy.rules.1", ABSENT),
+    ("Job/vocab", "spec.podFailurePolicy.rules.2", ABSENT),
+    ("Job/vocab", "spec.podFailurePolicy.rules.1.action", "Count"),
+    ("Job/vocab", "spec.backoffLimit", 6),
+    ("Job/vocab", "metadata.annotations", ABSENT),
+    ("Job/vocab", "POD.tolerations.0", ABSENT),
+    ("Job/vocab", "POD.tolerations.1.tolerationSeconds", ABSENT),
+    ("Job/vocab", "POD.serviceAccountName", "default"),
+    ("Job/vocab", "C.envFrom.1", ABSENT),
+    ("Job/vocab", "C.envFrom.0.configMapRef.optional", ABSENT),
+    ("Job/vocab", "C.resources.requests.ephemeral-storage", ABSENT),
     ("Job/vocab", "C.args.3", "prepare"),
     ("Job/vocab", "C.args.5", "cores=$(CPUS)"),
     ("Job/vocab", "C.env.3.value", "$(THREADS)"),
@@ -87,13 +106,15 @@ MISTAKES = [
     ("Job/train", "spec.parallelism", 1),
     ("Job/train", "spec.completionMode", "NonIndexed"),
     ("Job/train", "spec.completionMode", "indexed"),
-    ("Job/train", "spec.backoffLimit", 6),
+    ("Job/train", "spec.backoffLimitPerIndex", 200),
+    ("Job/train", "spec.backoffLimitPerIndex", ABSENT),
+    ("Job/train", "spec.maxFailedIndexes", 2),
     ("Job/train", "spec.activeDeadlineSeconds", ABSENT),
     ("Job/train", "POD.subdomain", "training"),
     ("Job/train", "POD.terminationGracePeriodSeconds", 30),
     ("Job/train", "POD.affinity", ABSENT),
     ("Job/train", "POD.tolerations", []),
-    ("Job/train", "POD.tolerations.0.operator", "Any"),
+    ("Job/train", "POD.tolerations.2.operator", "Any"),
     ("Job/train", "POD.volumes.3", ABSENT),
     ("Job/train", "POD.volumes.3.emptyDir.medium", ABSENT),
     ("Job/train", "POD.volumes.3.emptyDir.medium", "RAM"),
@@ -116,8 +137,8 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def text(root: Path) -> str:
-    """The objects of `pretrain.yaml`, as JSON: what an anchor names becomes many objects."""
-    return json.dumps(yaml.safe_load((root / "k8s" / "pretrain.yaml").read_text())["items"])
+    """The objects of `pretrain.yaml`, as JSON."""
+    return json.dumps(list(yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())))
 
 
 def plant(items: list[dict[str, Any]], name: str, field: str, value: Any) -> None:
@@ -159,22 +180,136 @@ def test_every_stage_of_the_graph_has_a_job(text: str, root: Path, tmp_path: Pat
     assert {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages} == jobs
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_kustomize_makes_manifests_without_fault(
-    root: Path, text: str, overlay: str, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def generate(root: Path) -> Any:
+    """The program that makes the manifests."""
+    sys.path.insert(0, str(root / "k8s"))
+    try:
+        return importlib.import_module("generate")
+    finally:
+        sys.path.remove(str(root / "k8s"))
+
+
+@pytest.mark.parametrize("template", ["pretrain.yaml.j2", "shell.yaml.j2"])
+def test_the_committed_files_are_what_the_templates_make(generate: Any, template: str) -> None:
+    text = generate.FILES[template].read_text()
+    assert text == generate.render(template), "run `python k8s/generate.py`"
+    tokens = {type(token).__name__ for token in yaml.scan(text)}
+    assert not tokens & {"AnchorToken", "AliasToken"}, "kustomize loses what hangs on an anchor"
+
+
+def test_the_file_for_a_plain_apply_is_the_one_of_the_base(root: Path) -> None:
+    plain = root / "k8s" / "pretrain.yaml"
+    assert plain.is_symlink()
+    assert plain.resolve() == root / "k8s" / "base" / "pretrain.yaml"
+
+
+def kustomize(folder: Path) -> list[dict[str, Any]]:
+    """What kustomize makes of a folder."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on this machine")
     made = subprocess.run(
-        ["kubectl", "kustomize", root / "k8s" / overlay], capture_output=True, text=True, check=True
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False
     )
-    items = list(yaml.safe_load_all(made.stdout))
+    assert made.returncode == 0, made.stderr
+    return list(yaml.safe_load_all(made.stdout))
+
+
+def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
+    """An overlay of the base in `folder`, made."""
+    shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
+    made = folder / "k8s" / "overlays" / "made"
+    made.mkdir()
+    kinds = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    (made / "kustomization.yaml").write_text(
+        yaml.safe_dump({**kinds, "resources": ["../../base"], **more})
+    )
+    return kustomize(made)
+
+
+def containers(items: list[dict[str, Any]], name: str = "") -> dict[str, dict[str, Any]]:
+    """The container of each Job, or of each that runs in the container `name`."""
+    jobs = {i["metadata"]["name"]: i for i in items if i["kind"] == "Job"}
+    found = {key: job["spec"]["template"]["spec"]["containers"][0] for key, job in jobs.items()}
+    return {key: held for key, held in found.items() if name in ("", held["name"])}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_kustomize_makes_manifests_without_fault(
+    root: Path, text: str, name: str, tmp_path: Path
+) -> None:
+    items = kustomize(root / "k8s" / name)
     assert faults(items) == []
     overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
     graph_of(overrides, tmp_path, root)
-    if overlay == "base":
+    if name == "base":
         by_name = {(i["kind"], i["metadata"]["name"]): i for i in items}
         assert by_name == {(i["kind"], i["metadata"]["name"]): i for i in json.loads(text)}
+
+
+def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:
+    images = [
+        {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", "newTag": "1.2.3"}
+        for target in ("prepare", "trainer")
+    ]
+    held = containers(overlay(root, tmp_path, images=images))
+    assert len(held) == 11
+    known = {"registry/prepare:1.2.3", "registry/trainer:1.2.3"}
+    assert {c["image"] for c in held.values()} == known
+
+
+def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -> None:
+    added = {"name": "NCCL_DEBUG", "value": "INFO"}
+    container = {"name": "stage", "env": [added]}
+    patch = {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "any"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }  # fmt: skip
+    target = {"kind": "Job", "name": "[^d].*|download"}
+    made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
+    held = containers(made, "stage")
+    assert len(held) == 10
+    assert all(added in c["env"] and c["args"] for c in held.values())
+
+
+def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) -> None:
+    names = containers(json.loads(text))
+    targets = [
+        {"select": {"kind": "Job", "name": name},
+         "fieldPaths": ["spec.template.spec.containers.0.image"]}
+        for name in names
+    ]  # fmt: skip
+    source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
+    made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
+    assert [c["image"] for c in containers(made).values()] == ["2"] * 11
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("others", [*itertools.combinations(COMPONENTS, 2), COMPONENTS])
+def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
+    names = [size, *others, "size"]
+    items = overlay(root, tmp_path, components=[f"../../components/{n}" for n in names])
+    own = [item for item in items if item["apiVersion"] != "monitoring.coreos.com/v1"]
+    assert faults(own) == []
+    assert (len(own) < len(items)) == ("monitoring" in others)
+    overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
+    if size == "gpu-8x8":
+        assert "recipe=lamb" in overrides
+    requests = containers(items)["train-512"]["resources"]["requests"]
+    assert requests["nvidia.com/gpu"] == {"gpu-8x8": "8", "small-nodes": "1"}[size]
+    assert ("rdma/hca" in requests) == ("rdma" in others)
+
+
+def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
+    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5", "gpus=4"],
+              "options": {"disableNameSuffixHash": True}}  # fmt: skip
+    items = overlay(
+        root, tmp_path, configMapGenerator=[merged], components=["../../components/size"]
+    )
+    assert faults(items) == []  # they compare all places
+    jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
+    assert [jobs[n]["completions"] for n in ("train", "train-512")] == [5, 5]
+    assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 
 @pytest.mark.parametrize(

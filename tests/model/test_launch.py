@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from model.launch import verdict
+from model.launching.local_ranks import verdict
 from pipeline.common.errors import Exit
 
 ROOT = Path(__file__).parents[2]
@@ -22,12 +22,12 @@ DONE, USER, DIVERGED, BUG, AGAIN = (
 RANK = """
 import signal, sys, time
 from pathlib import Path
-from model import launch
-launch.begin_rank()
+from model.resilience import rank_record
+rank_record.begin_rank()
 def told(number, frame):
     time.sleep(1)
     Path(sys.argv[1], "saved").touch()
-    launch.end_rank(75)
+    rank_record.end_rank(75)
     sys.exit(75)
 signal.signal(signal.SIGTERM, told)
 Path(sys.argv[1], "begun").touch()
@@ -64,17 +64,22 @@ def test_without_ranks_the_launchers_own_code_counts() -> None:
     assert verdict(-15, {}, {}) == AGAIN
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "model.launch", sys.executable, "-c", LAUNCHER, str(tmp_path)]
+def start(script: str, folder: Path) -> "subprocess.Popen[str]":
+    """Start a launcher below `model.launch`; it makes the file `begun`."""
+    command = [sys.executable, "-m", "model.launch", sys.executable, "-c", script, str(folder)]
     process = subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    while not (tmp_path / "begun").exists():
+    while not (folder / "begun").exists():
         assert process.poll() is None
         time.sleep(0.05)
     return process
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> "subprocess.Popen[str]":
+    return start(LAUNCHER, tmp_path)
 
 
 def descendants(pid: int) -> list[int]:
@@ -112,3 +117,65 @@ def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
     while left := [pid for pid in everyone if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < until, f"{left} live on"
         time.sleep(0.05)
+
+
+# A launcher that starts a command at each signal, as deepspeed's with several hosts does.
+STORM = """
+import signal, sys, time
+from pathlib import Path
+def told(number, frame):
+    with open(sys.argv[1] + "/told", "a") as file:
+        file.write("told\\n")
+signal.signal(signal.SIGTERM, told)
+Path(sys.argv[1], "begun").touch()
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    time.sleep(0.1)
+"""
+
+
+def test_a_launcher_without_ranks_is_told_once(tmp_path: Path) -> None:
+    process = start(STORM, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == Exit.RESTART
+    assert (tmp_path / "told").read_text().count("told") == 1
+
+
+# A rank that the watchdog ends before there is anything to save.
+EARLY = """
+import sys, time
+from pathlib import Path
+from model.resilience import rank_record
+from model.resilience.watchdog import Watchdog
+rank_record.begin_rank()
+Watchdog(0, 60.0, 60.0, None)
+Path(sys.argv[1], "begun").touch()
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
+    process = start(EARLY, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == Exit.RESTART
+    assert "SIGTERM before the first step" in said
+    assert "killed" not in said
+
+
+def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("here slots=2\n")
+    (tmp_path / "rank.py").write_text(
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.train\n"
+        "print('rank', os.environ['LOCAL_RANK'], os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
+    )
+    launcher = str(Path(sys.executable).with_name("deepspeed"))
+    done = subprocess.run(
+        [sys.executable, "-m", "model.launch", launcher, "--hostfile", str(tmp_path / "hosts"),
+         "--no_ssh", "--node_rank", "0", "--master_addr", "127.0.0.1", "--no_local_rank",
+         str(tmp_path / "rank.py")],
+        cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), done.stdout + done.stderr

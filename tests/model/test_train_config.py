@@ -1,8 +1,21 @@
 """A value that cannot be is refused by its name before work begins."""
 
-import pytest
+from dataclasses import replace
 
-from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from model.config import (
+    PUBLISHED,
+    SHAPE,
+    ModelConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
 
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
@@ -42,3 +55,35 @@ def test_pairs_are_refused_to_a_model_that_judges_none() -> None:
     with pytest.raises(ConfigError, match=r"objective.next_sentence=true.*objective=modern"):
         TrainConfig(model=modern, objective=ObjectiveConfig(name="nsp"))
     TrainConfig(model=modern, objective=ObjectiveConfig(name="mlm", next_sentence=False))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_sizes_are_those_of_the_choices(name: str) -> None:
+    values = OmegaConf.load(conf_files.CONF / "model" / f"{name}.yaml")
+    assert PUBLISHED[name] == tuple(values[key] for key in SHAPE)
+    config = ModelConfig(**{str(key): value for key, value in values.items()})
+    assert config.size_name == name
+    assert replace(config, layers=6, hidden=384).size_name == "6 x 384"
+
+
+def test_a_size_of_the_users_own_keeps_its_name() -> None:
+    assert ModelConfig(**TINY).size_name == "t"
+
+
+def compose_train(*words: str) -> TrainConfig:
+    """Return the configuration of a command line."""
+    entry_point.register("train", TrainConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        return entry_point.validate(compose("train", list(words)), TrainConfig)
+
+
+def test_without_a_start_the_size_is_that_of_base() -> None:
+    assert compose_train() == compose_train("model=base")
+    assert compose_train("model.layers=3") == compose_train("model=base", "model.layers=3")
+
+
+def test_with_a_start_only_what_was_typed_is_set() -> None:
+    size = compose_train("start=/nowhere", "model.layers=3").model
+    assert (size.name, size.layers, size.hidden, size.positions) == ("auto", 3, 0, 0)
+    assert compose_train("start=/nowhere", "model=tiny").model.hidden == 128

@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 from model.config import TrainConfig
 from model.training import trainer
 from pipeline.cli import conf_files, entry_point
-from pipeline.common.errors import Exit, UserError
+from pipeline.common.errors import UserError
 from pipeline.orchestration.graph import free_port
 from pipeline.stages import fingerprints, stage
 
@@ -40,7 +40,7 @@ def rank(number: int, overrides: list[str]) -> None:
             make(config, Path(config.out))
     except UserError as error:
         print(f"error: {error}", flush=True)
-        os._exit(Exit.USER)
+        os._exit(int(error.code))
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -76,6 +76,36 @@ def run(tmp_path, request):
         workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(tmp_path / "train"),
         vocab=str(vocab), force=False, check=True,
     )  # fmt: skip
+
+
+def write_sentence_model(folder: Path) -> None:
+    """Write what sentence-transformers has next to a BERT, without weights of its own."""
+    modules = [{"idx": 0, "name": "0", "path": ""}, {"idx": 1, "name": "1", "path": "1_Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (folder / "1_Pooling" / "link").symlink_to("/etc/hostname")
+
+
+def test_a_sentence_model_stays_one(run, tmp_path):
+    stage.run("convert", run, convert.make)
+    assert not (Path(run.out) / "modules.json").exists()
+    write_sentence_model(Path(run.out))
+    again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    stage.run("convert", again, convert.make)
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
+    assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
+
+
+@pytest.mark.parametrize("name", ["../vocab", "/etc", ".."])
+def test_a_sentence_model_cannot_name_folders_elsewhere(run, tmp_path, name):
+    stage.run("convert", run, convert.make)
+    (Path(run.out) / "modules.json").write_text(json.dumps([{"path": name}]))
+    again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    with pytest.raises(InputError, match="not a folder next to it"):
+        stage.run("convert", again, convert.make)
 
 
 def test_a_run_becomes_a_folder_that_transformers_opens(run):
@@ -201,7 +231,17 @@ def test_anybodys_bert_comes_out_as_it_went_in(run, published):
         assert (Path(run.out) / name).read_bytes() == (published / name).read_bytes()
     assert made.figures["notes"] == []
     assert made.figures["largest_logit_difference"] < 1e-10
-    assert "on from `theirs`" in (Path(run.out) / "README.md").read_text()
+    assert "the weights of `theirs`, pre-trained with" in (Path(run.out) / "README.md").read_text()
+
+
+def test_padding_and_truncation_are_written_by_nobody(run, published):
+    tokenizer = Tokenizer.from_file(str(published / "tokenizer.json"))
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(max_length=8)
+    tokenizer.save(str(published / "tokenizer.json"))
+    converted(run, train=str(published), vocab=None)
+    written = Tokenizer.from_file(f"{run.out}/tokenizer.json")
+    assert written.padding is written.truncation is None
 
 
 def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):

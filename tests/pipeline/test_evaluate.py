@@ -101,7 +101,7 @@ def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     assert found["score"] > 0.8
     assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
     assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
-    assert manifest.summary.endswith("majority 0.500)")
+    assert manifest.summary.endswith(f"majority 0.500) of {manifest.config['pretrained']}")
 
 
 def test_the_predictions_are_those_that_were_scored(config):
@@ -344,3 +344,38 @@ def test_without_a_task_the_command_lists_them():
     assert done.stderr.startswith(
         "error: no task chosen: add +task=NAME, NAME one of: ax, cola, mnli,"
     )
+
+
+def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["task.columns=[nope]"], "train.tsv, line 1: no column 'nope', only 'text', 'label'"),
+        (["task.columns=[text]", "task.labels=[x,y]"], "train.tsv, line 2: label '0' is none of"),
+        (["data={}/train.tsv"], "/train.tsv: a file, and its folder is wanted"),
+    ],
+)
+def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(
+    root: Path, model_folder: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    (tmp_path / "train.tsv").write_text("text\tlabel\nabc\t0\n")
+    place = [f"data={tmp_path}", f"out={tmp_path / 'out'}", f"pretrained={model_folder}"]
+    done = evaluate_own(root, *place, *(word.format(tmp_path) for word in words))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]
+
+
+def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None:
+    words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
+    done = evaluate_own(root, *words)
+    assert done.returncode == 2
+    assert "error: no value for pretrained" in done.stderr
+    done = evaluate_own(root, *words, f"workdir={tmp_path}")
+    assert f"{tmp_path}/convert: no model in Hugging Face's format" in done.stderr

@@ -158,10 +158,23 @@ def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, ca
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with pytest.raises(
-        InputError, match=r"standard input, line 1: .* lacks what it needs: masked_head"
-    ):
+    with pytest.raises(InputError, match=r"standard input, line 1: .* no masked_head") as caught:
         answers(tmp_path, "the [MASK]", monkeypatch, capsys)
+    assert caught.value.key == "pretrained"
+
+
+def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch, capsys) -> None:
+    theirs = transformers.BertForMaskedLM.from_pretrained(pretrained)
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
+    with pytest.raises(InputError, match=r"line 1: .* no next_sentence and pooler, "):
+        answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
+    (found,) = answers(tmp_path, "the cat\tsat [MASK]", monkeypatch, capsys)
+    assert set(found) == {"text", "masks"}
+    pooled = transformers.BertModel.from_pretrained(pretrained)
+    pooled.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"line 1: .* no next_sentence, "):
+        answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
 
 
 def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
@@ -193,6 +206,20 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_vectors_of_a_modern_model_are_those_of_transformers(modern, tmp_path, pooling) -> None:
     test_vectors_are_those_of_transformers(modern, tmp_path, pooling)
+
+
+def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
+    text = "the cat sat\n\na dog\n"
+    (tmp_path / "in.txt").write_text(text)
+    common = {"pretrained": str(pretrained)}
+    out = [str(tmp_path / "file.npy"), str(tmp_path / "stdin.npy")]
+    embed.embed(EmbedConfig(**common, input=str(tmp_path / "in.txt"), out=out[0]))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    embed.embed(EmbedConfig(**common, out=out[1]))
+    assert np.array_equal(np.load(out[0]), np.load(out[1]))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(InputError, match="standard input: empty"):
+        embed.embed(EmbedConfig(**common, out=out[1]))
 
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
@@ -244,7 +271,7 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     embed.embed(
         EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out))
     )
-    with pytest.raises(TypeError), embed.beside(out) as path:
+    with pytest.raises(TypeError), embed.new_file(out) as path:
         path.write_bytes("half")  # type: ignore[arg-type]
     assert list(out.parent.iterdir()) == [out]
     assert np.load(out).shape == (1, 16)

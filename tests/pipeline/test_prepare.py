@@ -12,10 +12,14 @@ import pytest
 
 from pipeline import shards
 from pipeline.beam import transforms
+from pipeline.beam.plan import PreparePlan
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.prepare import make
+from pipeline.shards.sentence_pairs import document_hash
+from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
+from pipeline.text import clean
 
 SENTENCES = [
     "The river runs past the old mill.", "Nobody knew where the road would lead.",
@@ -91,7 +95,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 ) -> None:
     run_graph = transforms.run
 
-    def lossy(work: transforms.Plan) -> None:
+    def lossy(work: PreparePlan) -> None:
         run_graph(work)
         path = work.shard_account(next(iter(work.shard_names())))
         part = json.loads(path.read_text())
@@ -186,7 +190,85 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
         [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "validation_share=0.001 held out none of 40 documents" in done.stderr
-    (share,) = re.findall(r"set validation_share=(0\.\d+)", done.stderr)
-    prepare(root, corpus, vocab, tmp_path / "out", f"validation_share={share}")
+    assert "validation_share=0.001 holds out none of 40 documents" in done.stderr
+    (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
+    assert f"prepare.validation_share={share} tasks.validation_share={share})" in done.stderr
+    made = prepare(root, corpus, vocab, tmp_path / "out", f"validation_share={share}")
+    assert made.figures["totals"]["validation_documents"] == 4
+    assert made.figures["warnings"] == []
     assert shards.open_folder(tmp_path / "out", "validation")
+
+
+def few(corpus: Path, folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for path in sorted(corpus.glob("0*.txt"))[:count]:
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_one_document_cannot_be_divided(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path, share: float
+) -> None:
+    folder = few(corpus, tmp_path / "one", 1)
+    words = command(folder, vocab, tmp_path / "out", f"validation_share={share}")
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "document" in done.stderr
+    assert f"validation_share={share}" in done.stderr
+    assert re.findall(r"set validation_share=(\S+)", done.stderr) == ["0"]
+    made = prepare(root, folder, vocab, tmp_path / "out", "validation_share=0")
+    assert made.summary.startswith("1 document, ")
+
+
+def test_held_out_documents_too_few_for_random_next_sentences_are_said(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    folder = few(corpus, tmp_path / "six", 6)
+    lowest = LowestHashes()
+    for path in folder.iterdir():
+        lowest.add(document_hash(clean.clean(path.read_text())))
+    share = lowest.share_for(1)
+    made = prepare(root, folder, vocab, tmp_path / "a", f"validation_share={share}")
+    (warning,) = made.figures["warnings"]
+    assert made.summary.endswith(warning)
+    assert made.figures["totals"]["validation_documents"] == 1
+    assert made.figures["totals"]["validation_random_next"] == 0
+    (share_text,) = re.findall(r"set validation_share=(\S+) ", warning)
+    better = prepare(root, folder, vocab, tmp_path / "b", f"validation_share={share_text}")
+    assert better.figures["warnings"] == []
+    assert better.figures["totals"]["validation_documents"] == 2
+    assert better.figures["totals"]["validation_random_next"] > 0
+    other = prepare(root, folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
+    assert other.figures["warnings"] == []
+
+
+PAGE = (
+    "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision>"
+    "</page>"
+)
+
+
+def test_the_line_says_what_was_passed_over(
+    root: Path, one: Path, vocab: Path, tmp_path: Path
+) -> None:
+    line = require_manifest(one, "prepare", "one").summary
+    assert line.startswith("40 of 43 documents: 1 empty, 1 short, 1 duplicate; "), line
+    pages = [PAGE.format(f"T{n}", 0, n, f"{' '.join(SENTENCES)} Page {n}. " * 3) for n in range(8)]
+    pages += [PAGE.format(f"Talk:{n}", 1, 20 + n, "Words.") for n in range(3)]
+    pages += [PAGE.format("R", 0, 30, "#REDIRECT [[T1]]"), PAGE.format("E", 0, 31, "")]
+    (tmp_path / "a.xml").write_text(f"<mediawiki>{''.join(pages)}</mediawiki>")
+    words = ["+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}"]
+    run(root, "pipeline.prepare", *words, f"out={tmp_path}/a", "validation_share=0")
+    line = require_manifest(tmp_path / "a", "prepare", "out").summary
+    assert line.startswith("8 of 13 pages: 3 other namespaces, 1 redirect, 1 empty; "), line
+    (tmp_path / "b.xml").write_text(f"<mediawiki>{''.join(pages[8:])}</mediawiki>")
+    words[1] = f"corpus.path={tmp_path}/b.xml"
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.prepare", *words, f"out={tmp_path}/b"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "river",
     "mill",
@@ -109,7 +111,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     assert left.stdout == ""
 
     plan = run(root, command(corpus, work, "dry_run=true"))
-    assert lines_with(plan, f"run    goes on {saved[1]}") == ["train"]
+    assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
 
     second = run(root, command(corpus, work))
     assert {"vocab", "prepare", "tasks"} >= set(lines_with(second, "done before")) >= {"prepare"}

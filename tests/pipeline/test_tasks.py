@@ -1,6 +1,7 @@
 """The sample tasks."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -101,8 +102,11 @@ def test_fewer_rows_than_asked_are_said(folder: Path, tmp_path: Path) -> None:
 
 
 def test_too_few_documents_is_the_users_to_mend(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="raise validation_share"):
+    with pytest.raises(InputError, match=r"tasks=\[\]") as caught:
         make(config(folder, validation_share=1e-9), tmp_path)
+    assert caught.value.key == "validation_share"
+    (share,) = re.findall(r"tasks.validation_share=(\S+)\)", str(caught.value))
+    assert len(tasks.held_documents(config(folder, validation_share=float(share)))) == 4
 
 
 def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(

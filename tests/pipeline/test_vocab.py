@@ -1,6 +1,11 @@
 """The vocabulary stage: the same bytes from run to run, BERT's layout, clear refusals."""
 
+import bz2
+import dataclasses
+import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ from pipeline import vocab
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result, sha256
 from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.readers.io import text_sample
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -104,12 +110,11 @@ def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
 
 
 def test_the_sample_is_as_large_as_asked_and_keyed(books: Path) -> None:
-    samples = {
-        seed: vocab.sample_corpus(config(books, books, sample_bytes=5000, seed=seed))
-        for seed in (0, 1)
-    }
-    assert 4990 <= samples[0].bytes <= 5000
-    assert samples[0] == vocab.sample_corpus(config(books, books, sample_bytes=5000))
+    def sample(seed: int) -> list[str]:
+        return list(vocab.sample_corpus(config(books, books, sample_bytes=5000, seed=seed)))
+
+    assert 4990 <= sum(len(text.encode()) for text in sample(0)) <= 5000
+    assert sample(0) == sample(0)
 
 
 def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +122,39 @@ def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(vocab, "LEAST_BYTES", 100)
     sample = vocab.sample_corpus(config(books, books, sample_bytes=2000))
     assert sample.splits > 3
-    assert len(sample.texts) > 3
+    assert len(list(sample)) > 3
     assert sample.bytes <= 2000
 
 
-def test_rare_letters_give_way_but_never_ascii() -> None:
-    tokenizer = Tokenizer.from_str(build(list(SPECIAL)))
-    letters = {"a": 10**6, "b": 10**6, "ж": 9, "é": 8, "?": 1}
-    kept, inside = vocab.alphabet(letters, tokenizer, 100)
-    assert kept == ["?", "a", "b"]
-    assert inside == ["a", "b"]
-    crowd = {chr(0x4E00 + number): 1 for number in range(500)}
-    assert len(vocab.alphabet(crowd, tokenizer, 100)[0]) == 50
+@pytest.mark.parametrize("name", ["all.jsonl.gz", "all.jsonl.bz2", "all.tar.gz"])
+def test_a_sample_of_a_file_that_cannot_be_cut_is_spread_over_it(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_sample, "PIECE", 1000)
+    texts = [f"{'early' if number < 500 else 'late'} {number} " * 20 for number in range(1000)]
+    path = tmp_path / name
+    if ".tar" in name:
+        with tarfile.open(path, "w:gz") as archive:
+            for number, text in enumerate(texts):
+                member = tarfile.TarInfo(f"{number:04}.txt")
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+    else:
+        pack = gzip.compress if name.endswith(".gz") else bz2.compress
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        path.write_bytes(pack(lines.encode()))
+    reader = "text" if ".tar" in name else "jsonl"
+    corpus = CorpusConfig(name="all", reader=reader, path=str(path))
+    made = VocabConfig(corpus=corpus, source="none", out="out", sample_bytes=20_000)
+    sample = list(vocab.sample_corpus(made))
+    early = sum(text.startswith("early") for text in sample)
+    assert 0.2 < early / len(sample) < 0.8
+    assert sum(len(text.encode()) for text in sample) <= 20_000
+    assert sample == list(vocab.sample_corpus(made)), "the draw is keyed"
+    numbers = [int(text.split()[1]) for text in sample]
+    assert numbers == sorted(set(numbers)), "in the order of the file, none twice"
+    whole = list(vocab.sample_corpus(dataclasses.replace(made, sample_bytes=10**7)))
+    assert whole == [text.strip() for text in texts], "a small file is read whole"
 
 
 def test_no_text_is_an_error(tmp_path: Path) -> None:
@@ -203,8 +229,58 @@ def test_an_entry_that_could_never_be_found_is_refused(
     books: Path, small: Path, tmp_path: Path, entry: str
 ) -> None:
     (tmp_path / "more.txt").write_text(f"{entry}\n")
-    with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found"):
+    with pytest.raises(InputError, match=f"more.txt: '{entry}' can never be found") as found:
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
+    assert (found.value.key, found.value.line) == ("additions", 1)
+
+
+@pytest.fixture
+def padded(small: Path, tmp_path: Path) -> Path:
+    """A folder as sentence-transformers publishes it: the tokenizer pads and cuts texts."""
+    tokenizer = Tokenizer.from_str(build(small.read_text().splitlines()))
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(max_length=8)
+    folder = tmp_path / "padded"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{}, {"learn": 4}])
+def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(
+    books: Path, padded: Path, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    out, result = make(books, tmp_path / "out", existing=str(padded), **settings)
+    assert result.figures["added"] == settings.get("learn", 0)
+    written = Tokenizer.from_file(str(out / "tokenizer.json"))
+    assert written.padding is None
+    assert written.truncation is None
+    text = "a cat that runs for more than eight tokens"
+    ids = written.encode(text, add_special_tokens=False).ids
+    assert ids == WordPiece.load(padded).encode([text])[0].tolist()
+    assert len(ids) > 8
+
+
+def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
+    books: Path, small: Path, tmp_path: Path
+) -> None:
+    spec = json.loads(build(small.read_text().splitlines()))
+    spec["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [
+            spec["normalizer"],
+            {"type": "Replace", "pattern": {"String": "running"}, "content": "walking"},
+        ],
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.warns(match="library's own"):
+        out, result = make(
+            books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), learn=60
+        )
+    entries = (out / "vocab.txt").read_text().splitlines()
+    assert "words" in entries
+    assert "running" not in entries
+    assert len(entries) == len(small.read_text().splitlines()) + result.figures["added"]
 
 
 def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: Path) -> None:
@@ -234,6 +310,6 @@ def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> No
     )
     (tmp_path / "a.xml").write_text(f"<mediawiki>{pages}</mediawiki>")
     corpus = CorpusConfig(name="wiki", reader="wikipedia", path=f"{tmp_path}/a.xml")
-    told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 namespace\)"
+    told = r"no text .* in 0 documents of .*/a\.xml \(passed over: 2 other namespaces\)"
     with pytest.raises(InputError, match=told):
         vocab.sample_corpus(VocabConfig(corpus=corpus, source="none", out="out"))

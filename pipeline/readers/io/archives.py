@@ -14,7 +14,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, compressed
+from pipeline.readers.io import byte_ranges, compressed, read_position
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
@@ -140,6 +140,7 @@ class ArchiveFiles:
                 tarfile.open(fileobj=packed, mode="r|*") as archive,
             ):
                 for member in archive:
+                    read_position.reached(split, packed.tell())
                     last = member.name
                     if not member.isfile():
                         continue
@@ -167,18 +168,22 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
         raise InputError(f"{path}: not a zip archive that can be read ({error})") from error
 
 
-def readable(name: str, decoded: Decoded, corpus: CorpusConfig, tally: SkipCounts) -> bool:
-    """Count how a document was decoded; False if it is broken and left out."""
+def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
+    """Decode a document and count how; None if it is broken and left out."""
+    decoded = encodings.decode(raw, corpus.language, corpus.encoding)
     if corpus.encoding is not None and not decoded.whole:
         tally.bad(name, f"not in {decoded.encoding}")
-        return False
+        return None
+    if encodings.is_binary(raw, decoded.text):
+        tally.bad(name, encodings.BINARY)
+        return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1
     if not decoded.whole:
         tally.notes["letters that could not be decoded"] += 1
     if (ends := encodings.line_ends(decoded.text)) != "LF":
         tally.notes[f"{ends} line ends"] += 1
-    return True
+    return decoded
 
 
 def stem(name: str) -> str:

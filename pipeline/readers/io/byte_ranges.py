@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pipeline.common.errors import InputError
 from pipeline.readers import FileRange
+from pipeline.readers.io import read_position
 
 Item = TypeVar("Item")
 
@@ -39,5 +40,6 @@ def items_in_range(items: Iterable[tuple[Item, int]], split: FileRange) -> Itera
         raise InputError(f"{split.path}: files there were changed during the run; start it again")
     for item, size in items:
         if split.start <= begin < split.end:
+            read_position.reached(split, begin)
             yield item
         begin += max(size, 1)  # an empty file begins somewhere too

@@ -10,6 +10,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import zstandard
@@ -18,6 +19,7 @@ from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
+from pipeline.readers.io import read_position
 
 CHUNK = 1 << 18  # bytes read at once
 _UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
@@ -139,7 +141,8 @@ def byte_ranges(
     A gzip, zstd or xz file, a bzip2 file of one stream, and text that can only be read from its
     beginning on (`seekable_text=False`) are one part.
     """
-    size = storage.at(path).stat().st_size
+    path = storage.at(path)
+    size = path.stat().st_size
     parts = max(1, round(size / split_bytes))
     if parts > 1:
         kind = compression(path)
@@ -157,10 +160,12 @@ def version_stamp(path: File | str) -> str:
         InputError: it is not there.
     """
     try:
-        stat = storage.at(path).stat()
+        file = storage.at(path)
+        stat = file.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    return f"{stat.st_size} {stat.st_mtime_ns}"
+    version = "" if isinstance(file, Path) else file.version
+    return f"{stat.st_size} {version or stat.st_mtime_ns}"
 
 
 def next_stream(path: File | str, start: int, end: int) -> int | None:
@@ -189,25 +194,28 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
         InputError: the file is cut off or damaged; the message says at which byte. Or it is not
             the file any more that the plan was made for.
     """
-    kind = compression(split.path)
-    if split.stamp and split.stamp != version_stamp(split.path):
+    source = storage.at(split.path)  # one object: all that follows reads one version of the file
+    kind = compression(source)
+    if split.stamp and split.stamp != version_stamp(source):
         raise InputError(f"{split.path}: the file was changed during the run; start it again")
     start = split.start
     if kind == "bzip2":
-        first = next_stream(split.path, start, split.end) if start else 0
+        first = next_stream(source, start, split.end) if start else 0
         if first is None:
             return
         start = first
-    with storage.at(split.path).open("rb") as file:
+    with source.open("rb") as file:
         file.seek(start)
         if kind == "plain":
-            yield from _plain(file, start, split.end)
+            yield from _plain(file, start, split)
         else:
             yield from _unpack(file, start, split, _UNPACKERS[kind])
 
 
-def _plain(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, bool]]:
+def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
+    end = split.end
     while data := file.read(min(CHUNK, end - at) if at < end else CHUNK):
+        read_position.reached(split, at)
         yield data, at < end
         at += len(data)
 
@@ -233,6 +241,7 @@ def _unpack(
                     "fetch the file again"
                 ) from error
             data = b""
+            read_position.reached(split, file.tell())
             if unpacked:
                 yield unpacked, owned
         data = _past_padding(stream.unused_data, file)

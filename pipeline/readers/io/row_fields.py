@@ -53,8 +53,8 @@ def value(row: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
             raise ValueError(
-                f"no field {name}; there are {', '.join(map(str, row)) or 'none'}: "
-                "set corpus.options"
+                f"no field {name}; its fields are {', '.join(map(str, row)) or 'none'}: "
+                "set corpus.options.text"
             )
         found = found[part]
     return found
@@ -72,4 +72,6 @@ def prose(content: Any, name: str) -> str:
         return content
     if isinstance(content, list):
         return "\n".join(part for item in content if (part := prose(item, name)))
-    raise ValueError(f"field {name} holds no text but a {type(content).__name__}")
+    kind = type(content).__name__
+    article = "an" if kind[0] in "aeiou" else "a"
+    raise ValueError(f"field {name} holds {article} {kind}, not text")

@@ -46,6 +46,7 @@ class FileFormat:
     stated: bool  # in the configuration, so that a line must be right
     newline: bytes
     ends: str  # of lines: LF, CRLF or CR
+    binary: bool = False  # its beginning is no text
 
     @property
     def wide(self) -> bool:
@@ -91,7 +92,9 @@ class TextFiles:
             name = found if marked else self.corpus.encoding or found
             ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
             stated = self.corpus.encoding is not None and not marked
-            self._forms[path] = FileFormat(name, stated, b"\r" if ends == "CR" else b"\n", ends)
+            newline = b"\r" if ends == "CR" else b"\n"
+            binary = encodings.is_binary(head, head.decode(name, "replace"))
+            self._forms[path] = FileFormat(name, stated, newline, ends, binary)
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
@@ -101,6 +104,10 @@ class TextFiles:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
         form = self.form(split.path)
+        if form.binary:
+            if split.start == 0:
+                tally.bad(split.path, encodings.BINARY)
+            return
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1
         if split.start == 0 and form.ends != "LF":

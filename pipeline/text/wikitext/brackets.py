@@ -15,7 +15,7 @@ _TEMPLATE = rf"\{{\{{{_FLAT}\}}\}}"
 for _ in range(2):
     _TEMPLATE = rf"\{{\{{{_FLAT}(?:{_TEMPLATE}{_FLAT})*+\}}\}}"
 # (Looking back comes second, so that the search can leap from one pair of braces to the next.)
-_TEMPLATES = re.compile(rf"\{{\{{(?<!\{{\{{\{{){_TEMPLATE[4:]}(?!\}})")
+TEMPLATES = re.compile(rf"\{{\{{(?<!\{{\{{\{{){_TEMPLATE[4:]}(?!\}})")
 # An innermost table, once templates are gone. `|}}` ends no table, so it is left to the stack.
 _TABLES = re.compile(r"\{\|(?<=\n\{\|)[^{}]*+(?<=\n\|)\}(?!\})")
 _BRACES = re.compile(r"\{(?:\{++|\|(?!\}))|\}++")
@@ -23,7 +23,7 @@ _BRACES = re.compile(r"\{(?:\{++|\|(?!\}))|\}++")
 
 def remove_templates(text: str) -> str:
     """Without templates."""
-    return _TEMPLATES.sub("", text) if "{{" in text else text
+    return TEMPLATES.sub("", text) if "{{" in text else text
 
 
 def remove_braces(text: str) -> str:

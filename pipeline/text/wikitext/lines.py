@@ -7,31 +7,34 @@ from pipeline.text.wikitext.namespaces import LINK_SECTIONS
 _HEADING = re.compile(r"\n=[^\n]*+")  # if it also ends so
 _TITLE_MARKUP = re.compile(r"'{2,}|<[^<>]*>|\{\{[^{}]*\}\}|\[\[(?:[^\[\]|]*\|)?|\]\]")
 _LIST = "*#:;"
+# In sections of links and literature, prose is what has lines of this length outside lists.
+PROSE = 80
+_PROSE = re.compile(rf"\n[\w'\"(\[„“”«»‘’「『（][^\n]{{{PROSE - 1}}}")
 _WORD = re.compile(r"\w")
 
 
 def remove_link_sections(text: str) -> str:
-    """Without the sections of references and links, and what is below them.
+    """Remove the sections of references and links, and what is below them.
 
-    `text` starts with a line break.
+    Those that have lines of prose are left for `paragraphs`, which drops their lists. `text` starts
+    with a line break.
     """
     if "\n=" not in text:
         return text
     pieces: list[str] = []
-    at, dropping = 0, 0  # the level of the section that is being dropped, 0: none
+    at, dropping, begin = 0, 0, 0  # the level of the section that is being dropped, 0: none
     for match in _HEADING.finditer(text):
         level, title = _heading(match[0].strip()) or (0, "")
         if not level or (dropping and level > dropping):
             continue
-        drop = _is_link_section(title)
-        if drop and not dropping:
-            pieces.append(text[at : match.start()])
-        elif dropping and not drop:
+        if dropping and not _PROSE.search(text, begin, match.start()):
+            pieces.append(text[at:begin])
             at = match.start()
-        dropping = level if drop else 0
-    if not dropping:
-        pieces.append(text[at:])
-    return "".join(pieces)
+        dropping, begin = (level, match.start()) if _is_link_section(title) else (0, 0)
+    if dropping and not _PROSE.search(text, begin):
+        pieces.append(text[at:begin])
+        at = len(text)
+    return "".join([*pieces, text[at:]])
 
 
 def _is_link_section(title: str) -> bool:
@@ -40,10 +43,14 @@ def _is_link_section(title: str) -> bool:
 
 
 def paragraphs(text: str) -> str:
-    """One paragraph, heading or list item a line; headings with nothing below them go."""
+    """Return one paragraph, heading or list item a line; headings with nothing below them go.
+
+    So do lists and short lines in sections of links.
+    """
     pieces: list[str] = []  # each with what parts it from the one before
     headings: list[tuple[int, str]] = []  # not written yet: nothing is below them so far
     follows = False  # a line of prose would go on with the paragraph before
+    links = 0  # the level of the section of links that the line is in, 0: none
     for raw in text.split("\n"):
         line = raw.strip()
         first = line[:1]
@@ -54,6 +61,11 @@ def paragraphs(text: str) -> str:
             while headings and headings[-1][0] >= heading[0]:
                 headings.pop()
             headings.append(heading)
+            follows = False
+            if not links or heading[0] <= links:
+                links = heading[0] if _is_link_section(heading[1]) else 0
+            continue
+        if links and (first in _LIST or not (follows or len(line) >= PROSE)):
             follows = False
             continue
         for _, title in headings:

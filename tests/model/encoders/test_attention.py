@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders import attention
 from pipeline.common.errors import ConfigError
+from tests.examples import examples
 
 CPU = torch.device("cpu")
 
@@ -73,7 +74,7 @@ ragged = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize("backend", ["each", "padded", "jagged"])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(lengths=ragged)
 def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
     assert distance_by_hand(backend, lengths, dtype=torch.float32) < 1e-5

@@ -15,6 +15,7 @@ from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.huggingface.bert_names import BERT
 from pipeline.common.errors import ConfigError
+from tests.examples import examples
 
 VOCAB = 500
 
@@ -140,7 +141,7 @@ def test_a_causal_model_is_their_decoder(attention):
     torch.testing.assert_close(masked, found)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(lengths=st.lists(st.integers(2, 40), min_size=1, max_size=5), data=st.data())
 def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     torch.manual_seed(0)

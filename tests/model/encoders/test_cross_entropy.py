@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from model.encoders import cross_entropy
+from tests.examples import examples
 
 
 def both(logits: torch.Tensor, labels: torch.Tensor, factor: float):
@@ -20,7 +21,7 @@ def both(logits: torch.Tensor, labels: torch.Tensor, factor: float):
     return (value, ours.grad, correct), (expected, true.grad)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(rows=st.integers(0, 9), classes=st.integers(1, 300), scale=st.sampled_from([1, 30]))
 def test_loss_and_gradient_equal_those_in_double_precision(rows, classes, scale):
     torch.manual_seed(rows * classes)

@@ -148,6 +148,18 @@ def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vo
         bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=torch.float16)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_not_blamed_on_the_dtype(
+    tmp_path, state, vocab_folder, dtype, value
+):
+    state["pooler.dense.bias"][:3] = value
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias: 3 of its .* not finite") as caught:
+        bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
+    assert "dtype=" not in str(caught.value)
+    assert caught.value.key == "train"
+
+
 def test_missing_heads_are_drawn_and_said(tmp_path, theirs):
     bare = TheirEncoder(theirs[1].config, add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")

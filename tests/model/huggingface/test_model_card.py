@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
-from model.huggingface import bert_format, model_card
+from model.huggingface import bert_format, card_example, model_card
 from pipeline.common.manifest import Manifest
+from pipeline.shards import ShardInfo, write_shard
+from pipeline.tokenization.wordpiece import SPECIAL
 
 
 def test_the_card_says_what_the_run_was(tmp_path):
@@ -48,3 +52,58 @@ def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> 
     assert "France" not in text, "an English sentence says nothing of a Vietnamese model"
     mix = {"name": "mix", "parts": {"a": corpus | {"path": None}, "b": {"path": "s3://x/books/"}}}
     assert model_card.sources(mix) == ["https://example.org/dump.xml.bz2", "books"]
+
+
+def test_a_size_that_is_not_the_published_one_is_not_called_so() -> None:
+    other = replace(CONFIG, name="base")
+    assert "# BERT 2 x 16" in model_card.write(other, 1, [], {})
+
+
+def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
+    common = {"fingerprint": "c" * 64, "version": 1, "inputs": {}, "files": {}, "summary": "",
+              "finished": "now", "seconds": 1.0, "figures": {}}  # fmt: skip
+    (tmp_path / "start").mkdir()
+    made = Manifest(stage="convert", config={"train": "/models/MiniLM"}, **common)
+    made.write(tmp_path / "start")
+    train = Manifest(stage="train", config={"start": str(tmp_path / "start")}, **common)
+    assert "pre-training continued from `MiniLM` with" in model_card.write(CONFIG, 1, [train], {})
+    plain = replace(train, config={"start": "/models/BERT"})
+    assert "continued from `BERT` with" in model_card.write(CONFIG, 1, [plain], {})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        ("the old cap ##tain told sto ##ries , often .",
+         "the old captain told stories, [MASK]."),
+        ("un uomo non parla mai di [UNK] .", None),
+        ("l ' isola era piena di alberi .", "l'isola era piena di [MASK]."),
+        ("the ` code ` is not plain text .", None),
+        ("too short .", None),
+        ("a ##b c ##d e ##f g ##h .", None),
+    ],
+)  # fmt: skip
+def test_an_example_is_a_plain_sentence_with_its_longest_word_masked(
+    tokens: str, text: str | None
+) -> None:
+    assert card_example.masked(tokens.split()) == text
+
+
+def test_the_example_is_the_first_whole_plain_sentence_of_the_held_out_text(tmp_path) -> None:
+    text = "rest . no [UNK] in this one please . the old captain told a story . more"
+    words = text.split()
+    entries = [*SPECIAL, *sorted(set(words) - set(SPECIAL))]
+    info = ShardInfo(
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    values = np.array([entries.index(word) for word in words])
+    write_shard(
+        tmp_path / "validation-00000-of-00001.arrow", info, values, np.array([0, len(words)]),
+        np.array([len(words)]), np.array([False]),
+    )  # fmt: skip
+    found = card_example.from_shards(tmp_path, entries)
+    assert found == "the old [MASK] told a story."
+    assert f'fill("{found}")' in model_card.write(CONFIG, 1, [], {"example": found})
+    assert card_example.from_shards(tmp_path, entries[:-1]) is None
+    assert card_example.from_shards(tmp_path / "gone", entries) is None

@@ -87,7 +87,7 @@ def test_what_was_saved_is_loaded(tmp_path, vocab_folder, size):
 
 def test_the_card_names_it(folder):
     card = (folder / "README.md").read_text()
-    assert "ModernBERT (small)" in card
+    assert "ModernBERT (5 x 16)" in card
     assert "next-sentence" not in card
 
 

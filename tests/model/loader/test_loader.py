@@ -14,6 +14,7 @@ from model.encoders.batch import Batch
 from model.loader.loader import Loader
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
+from tests.examples import examples
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
@@ -149,7 +150,7 @@ def test_a_batch_may_cross_the_end_of_an_epoch(tmp_path):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_union_is_the_same_for_every_cut(folder, start, count, whole_word):
     """Also on resuming: every loader here starts cold at `start`."""
     whole = loader(folder, whole_word=whole_word).batch(start, count)
@@ -175,7 +176,7 @@ def test_micro_batches_cost_the_same(folder):
 
 
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(2, 40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_no_micro_batch_is_empty_where_there_are_enough_samples(folder, count, world, micro_batch):
     if count < world:
         count += world
@@ -232,6 +233,19 @@ def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
     tokens = [token for a, b, _ in samples for token in a + b if token >= 5]
     expected = np.bincount(tokens).max() / len(tokens)
     assert loader(tmp_path, "validation").most_frequent_share() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("random", "share"), [([1, 0, 0, 0], 0.75), ([1, 1, 1, 1], 1.0)])
+def test_the_share_of_the_more_frequent_class_of_pairs(tmp_path, random, share):
+    info = ShardInfo(
+        split="validation", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    path = tmp_path / "validation-00000-of-00001.arrow"
+    write_shard(
+        path, info, np.full(8, 7), np.arange(0, 9, 2), np.ones(4, int), np.array(random, bool)
+    )
+    assert loader(tmp_path, "validation").most_frequent_pair_share() == share
 
 
 def anything_goes_on(values, draw):
@@ -330,7 +344,7 @@ def mixed(folder, books, split="train", weights=(), seed=0):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_mixture_too_is_the_same_for_every_cut(folder, books, start, count, weights):
     expected = join(mixed(folder, books, weights=weights).batch(start, count).batches)
     for world in (1, 2, 3, 4):

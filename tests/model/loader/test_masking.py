@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from model.config import ObjectiveConfig
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
+from tests.examples import examples
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -59,7 +60,7 @@ units = st.fixed_dictionaries(
 
 
 @given(lengths_of_batches, st.integers(0, 99), st.sampled_from([0, 0.1, 0.9]), units)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_counts_are_exact_and_special_tokens_stay(lengths, seed, special_share, unit):
     ids, starts = sequences(lengths, seed, special_share)
     masks, hidden, _ = masked(masker(**unit), ids, starts, np.arange(len(lengths)))
@@ -76,7 +77,7 @@ def test_counts_are_exact_and_special_tokens_stay(lengths, seed, special_share, 
 
 
 @given(lengths_of_batches, st.integers(0, 99), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_mask_does_not_depend_on_the_company(lengths, seed, data):
     unit = data.draw(units)
     cut = data.draw(st.integers(0, len(lengths)))
@@ -156,7 +157,7 @@ def words_of(ids, goes_on, start, stop):
 
 
 @given(lengths_of_batches, st.integers(0, 999), st.sampled_from([0, 0.2]), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_words_are_hidden_whole_as_long_as_one_fits(lengths, seed, special_share, marked):
     """Words of the vocabulary's pieces, or as they are marked: what special tokens say is air."""
     ids, starts = sequences(lengths, seed, special_share)
@@ -189,7 +190,7 @@ def test_words_join_to_runs_as_the_plain_loop_says(flags, longest):
 
 
 @given(lengths_of_batches, st.integers(0, 999))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_spans_that_always_stop_are_whole_words(lengths, seed):
     ids, starts = sequences(lengths, seed, 0.1)
     samples = np.arange(len(lengths))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.loader.sample_order import Mixture, Order, even_cuts
+from tests.examples import examples
 
 
 @given(
@@ -14,7 +15,7 @@ from model.loader.sample_order import Mixture, Order, even_cuts
     st.integers(1, 60),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_windows_tile_every_epoch(rows, window_rows, shuffle):
     order = Order(np.array(rows), 0, window_rows, shuffle)
     index, shards, total = 0, [], sum(rows)
@@ -42,7 +43,7 @@ def test_windows_tile_every_epoch(rows, window_rows, shuffle):
     st.integers(0, 10**9),
     st.lists(st.integers(0, 400), min_size=1, max_size=4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_sources_take_turns_by_weight_wherever_one_looks(weights, start, sizes):
     """Split end to end, each source gives all its samples in order, at its share."""
     mixture = Mixture.by_weight(weights)
@@ -57,7 +58,7 @@ def test_sources_take_turns_by_weight_wherever_one_looks(weights, start, sizes):
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=4), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_held_out_samples_come_once(samples, data):
     weights = data.draw(st.lists(st.floats(0.05, 5), min_size=len(samples), max_size=len(samples)))
     mixture = Mixture.by_weight(weights)

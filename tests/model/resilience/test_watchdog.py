@@ -13,8 +13,8 @@ from pipeline.common.errors import Exit
 ROOT = Path(__file__).parents[3]
 RANK = """
 import os, sys, time
-from model.resilience.watchdog import Guard
-guard = Guard(3, start_timeout=float(sys.argv[2]), limit=60.0, heartbeat=None)
+from model.resilience.watchdog import Watchdog
+guard = Watchdog(3, start_timeout=float(sys.argv[2]), limit=60.0, heartbeat=None)
 if sys.argv[3] == "training":
     guard.training()
 if int(sys.argv[1]):

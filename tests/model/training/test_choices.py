@@ -10,6 +10,8 @@ from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
 
+pytestmark = pytest.mark.slow
+
 DROPOUT = ("model.dropout=0.1", "model.attention_dropout=0.1")
 SAME = {  # how: processes and settings
     "plain": (1, ("deepspeed=zero0",)),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM
 
 from model.config import ModelConfig
@@ -38,11 +39,36 @@ def test_rank_0_says_what_was_drawn(
     assert all(torch.equal(again[name], state[name]) for name in state)
 
 
-@pytest.mark.parametrize("key", ["layers", "hidden", "positions", "vocab_size"])
-def test_a_start_of_another_size_is_refused(folder: Path, key: str) -> None:
-    value = getattr(CONFIG, key)
-    with pytest.raises(InputError, match=f"{key} is {value} there, {2 * value} here"):
-        initial_weights.start(folder, replace(CONFIG, **{key: 2 * value}))
+def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path) -> None:
+    other = replace(CONFIG, layers=2, hidden=32, positions=40)
+    with pytest.raises(InputError) as caught:
+        initial_weights.start(folder, other)
+    for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
+        assert f"model.{key}={getattr(CONFIG, key)}" in str(caught.value)
+    assert "(layers, hidden, positions differ)" in str(caught.value)
+    assert (caught.value.key, caught.value.path) == ("model.layers", str(folder))
+
+
+def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"has 30 entries, that of data\.vocab 60"):
+        initial_weights.start(folder, replace(CONFIG, vocab_size=60))
+
+
+def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["bert.encoder.layer.0.output.dense.bias"][3] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"encoder\.layers\.0\.down\.dense\.bias has values"):
+        initial_weights.start(folder, CONFIG)
+
+
+AUTO = ModelConfig(name="auto", layers=0, hidden=0, heads=0, feed_forward=0, positions=0)
+
+
+def test_the_size_of_a_start_is_read_from_its_folder(folder: Path) -> None:
+    size = AUTO.filled(initial_weights.size_of(folder))
+    assert replace(size, vocab_size=30) == replace(CONFIG, name="1 x 16")
+    assert replace(AUTO, layers=3).filled(initial_weights.size_of(folder)).layers == 3
 
 
 def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from model.training.checkpoint import locate
 from tests.model.conftest import SMALL, losses, rows, train_many
 
+pytestmark = pytest.mark.slow
+
 SHARED = ("schedule.warmup_share=0.1", "schedule.total_steps=20", "evaluate_every=100")
 
 LAMB = ("optimizer=lamb", "optimizer.learning_rate=2e-2")

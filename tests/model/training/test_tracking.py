@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import wandb
 from wandb.proto import wandb_internal_pb2
+from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import Tracker, read_metrics
+from model.training.tracking import Tracker, has_key, read_metrics
 
 FULL, LAST, BLOCK = 1, 4, 1 << 15
 
@@ -138,6 +139,65 @@ def test_the_end_of_its_service_costs_training_nothing(
     assert done.stderr == ""
     assert done.stdout.count("warning: W&B gets no more rows") == 1
     assert len(read_metrics(tmp_path)) == 1 + more
+
+
+ONLINE = """
+import sys
+from pathlib import Path
+from model.config import TrackingConfig
+from model.training.tracking import Tracker
+tracker = Tracker(TrackingConfig(name="wandb"), Path(sys.argv[1]), 0, 0, 9, {})
+for step in range(1, 4):
+    tracker.log("train", step, {"loss": 4.0 / step})
+tracker.close()
+"""
+
+
+def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(
+    root: Path, tmp_path: Path
+) -> None:
+    """Nothing listens at that port: the attempt to go online fails as it does without a network."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONLINE, str(tmp_path)],
+        cwd=root, capture_output=True, text=True, check=False,
+        env=os.environ | {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9",
+                          "WANDB_INIT_TIMEOUT": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("warning: W&B does not start as online") == 1, done.stdout
+    assert "offline" not in done.stdout
+    rows = [row for row in history(tmp_path) if "train/loss" in row]
+    assert [row["_step"] for row in rows] == [1, 2, 3]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home without keys."""
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_key_that_wandb_stores_is_seen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not has_key()
+    wbauth.write_netrc_auth(host=wandb.Settings().base_url, api_key="0" * 40)
+    assert has_key()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+    assert not has_key()
+    wbauth.write_netrc_auth(host="https://wandb.example.org", api_key="0" * 40)
+    assert has_key()
+
+
+def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wbauth.write_netrc_auth(host="https://api.wandb.ai", api_key="0" * 40)
+    assert has_key()
+    (home / ".netrc").rename(home / "keys")
+    assert not has_key()
+    monkeypatch.setenv("NETRC", "~/keys")
+    assert has_key()
 
 
 def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.model.conftest import SMALL, losses, rows, train_many
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden" / "curves.json"
 RATES = {"adamw": "1e-2", "lamb": "2e-2"}
 STAGES = (0, 1, 2, 3)

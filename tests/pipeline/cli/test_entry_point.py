@@ -21,7 +21,8 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.prepare"], "no corpus chosen: add +corpus=NAME, NAME one of: "),
         (["pipeline.run"], "no corpus chosen: add +corpus=NAME, NAME one of: "),
         (["pipeline.evaluate"], "no task chosen: add +task=NAME, NAME one of: "),
-        (["pipeline.prepare", "+corpus=book"], "Could not find 'corpus/book'"),
+        (["pipeline.prepare", "+corpus=book"],
+         "corpus=book: there is no such corpus; did you mean books?"),
         (["pipeline.prepare", "+corpus=books", "seqence_length=9"],
          "seqence_length: no such key; did you mean sequence_length?"),
         (["pipeline.prepare", "+corpus=books", "+corpus.qwert=9"],
@@ -30,7 +31,8 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
          "stage train: stesp: no such key; did you mean steps?"),
         (["pipeline.run", "+corpus=sample", "train-512.steps=9"],
          "train-512: recipe laptop has no such stage; it has download, vocab"),
-        (["pipeline.prepare", "+corpus=books", "sequence_length=x"], "(at sequence_length)"),
+        (["pipeline.prepare", "+corpus=books", "sequence_length=x"],
+         "sequence_length=x: a whole number"),
         (["pipeline.prepare", "+corpus=books", "sequence_length=2"], "from 8 to 65535"),
         (["pipeline.prepare", "+corpus=books"], "say where the files of corpus books are"),
         (["pipeline.vocab", "+corpus=books", "corpus.path=/nowhere"], "/nowhere"),
@@ -41,6 +43,16 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
         (["model.train", "optimizer.learning_rate=-1"], "above 0"),
+        (["pipeline.run", "+corpus=sample", "tasks=[rtee]"], "task=rtee: there is no such task; "
+         "did you mean rte?"),
+        (["pipeline.run", "corpus=sample", "tran.steps=9"], "did you mean train.steps?"),
+        (["pipeline.evaluate", "task=own", "task.labels=[a,", "b]"], "quote it whole"),
+        (["pipeline.prepare", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
+        (["pipeline.run", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
+        (["pipeline.prepare", "corpus=books", "text"], "text: not KEY=VALUE"),
+        (["pipeline.train", "model=tny"], "model=tny: there is no such model; did you mean tiny?"),
+        (["pipeline.train", "steps=1.5"], "steps=1.5: a whole number"),
+        (["pipeline.train", "force=maybe"], "force=maybe: true or false"),
         (["pipeline.vocab", "+corpus=sample", "--verbose"], "--verbose: no such option"),
         (["pipeline.run", "--dry-run", "+corpus=sample"], "--dry-run: no such option"),
         (["model.launch"], "no command; add one"),
@@ -58,6 +70,17 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert message in errors[0]
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_an_existing_vocabulary_is_taken_without_a_corpus(root: Path, tmp_path: Path) -> None:
+    entries = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n"
+    (tmp_path / "vocab.txt").write_text(entries)
+    existing = f"existing={tmp_path}/vocab.txt"
+    done = run(root, "pipeline.vocab", existing, f"workdir={tmp_path}/work")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "work" / "vocab" / "vocab.txt").read_text() == entries
+    done = run(root, "pipeline.vocab", existing, "learn=4", f"workdir={tmp_path}/other")
+    assert "no corpus chosen" in done.stderr, "without one nothing can be learnt"
 
 
 @pytest.mark.parametrize("name", ["~/việt (1).bz2", "/nowhere/việt (1).bz2"])
@@ -108,7 +131,7 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     assert done.returncode == 0, done.stderr
     listed = done.stdout.partition("\n\n")[0].splitlines()
     assert listed[0].startswith("python -m pipeline.run ")
-    commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra", "train"}
+    commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra"}
     modules = {line.split()[2].removeprefix("pipeline.") for line in listed if "-m" in line}
     assert modules == commands | {"inspect"}
     assert all(len(line) <= 100 for line in listed)

@@ -38,7 +38,7 @@ def test_meanings_are_the_comments_of_the_fields() -> None:
     assert (keys["inner.share"].default, keys["inner.share"].meaning) == ("0.5", "Of all.")
     assert (keys["names"].type, keys["names"].default) == ("list[str]", "[]")
     assert (keys["limit"].type, keys["limit"].default) == ("int or null", "7")
-    assert keys["limit"].meaning == "Of rows. Does not change what is made."
+    assert keys["limit"].meaning == "Of rows. Does not change the output."
     assert (keys["plain"].default, keys["plain"].meaning) == ("3", "")
 
 
@@ -113,3 +113,20 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
     told = " ".join(done.stdout.split())
     for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
         assert words in told
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("pipeline.train", "  attention= causal, full"),
+        ("pipeline.evaluate", "  protocol= fixed, paper, small"),
+        ("pipeline.vocab", "  corpus.name=(set by corpus=NAME) "),
+    ],
+)
+def test_every_choice_is_listed_and_what_it_sets(root: Path, command: str, shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", command, "--help"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = [re.sub(r"(?<=\S) +", " ", line) for line in done.stdout.splitlines()]
+    assert any(line.startswith(shown.rstrip()) for line in lines)

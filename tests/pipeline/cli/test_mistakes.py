@@ -2,6 +2,7 @@
 
 import bz2
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ def missing(folder: Path) -> Path:
         (cut_archive, "cut.xml.bz2"),
         (damaged_archive, "damaged.xml.bz2"),
         (broken_xml, "broken.xml"),
-        (no_pages, "0 documents read"),
+        (no_pages, "no training instance made: 0 pages"),
     ],
 )
 def test_a_dump_that_cannot_be_read_is_named(
@@ -140,8 +141,34 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
         "minimum_characters=0", f"out={small_disk}/out", f"runner.workers={workers}",
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert f"error: out={small_disk}/out: no space left on device" in done.stderr
+    assert done.stderr.startswith(f"error: out={small_disk}/out: no space left on device")
+    assert len(done.stderr.splitlines()) == 1
     assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_mistake_is_one_line_however_many_workers_find_it(
+    root: Path, vocab: Path, tmp_path: Path, workers: int
+) -> None:
+    lines = ['{"text": "Words."}\n'] * 400
+    for broken in (30, 200, 390):
+        lines[broken] = "{broken\n"
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    done = prepare(
+        root, "+corpus=jsonl", f"corpus.path={tmp_path}/a.jsonl", f"vocab={vocab}",
+        f"out={tmp_path}/out", "split_bytes=1000", f"runner.workers={workers}",
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl line ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_shards_without_number_are_refused(root: Path, vocab: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Words. " * 10_000)
+    words = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={tmp_path}/out"]
+    done = prepare(root, "+corpus=text", *words, "shard_bytes=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: shard_bytes=1: ")
 
 
 def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
@@ -196,3 +223,19 @@ def test_a_file_that_goes_between_plan_and_read_is_named(
     path.unlink()
     with pytest.raises(InputError, match=f"{path.name}: [^\\[]*$"):
         transforms.run(plan)
+
+
+def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Words.\n")
+    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v", "out=x"]
+    shutil.copytree(vocab, tmp_path / "v")
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+    plan = stage_prepare.plan(config, tmp_path / "out")
+    plan.scratch.mkdir(parents=True)
+    (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
+    transforms.loaded.cache_clear()
+    with pytest.raises(InputError, match="changed during the run") as caught:
+        transforms.run(plan)
+    assert caught.value.key == "vocab"

@@ -7,7 +7,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cli.overrides import parses, readable
+from pipeline.cli.overrides import for_hydra, parses, readable
+from pipeline.common.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,50 @@ def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word: str
 @pytest.mark.parametrize("word", ["a=[1", "a={b", "a='x", "a=${x", "=x", "--cfg", "a b"])
 def test_broken_lists_quotes_and_keys_stay_for_hydra_to_refuse(word: str) -> None:
     assert readable(word) == word
+
+
+def overrides(command: str, *words: str) -> list[str]:
+    return [word for word in for_hydra(list(words), command) if not word.startswith("hydra/")]
+
+
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_a_choice_is_made_with_and_without_a_plus(sign: str) -> None:
+    words = (f"{sign}corpus=wiki", f"{sign}model=tiny", f"{sign}corpus.path=x")
+    assert overrides("run", *words) == ["+corpus=wiki", "model=tiny", f"{sign}corpus.path=x"]
+    assert overrides("evaluate", f"{sign}task=rte", "task.dev=a") == ["+task=rte", "task.dev=a"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [("1e4", 10_000), ("1.5e3", 1500), ("2E+2", 200), ("1e-4", 1e-4), ("1.5e0", 1.5), ("7", 7)],
+)
+def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float) -> None:
+    (word,) = overrides("train", f"steps={typed}")
+    found = OverridesParser.create().parse_override(word).value()
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "cure"),
+    [
+        (["a=[x,", "y]"], "a", "'a=[x, y]'"),
+        (["+a.b={x:", "1,", "y:", "2}"], "a.b", "'+a.b={x: 1, y: 2}'"),
+        (["a=", "b"], None, "a=b, without the space"),
+        (["b=1", "a"], None, "KEY=VALUE"),
+        (["a=1,2"], "a", "'a=[1,2]'"),
+        (["a=[é]"], "a", "quotation marks"),
+    ],
+)
+def test_words_that_are_no_override_are_explained(
+    words: list[str], key: str | None, cure: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        for_hydra(words, "train")
+    assert caught.value.key == key
+    assert cure in str(caught.value)
+
+
+def test_options_may_stand_anywhere() -> None:
+    words = for_hydra(["steps=1", "--cfg", "job", "seed=2", "--resolve"], "train")
+    assert words[:3] == ["--cfg", "job", "--resolve"]
+    assert words[-2:] == ["steps=1", "seed=2"]

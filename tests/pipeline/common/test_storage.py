@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipeline.common import storage
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common import s3, storage
+from pipeline.common.errors import ConfigError, InputError, StoreError
 from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
@@ -45,9 +45,11 @@ def bucket() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for key, value in settings.items():
             patch.setenv(key, value)
+        s3._client.cache_clear()
         made = boto3.resource("s3", endpoint_url=settings["AWS_ENDPOINT_URL"]).Bucket("corpora")
         made.create()
         yield made
+    s3._client.cache_clear()
     server.stop()
 
 
@@ -98,7 +100,7 @@ def test_wildcards_and_fingerprints(bucket: Any) -> None:
 
 
 def test_what_is_not_there_is_named(bucket: Any) -> None:
-    with pytest.raises(InputError, match="s3://corpora/nowhere: no file there"):
+    with pytest.raises(InputError, match="s3://corpora/nowhere: no such file or folder"):
         open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere"), "").splits(
             99
         )
@@ -131,13 +133,15 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        s3._client.cache_clear()
         for look in (
             fingerprints.fingerprint_path,
             lambda place: storage.matching(f"{place}/*.txt"),
         ):
-            with pytest.raises(InputError, match=r"s3://closed/x.*: cannot be reached .*keys"):
+            with pytest.raises(StoreError, match=r"s3://closed/x.*: access denied; .*keys"):
                 look("s3://closed/x")
         server.shutdown()
+        s3._client.cache_clear()
 
 
 def test_prepare_gives_the_same_bytes_from_an_address(

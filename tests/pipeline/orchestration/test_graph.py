@@ -154,13 +154,14 @@ def test_each_language_has_a_folder_of_its_own() -> None:
 
 def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
     address = [{"url": "https://example.org/" + "x" * 90}]
-    before = {"corpus.name": "viwiki", "corpus.language": "vi", "corpus.files": address, "size": 9}
-    now = {"corpus.name": "sample", "corpus.language": "en", "corpus.files": [], "size": 99}
-    told = graph.differences(before, now)
+    changed = {
+        "corpus.name": ("viwiki", "sample"), "corpus.language": ("vi", "en"),
+        "corpus.files": (address, []), "size": (9, 99),
+    }  # fmt: skip
+    told = graph.differences(changed)
     assert told == "corpus viwiki (vi) -> sample (en); size 9 -> 99"
-    told = graph.differences(before, before | {"corpus.files": []})
-    assert "corpus.files" in told
-    assert len(told) < 100
+    told = graph.differences({"corpus.files": (address, [])})
+    assert len(told) < 80
 
 
 def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
@@ -183,3 +184,14 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     assert reason() is None
     os.utime(tmp_path / "a.txt", (0, 0))
     assert reason() == "its input changed: corpus.path (a file's name, size or time stamp)"
+
+
+def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
+    assert graph.resume_step(str(tmp_path), "a" * 64) is None
+    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734").mkdir(parents=True)
+    told = graph.resume_step(str(tmp_path), "a" * 64)
+    assert told is not None
+    assert "other settings is there, after step 734" in told
+    assert graph.resume_step(str(tmp_path), "b" * 64) == "resumes after step 734"
+    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000").mkdir(parents=True)
+    assert graph.resume_step(str(tmp_path), "a" * 64) == "resumes after step 1,000"

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
-from pipeline.orchestration import kubernetes
+from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.graph import Node
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
@@ -38,7 +38,7 @@ def node(out: Path) -> Node:
     """The report's stage."""
     config = ReportConfig(workdir=str(out.parent), out=str(out))
     return Node(
-        name="report", kind="report", overrides=[], config=config, needs=(),
+        name="report", kind="report", config=config, needs=(),
         fingerprint="wanted", reason="not made yet",
     )  # fmt: skip
 
@@ -53,17 +53,17 @@ def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:
 
 
 def test_a_job_is_over_when_a_condition_says_so() -> None:
-    assert kubernetes.state(job()) is None
-    assert kubernetes.state(job(("Complete", "False"), ("Suspended", "True"))) is None
-    assert kubernetes.state(job(("FailureTarget", "True"), ("Failed", "True"))) == "Failed"
+    assert job_status.state(job()) is None
+    assert job_status.state(job(("Complete", "False"), ("Suspended", "True"))) is None
+    assert job_status.state(job(("FailureTarget", "True"), ("Failed", "True"))) == "Failed"
 
 
 def test_bad_configuration_is_the_last_word_before_all_else() -> None:
-    words = kubernetes.termination_message(
+    words = job_status.termination_message(
         [pod(75, "peer lost"), pod(2, "error: typo"), pod(0, "")]
     )
     assert words == (2, "error: typo")
-    assert kubernetes.termination_message([pod(0, "done")]) == (0, "")
+    assert job_status.termination_message([pod(0, "done")]) == (0, "")
 
 
 def test_a_complete_job_without_its_folder_is_used_up(tmp_path: Path) -> None:
@@ -78,3 +78,67 @@ def test_a_complete_job_without_its_folder_is_used_up(tmp_path: Path) -> None:
 def test_images_of_two_builds_are_named_as_the_cause(tmp_path: Path) -> None:
     write(tmp_path / "report", "other", BEGAN + datetime.timedelta(minutes=1))
     assert "images of one build" in kubernetes.job_exhausted(job(), [node(tmp_path / "report")])
+
+
+def leaving(asked: float, grace: int, *marks: tuple[str, str, str]) -> Any:
+    """A running pod that was asked to end some seconds after BEGAN."""
+    due = BEGAN + datetime.timedelta(seconds=asked + grace)
+    return client.V1Pod(
+        metadata=client.V1ObjectMeta(
+            name="train-1-x", deletion_timestamp=due, deletion_grace_period_seconds=grace
+        ),
+        spec=client.V1PodSpec(containers=[], node_name="n7"),
+        status=client.V1PodStatus(
+            phase="Running",
+            conditions=[client.V1PodCondition(type=t, status=s, reason=r) for t, s, r in marks],
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "lost"),
+    [
+        (leaving(0, 600, ("DisruptionTarget", "True", "DeletionByTaintManager")), False),
+        (
+            leaving(
+                0, 600, ("DisruptionTarget", "True", "DeletionByTaintManager"),
+                ("Ready", "False", "NodeNotReady"),
+            ),
+            True,
+        ),
+        (leaving(0, 600, ("Ready", "False", "")), False),  # it saves
+        (leaving(0, 30), True),  # far beyond its grace
+        (leaving(90, 0), False),
+    ],
+)  # fmt: skip
+def test_a_pod_whose_node_does_not_answer_is_named(pod: Any, lost: bool) -> None:
+    said = job_status.lost_node(pod, BEGAN + datetime.timedelta(seconds=100))
+    assert ("kubectl taint node n7 " in said) == lost
+
+
+def event(reason: str, after: float, kind: str, name: str, uid: str = "") -> Any:
+    """A warning some seconds after BEGAN."""
+    return client.CoreV1Event(
+        metadata=client.V1ObjectMeta(name="e"),
+        involved_object=client.V1ObjectReference(kind=kind, name=name, uid=uid),
+        reason=reason, message=f"{reason} it is", type="Warning",
+        last_timestamp=BEGAN + datetime.timedelta(seconds=after),
+    )  # fmt: skip
+
+
+def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
+    report = job()
+    report.metadata.uid = "7"
+    mine = client.V1Pod(metadata=client.V1ObjectMeta(name="report-x"))
+    found = [
+        event("FailedMount", 20, "Pod", "report-x"),
+        event("FailedCreate", 10, "Job", "report", "7"),
+        event("FailedCreate", 30, "Job", "report", "an older Job of this name"),
+        event("BackOff", 40, "Pod", "report-of-another"),
+        event("FailedScheduling", 50, "Pod", "report-x"),  # a pod's own condition says it
+    ]
+    said = job_status.newest_warning(report, [mine], found)
+    assert said == "pod report-x: FailedMount: FailedMount it is"
+    assert job_status.newest_warning(report, [], found).startswith("job report: FailedCreate")
+    early = [event("FailedCreate", -1, "Job", "report", "7")]
+    assert job_status.newest_warning(report, [mine], early) == ""

@@ -29,7 +29,7 @@ class Script(Node):
 
 def script(folder: Path, kind: str, line: str) -> Script:
     return Script(
-        name=kind, kind=kind, overrides=[], needs=(), fingerprint="f", reason="not made yet",
+        name=kind, kind=kind, needs=(), fingerprint="f", reason="not made yet",
         config=ReportConfig(workdir=str(folder), out=str(folder / kind)), line=line,
     )  # fmt: skip
 

@@ -14,6 +14,8 @@ from pipeline import shards
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common.manifest import require_manifest
 
+pytestmark = pytest.mark.slow
+
 # Of the dumps two are no XML, on purpose: they have tests of their own.
 BROKEN = {"json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"}
 

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import lzma
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.config import CorpusConfig
+from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.readers import Document, FileRange, SkipCounts, open_corpus
 
 TEXTS = [
@@ -122,8 +123,8 @@ def test_one_sentence_a_line_stays_one_sentence(tmp_path: Path) -> None:
     [
         ("{not json", "line 2: not JSON"),
         ('["a list"]', "line 2: a JSON list"),
-        ('{"body": "x"}', "line 2: no field text; there are body"),
-        ('{"text": 3}', "line 2: field text holds no text but a int"),
+        ('{"body": "x"}', "line 2: no field text; its fields are body"),
+        ('{"text": 3}', "line 2: field text holds an int, not text"),
         ("[" * 100_000, "line 2: not JSON"),
     ],
 )
@@ -171,7 +172,7 @@ def test_parquet_gives_every_row_once(split_bytes: int, tmp_path: Path) -> None:
 
 def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
     pq.write_table(pa.table({"body": TEXTS, "n": range(9)}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a.parquet: no column text; there are body, n"):
+    with pytest.raises(InputError, match=r"a.parquet: no column text; its columns are body, n"):
         read(config("parquet", tmp_path))
     with pytest.raises(InputError, match="column n holds int64, not text"):
         read(config("parquet", tmp_path, options={"text": "n"}))
@@ -285,3 +286,78 @@ def test_a_code_of_a_language_is_taken(language: str) -> None:
 def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
     with pytest.raises(ConfigError, match=rf"corpus\.language={language}: .*code"):
         CorpusConfig(name="x", reader="text", language=language)
+
+
+@pytest.mark.parametrize("split_bytes", [5000, 1 << 20])
+@pytest.mark.parametrize("packing", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("reader", "options"),
+    [
+        ("text", {}), ("text", {"document": "paragraph"}), ("text", {"document": "line"}),
+        ("books", {}), ("lines", {}), ("jsonl", {}), ("wikiextractor", {}),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
+    reader: str, options: dict[str, object], packing: str, split_bytes: int, tmp_path: Path
+) -> None:
+    ending, form, _ = FORMS.get(reader, (".txt", as_lines, {}))
+    good, bad = tmp_path / f"a{ending}{packing}", tmp_path / f"b{ending}{packing}"
+    good.write_bytes(PACKERS[packing](form(TEXTS).encode()))
+    expected, _ = read(config(reader, good, options=options))
+    bad.write_bytes(PACKERS[packing](random.Random(0).randbytes(30_000)))
+    with pytest.raises(InputError, match="binary") as caught:
+        read(config(reader, tmp_path, options=options), split_bytes)
+    assert str(bad) in str(caught.value)
+    found, tally = read(config(reader, tmp_path, options=options, on_error="skip"), split_bytes)
+    assert [d.text for d in found] == [d.text for d in expected]
+    assert tally == {"broken": 1}
+    assert str(bad) in tally.broken[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ('[{"text": "a"}, {"text": "b"}]', r"jq -c '\.\[\]'"),
+        ('[\n{"text": "a"}\n]', r"jq -c '\.\[\]'"),
+        ('{\n "text": "a"\n}', r"jq -c \."),
+        ('{"body": "a"}\n{"body": "b"}', "body"),
+    ],
+)
+def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(
+    content: str, word: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(InputError, match=word) as caught:
+        read(config("jsonl", tmp_path / "a.jsonl"))
+    assert "on_error" not in str(caught.value)
+    _, tally = read(config("jsonl", tmp_path / "a.jsonl", on_error="skip"))
+    assert tally["broken"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("reader", "place", "message"),
+    [
+        ("lines", "nowhere", r"nowhere: no such file or folder$"),
+        ("lines", "nowhere/*.txt", r"\*\.txt: no file has such a name$"),
+        ("lines", ".", r": no \.txt, \.sentences file \(plain or packed\) in this folder$"),
+        ("parquet", ".", r": no \.parquet file in this folder$"),
+        ("text", ".", r": no \.txt, \.text, \.zip, \.tar, .* file \(plain or packed\) in this"),
+        ("wikiextractor", "empty", r"empty: no file in this folder$"),
+    ],
+)
+def test_a_place_without_files_says_what_is_missing(
+    reader: str, place: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_text("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=message) as caught:
+        read(config(reader, tmp_path / place))
+    assert caught.value.key == "corpus.path"
+
+
+def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"corpus\.path=: "):
+        CorpusConfig(name="c", reader="lines", path="")
+    corpus = CorpusConfig(name="c", reader="lines", path=str(tmp_path))
+    with pytest.raises(ConfigError, match="minimum_characters=-5"):
+        PrepareConfig(corpus=corpus, vocab="v", out="o", source="s", minimum_characters=-5)

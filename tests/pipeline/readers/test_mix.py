@@ -60,17 +60,23 @@ def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({}, "corpus.parts: name a corpus"),
+        ({}, "corpus.parts: at least one corpus"),
         ({"a": "books"}, "corpus.parts.a: a corpus with keys"),
         ({"a": {"path": "x"}}, "corpus.parts.a.reader: say how"),
         ({"a": {"reader": "lines", "paths": "x"}}, "corpus.parts.a.paths: no such key"),
         ({"a": {"reader": "lines", "path": "x", "weight": -1}}, "corpus.parts.a.weight=-1"),
         ({"a": {"reader": "mix", "parts": {}}}, "corpus.parts.a.reader=mix: no mix in a mix"),
         ({"a": {"reader": "lines", "files": [{"uri": "x"}]}}, "corpus.parts.a.files: each has url"),
-        ({"a": {"reader": "scroll", "path": "x"}}, "=scroll: no such reader; there are books, "),
-        ({"a": {"reader": "fields", "path": "x"}}, "corpus.reader=fields: no such reader"),
-        ({"a": {"reader": "no.such", "path": "x"}}, "corpus.reader=no.such: no such reader"),
-        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, "of lines: .* are: none"),
+        (
+            {"a": {"reader": "scroll", "path": "x"}},
+            r"corpus\.parts\.a\.reader=scroll: no such reader; choose one of books, ",
+        ),
+        ({"a": {"reader": "fields", "path": "x"}}, r"parts\.a\.reader=fields: no such reader"),
+        ({"a": {"reader": "no.such", "path": "x"}}, r"parts\.a\.reader=no\.such: no such reader"),
+        (
+            {"a": {"reader": "lines", "path": "x", "options": {"y": 1}}},
+            r"corpus\.parts\.a\.options of lines: .* are: none",
+        ),
     ],
 )
 def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], message: str) -> None:
@@ -79,5 +85,6 @@ def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], message: str) -> 
 
 
 def test_a_part_without_files_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere: no file there"):
+    with pytest.raises(InputError, match=r"corpus\.parts\.a\.path=.*nowhere: no such") as caught:
         read({"a": {"reader": "lines", "path": str(tmp_path / "nowhere")}})
+    assert caught.value.key == "corpus.parts.a.path"

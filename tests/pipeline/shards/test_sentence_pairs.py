@@ -13,6 +13,7 @@ from pipeline.shards.sentence_pairs import (
     held_out,
     next_sentence_pairs,
 )
+from tests.examples import examples
 
 Pair = tuple[list[int], list[int], bool]
 
@@ -120,7 +121,7 @@ def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans()
 )
@@ -132,7 +133,7 @@ def test_pairs_equal_the_plain_algorithm(
     assert found == reference_pairs(lengths, max_tokens, short, key, by_order)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
 def test_by_order_pairs_are_neighbours_in_or_out_of_order(
     lengths: list[list[int]], max_tokens: int, seed: int
@@ -148,7 +149,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(
     assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
 def test_segments_are_slices_within_the_limit(
     lengths: list[list[int]], max_tokens: int, seed: int
@@ -168,7 +169,7 @@ def test_segments_are_slices_within_the_limit(
             assert b[0] > a[-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
 def test_without_truncation_no_token_of_a_document_is_lost(
     lengths: list[list[int]], seed: int

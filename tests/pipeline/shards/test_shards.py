@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.common.errors import InputError
 from pipeline.shards import ShardInfo, open_folder, open_shard, write_shard
+from tests.examples import examples
 
 
 def info(vocab_size: int = 100, split: str = "train") -> ShardInfo:
@@ -32,7 +33,7 @@ def write(path: Path, rows: list[list[int]], vocab_size: int = 100) -> None:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 99), max_size=13), min_size=1, max_size=40))
 def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
     path = tmp_path_factory.mktemp("shards") / "train-00000-of-00001.arrow"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest, Result, require_manifest, sha256
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 
@@ -37,6 +37,26 @@ class Maker:
 def broken(config: TasksConfig, out: Path) -> Result:
     (out / "data.txt").write_text("half")
     raise InputError("the input is broken")
+
+
+@pytest.mark.parametrize("out", ["", ".", "/", "..", "a/..", "../.."])
+def test_a_place_that_cannot_be_replaced_is_refused(tmp_path: Path, out: str) -> None:
+    make = Maker()
+    with pytest.raises(ConfigError) as caught:
+        stage.run("tasks", config(tmp_path, out=out), make)
+    assert caught.value.key == "out"
+    assert make.calls == 0
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    def make(config: TasksConfig, out: Path) -> Result:
+        (out / ".train-00000.arrow.0a1b2c3d.tmp").write_text("half")
+        (out / ".model.0a1b2c3d.tmp").mkdir()
+        (out / "data.txt").write_text("whole")
+        return Result(summary="made", figures={})
+
+    stage.run("tasks", config(tmp_path), make)
+    assert {p.name for p in (tmp_path / "made").iterdir()} == {"data.txt", MANIFEST}
 
 
 def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:

@@ -1,10 +1,16 @@
 """Bytes become text in the encoding that they were written in."""
 
+import io
+import random
+import sys
+import tarfile
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import candidates, decode, line_ends
+from pipeline.text.encodings import candidates, decode, is_binary, line_ends
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -56,3 +62,39 @@ def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said() -> None:
 )
 def test_line_ends_are_told_apart(text: str, ends: str) -> None:
     assert line_ends(text) == ends
+
+
+def binary(raw: bytes, language: str = "en", encoding: str | None = None) -> bool:
+    return is_binary(raw, decode(raw, language, encoding).text)
+
+
+def test_programs_and_random_bytes_are_no_text() -> None:
+    assert binary(Path(sys.executable).read_bytes()[:300_000])
+    assert binary(random.Random(0).randbytes(10_000))
+    assert binary(random.Random(1).randbytes(10_000), "ru", "koi8_r")
+    assert binary(b"name\0size\0" * 100)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(__file__, "test.py")
+        tar.add(__file__, "again.py")
+    assert binary(archive.getvalue())
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp037"])
+def test_wide_and_old_encodings_are_text(codec: str) -> None:
+    raw = ("The quick brown fox. It isn't \u2019dead\u2019.\n" * 20).encode(codec, "replace")
+    assert not binary(raw, "en", codec)
+    assert codec == "cp037" or not binary(raw), "not stated, without a mark"
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200))
+def test_text_without_control_characters_is_not_binary(text: str) -> None:
+    for codec in ("utf-8", "utf-16", "utf-32", "gb18030"):
+        assert not binary(text.encode(codec), "zh", codec)
+
+
+def test_a_few_stray_control_characters_and_padding_do_not_make_text_binary() -> None:
+    assert not binary(b"\0Words\x01 of\x02 few letters.")
+    assert not binary(b"A line that says something.\n" * 200 + b"\0" * 4096)
+    assert not binary(b"N\bNA\bAM\bME\bE\x1b[0m\n" * 100, "en", "utf-8")
+    assert not binary("北京是中华人民共和国的首都。\n".encode("iso2022_jp", "ignore") * 90)

@@ -14,6 +14,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.text import sentences
 from pipeline.tokenization import pretokenize, word_segmentation
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+from tests.examples import examples
 
 TEXT = "中国科学院计算所的小明毕业于北京大学他来到了网易杭研大厦卡拉恤食豈㐀𠀀"
 LATIN = ["the", "##s", "a", "##b", "ok", "t", "が", "べ", "##る", "3", "##4"]
@@ -54,13 +55,13 @@ def check(wordpiece: WordPiece, texts: list[str], cut: word_segmentation.Segment
 
 
 @pytest.mark.parametrize("wordpiece", TOKENIZERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(SENTENCES, max_size=6))
 def test_tokens_go_on_where_the_words_of_jieba_do(wordpiece: WordPiece, texts: list[str]) -> None:
     check(wordpiece, texts, word_segmentation.segmenter("jieba"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(SENTENCES, max_size=6), cuts=st.sets(st.integers(0, 30)))
 def test_any_segmenter_will_do(texts: list[str], cuts: set[int]) -> None:
     def cut(sentence: str) -> list[str]:

@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
 WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]
@@ -56,14 +57,14 @@ def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts=st.lists(TEXT, min_size=1, max_size=8))
 def test_any_text_gives_the_ids_of_the_library(options: str, texts: list[str]) -> None:
     source = TOKENIZERS[options].library.to_str()
     assert cut(*TOKENIZERS[options].encode(texts)) == truth(source, texts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=4))
 def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> None:
     wordpiece = TOKENIZERS["uncased"]
@@ -81,6 +82,21 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
     monkeypatch.setattr(pretokenize, "CACHED", 40)
     assert cut(*wordpiece.encode(texts)) == whole
     assert len(wordpiece._cache) < 120
+
+
+def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
+    wordpiece = WordPiece(build(VOCAB))
+    text = " the the  these, the   "
+    assert cut(*wordpiece.encode([text, "the", ""])) == truth(build(VOCAB), [text, "the", ""])
+    assert len(wordpiece._cache) <= 4, "the, these, a comma, and nothing before the first word"
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_whole_words_are_found_as_the_library_finds_them(lowercase: bool) -> None:
+    entries = [*SPECIAL, "a", "##b", "ab", "Ab", "y" * 100, "y" * 101, "9", "k", "ıx", "##", "unk"]
+    texts = ["ab Ab AB a b", "y" * 100, "y" * 101, "9 99 [UNK] unk", "\u212a k K", "İx ıx ß"]
+    source = build(entries, lowercase=lowercase)
+    assert cut(*WordPiece(source).encode(texts)) == truth(source, texts)
 
 
 @pytest.fixture
@@ -170,6 +186,12 @@ def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
 def test_case_is_guessed_from_the_words() -> None:
     assert not is_cased([*SPECIAL, "the", "##s"])
     assert is_cased([*SPECIAL, "The"])
+    assert is_cased([*SPECIAL, *"aAbBcC", "##s"])
+    assert not is_cased([*SPECIAL, "我", "们"])
+    # The vocabulary of bert-base-chinese has two such entries, though its text is in lower case.
+    junk = ["<S>", "<T>", "[unused1]", "[MYTOKEN]", "##<EOS>", "-LRB-"]
+    assert not is_cased([*SPECIAL, *junk, "the", "##s", "我"])
+    assert not is_cased([*SPECIAL, "NASA", *(f"word{'x' * n}" for n in range(500))])
     assert not json.loads(build([*SPECIAL, "The"]))["normalizer"]["lowercase"]
 
 
@@ -197,7 +219,7 @@ def test_broken_vocabularies_say_what_is_wrong(
 def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -> None:
     vocab = read_vocab(shared_data / "vocab" / f"bert-base-{model}-vocab.txt")
     wordpiece = WordPiece(build(vocab))
-    assert is_cased(vocab) == (model != "uncased")
+    assert is_cased(vocab) == (model == "cased")  # as Google's validate_case_matches_checkpoint
     folders = ("wiki_text/en_2021", "wiki_text/zh_2024", "books", "wikitext2")
     files = [min(p for p in (shared_data / name).rglob("*") if p.is_file()) for name in folders]
     for file in files:

@@ -25,6 +25,8 @@ from pipeline.evaluation.task_types.classification import Classification
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
+pytestmark = pytest.mark.slow
+
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = ModelConfig(
     name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40,

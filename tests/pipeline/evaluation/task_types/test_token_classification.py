@@ -11,7 +11,7 @@ from nervaluate import Evaluator
 from model.finetuning.features import UNLABELLED
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
-from pipeline.evaluation.task_types import token_classification
+from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -42,7 +42,7 @@ def made(folder: Path, wordpiece: WordPiece, text: str = CONLL, longest: int = 4
     return Tagging(str(folder), TASK, wordpiece, longest)
 
 
-def perfect(kind: Tagging, part: token_classification.Part) -> list[np.ndarray]:
+def perfect(kind: Tagging, part: Dataset) -> list[np.ndarray]:
     """Logits that point at the labels; elsewhere at another tag."""
     return [
         np.eye(kind.outputs, dtype=np.float32)[np.where(labels == UNLABELLED, 0, labels)]

@@ -1,0 +1,40 @@
+"""Write k8s/base/pretrain.yaml and k8s/shell.yaml from their templates: `python k8s/generate.py`.
+
+The manifests repeat the same pod eleven times. kustomize does not change what hangs on an anchor or
+a merge key, so the committed files have none; the repetition is written once, in the templates.
+"""
+
+from pathlib import Path
+
+import jinja2
+
+HERE = Path(__file__).resolve().parent
+FILES = {"pretrain.yaml.j2": HERE / "base" / "pretrain.yaml", "shell.yaml.j2": HERE / "shell.yaml"}
+
+
+def at(text: str, column: int) -> str:
+    """Return a block whose lines after the first begin at `column`."""
+    return text.rstrip().replace("\n", "\n" + " " * column)
+
+
+def render(template: str) -> str:
+    """Return the manifest that a template of this folder makes."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["at"] = at
+    return environment.get_template(template).render()
+
+
+def main() -> None:
+    """Write all files."""
+    for template, path in FILES.items():
+        path.write_text(render(template))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The command line of deepspeed and torchrun: what is asked for, and what we add to it."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.common.errors import ConfigError
+
+HOSTFILE = Path("/job/hostfile")  # where deepspeed looks when no file is named
+FLAGS = (
+    "--no_ssh",
+    "--no_ssh_check",
+    "--no_python",
+    "--no_local_rank",
+    "--module",
+    "--force_multi",
+)
+
+
+@dataclass(frozen=True)
+class LauncherCommand:
+    """A launcher's name, its options, and the script with its arguments."""
+
+    launcher: str
+    options: list[str]
+    script: list[str]
+
+    @staticmethod
+    def parse(words: list[str]) -> "LauncherCommand":
+        """Take a command line apart; of other programs all is `script`."""
+        if Path(words[0]).name not in ("deepspeed", "torchrun"):
+            return LauncherCommand(words[0], [], words[1:])
+        places = (n for n, word in enumerate(words) if word.endswith(".py"))
+        script = next(places, len(words))
+        return LauncherCommand(words[0], words[1:script], words[script:])
+
+    @property
+    def name(self) -> str:
+        """The launcher without its folder."""
+        return Path(self.launcher).name
+
+    def words(self) -> list[str]:
+        """Return the command line."""
+        return [self.launcher, *self.options, *self.script]
+
+    def option(self, *names: str) -> str | None:
+        """Return the value of an option, by any of its names with dashes or underscores."""
+        wanted = {name.replace("-", "_") for name in names}
+        for place, word in enumerate(self.options):
+            key, equals, value = word.partition("=")
+            if key.replace("-", "_") in wanted:
+                return value if equals else "".join(self.options[place + 1 : place + 2])
+        return None
+
+    def without(self, *names: str) -> "LauncherCommand":
+        """Return the command without some options and their values."""
+        wanted = {name.replace("-", "_") for name in names}
+        kept: list[str] = []
+        skip = False
+        for word in self.options:
+            if skip:
+                skip = False
+            elif word.partition("=")[0].replace("-", "_") in wanted:
+                skip = "=" not in word and word not in FLAGS
+            else:
+                kept.append(word)
+        return LauncherCommand(self.launcher, kept, self.script)
+
+    def adding(self, *words: str) -> "LauncherCommand":
+        """Return the command with options before its others."""
+        return LauncherCommand(self.launcher, [*words, *self.options], self.script)
+
+    def setting(self, key: str) -> str | None:
+        """Return the value that the script's arguments give a key."""
+        values = [word.partition("=")[2] for word in self.script if word.startswith(f"{key}=")]
+        return values[-1] if values else None
+
+    def hostfile(self) -> Path | None:
+        """Return the file of hosts that deepspeed would read."""
+        if self.name != "deepspeed":
+            return None
+        named = self.option("--hostfile", "-H")
+        if named is not None:
+            return Path(named)
+        return HOSTFILE if HOSTFILE.is_file() else None
+
+    def with_free_port(self) -> "LauncherCommand":
+        """Return the command with a port of its own, on one machine where nobody asked for one."""
+        alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}
+        asked = self.option("--master_port", "--rdzv_endpoint", "--standalone") is not None
+        if asked or not alone.get(self.name):
+            return self
+        return self.adding("--master_port", str(free_port()))
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def read_hosts(path: Path) -> dict[str, int]:
+    """Read a hostfile: each host's name, and how many ranks it runs.
+
+    Raises:
+        ConfigError: it cannot be read, a line is not `NAME slots=N`, or a host is there twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"hostfile={path}: cannot be read ({error})", key="hostfile", path=path
+        ) from error
+    hosts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        name, *rest = words
+        slots = rest[0].removeprefix("slots=") if len(rest) == 1 else ""
+        if not slots.isdecimal() or not int(slots) or name in hosts:
+            raise ConfigError(
+                f"hostfile={path}: line {number}: write NAME slots=GPUS, each host once",
+                key="hostfile", path=path, line=number,
+            )  # fmt: skip
+        hosts[name] = int(slots)
+    if not hosts:
+        raise ConfigError(f"hostfile={path}: no host in it", key="hostfile", path=path)
+    return hosts

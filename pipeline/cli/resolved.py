@@ -1,0 +1,54 @@
+"""Resolved configurations as files: how a run hands a stage its settings, `--from FILE`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import InputError
+
+OPTION = "--from"
+
+
+def write(path: Path, config: Any) -> None:
+    """Write the dataclass `config` to `path` as YAML, readable by its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(_escaped(dataclasses.asdict(config)), sort_keys=False, allow_unicode=True)
+    write_text(path, text, mode=0o600)
+
+
+def read(path: Path, schema: type, overrides: list[str]) -> DictConfig:
+    """Read a resolved configuration and change it by `overrides`, `KEY=VALUE` each.
+
+    Raises:
+        InputError: the file is missing, or not a configuration of `schema`.
+        HydraException, OmegaConfBaseException: an override that is not valid.
+    """
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(loaded, dict):
+            raise InputError(f"{OPTION} {path}: not a configuration", path=path)
+        config = OmegaConf.merge(OmegaConf.structured(schema), loaded)
+    except OSError as error:
+        raise InputError(f"{OPTION} {path}: {error.strerror}", path=path) from error
+    except (UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{OPTION} {path}: not a configuration ({reason})", path=path) from error
+    assert isinstance(config, DictConfig)
+    for override in OverridesParser.create().parse_overrides(overrides):
+        OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+    return config
+
+
+def _escaped(value: Any) -> Any:
+    """Return the value with `${` written so that it is not read as an interpolation."""
+    if isinstance(value, str):
+        return value.replace("${", r"\${")
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,153 @@
+"""Search folders for files: links are followed, and what cannot be looked into is an error.
+
+`Path.rglob` and `glob.glob` pass over folders without permission, broken links and (`rglob`) links
+to folders, so a part of a data set would be missing without a word.
+"""
+
+import contextlib
+import errno
+import fnmatch
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.common.errors import InputError
+
+# The root of a file system has this folder, which nobody but root may read.
+_LOST = "lost+found"
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether `path` is a folder.
+
+    Raises:
+        InputError: a folder above it may not be looked into.
+    """
+    with _readable(path):
+        return path.is_dir()
+
+
+def files_below(top: Path, *, hidden: bool = False) -> list[Path]:
+    """List all files in a folder and in its folders, linked ones too, in no particular order.
+
+    What is reached by several ways is listed once. Names that begin with a dot are left out, unless
+    `hidden` asks for them.
+
+    Raises:
+        InputError: a folder may not be read, or a link leads nowhere.
+    """
+    found = []
+    for folder in _folders(top, hidden):
+        for entry in _entries(folder, hidden):
+            with _readable(Path(entry.path)):
+                if entry.is_file():
+                    found.append(Path(entry.path))
+                elif entry.is_symlink():
+                    _check_link(Path(entry.path))
+    return found
+
+
+def files_matching(pattern: str) -> list[Path]:
+    """List the files that a pattern names, as `glob.glob` with `recursive=True` reads it, sorted.
+
+    Raises:
+        InputError: a folder on the way may not be read, or a link that matches leads nowhere.
+    """
+    whole = Path(pattern)
+    with _readable(whole):
+        if whole.is_file():  # also one with wildcards in its name
+            return [whole]
+    return sorted(set(_expand(Path(whole.anchor), whole.parts[bool(whole.anchor) :])))
+
+
+def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+    """The files below `folder` that the parts of a pattern name."""
+    if not parts:
+        return
+    part, rest = parts[0], parts[1:]
+    if part == "**":
+        if is_folder(folder):
+            for inner in _folders(folder, hidden=False):
+                yield from _expand(inner, rest or ("*",))
+        return
+    if not glob.has_magic(part):
+        names = [part]
+    elif is_folder(folder):
+        entries = _entries(folder, hidden=part.startswith("."))
+        names = [entry.name for entry in entries if fnmatch.fnmatch(entry.name, part)]
+    else:
+        names = []
+    for path in (folder / name for name in names):
+        if rest:
+            yield from _expand(path, rest)
+            continue
+        with _readable(path):
+            if path.is_file():
+                yield path
+            elif path.is_symlink():
+                _check_link(path)
+
+
+def _folders(top: Path, hidden: bool) -> Iterator[Path]:
+    """`top` and all folders below it, each once: by its own name before those of links to it."""
+    seen: set[tuple[int, int]] = set()
+    linked = [top]
+    while linked:
+        linked.sort(reverse=True)
+        waiting = [linked.pop()]
+        while waiting:
+            folder = waiting.pop()
+            with _readable(folder):
+                status = folder.stat()
+                identity = status.st_dev, status.st_ino
+                if identity in seen:
+                    continue
+                seen.add(identity)
+                inner = [entry for entry in _entries(folder, hidden) if entry.is_dir()]
+            yield folder
+            linked += (Path(entry.path) for entry in inner if entry.is_symlink())
+            waiting += (Path(entry.path) for entry in inner if not entry.is_symlink())
+
+
+def _entries(folder: Path, hidden: bool) -> Iterator["os.DirEntry[str]"]:
+    with _readable(folder), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and not hidden:
+                continue
+            if entry.name == _LOST and not os.access(entry.path, os.R_OK | os.X_OK):
+                continue
+            yield entry
+
+
+def _check_link(path: Path) -> None:
+    """Raise if a link leads nowhere.
+
+    Raises:
+        InputError: it does.
+    """
+    if not path.exists():
+        target = os.readlink(path)
+        raise InputError(
+            f"{path}: a link to {target}, which does not exist; restore it, or remove the link",
+            path=path,
+        )
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raise the system's errors as the user's.
+
+    Raises:
+        InputError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or path
+        reason = (error.strerror or "unknown error").lower()
+        cure = "; change its permissions, or move it away"
+        allowed = error.errno not in (errno.EACCES, errno.EPERM)
+        raise InputError(
+            f"{place}: cannot be read ({reason})" + ("" if allowed else cure), path=place
+        ) from error

@@ -1,0 +1,66 @@
+"""Standard output and standard error that outlive their reader.
+
+`train | head -3`, a killed ssh or a closed terminal leave a pipe or a terminal that nobody reads.
+By default the next `print` raises an error there, and hours of work end for the sake of a line.
+"""
+
+import errno
+import io
+import os
+import sys
+from typing import TextIO
+
+GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)  # a pipe without a reader, a terminal that is closed
+
+
+class _Lasting(io.FileIO):
+    """A file descriptor that becomes the null device when its reader is gone."""
+
+    gone = False
+
+    def write(self, data) -> int:  # type: ignore[no-untyped-def]
+        """Write, or drop what nobody reads."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
+        self.gone = True
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())  # C++ libraries write to the descriptor itself
+        os.close(null)
+        return memoryview(data).nbytes
+
+
+_lasting: dict[int, _Lasting] = {}
+
+
+def outlive_readers() -> None:
+    """Let this process go on when its standard output or error can no longer be written."""
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = sys.__stdout__ = _replace(sys.stdout, 1)  # type: ignore[misc, assignment]
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = sys.__stderr__ = _replace(sys.stderr, 2)  # type: ignore[misc, assignment]
+
+
+def is_gone() -> bool:
+    """Return whether standard output had a reader, and lost it."""
+    return 1 in _lasting and _lasting[1].gone
+
+
+def _replace(stream: TextIO | None, descriptor: int) -> TextIO:
+    """Return a stream like `stream` that drops what nobody reads; None is a closed one."""
+    if stream is None:  # `>&-`
+        return open(os.devnull, "w", encoding="utf-8")
+    if descriptor in _lasting or not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.flush()
+    _lasting[descriptor] = raw = _Lasting(stream.fileno(), "w", closefd=False)
+    # Of `python -u` the text layer writes to the descriptor itself, without a buffer between.
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or descriptor == 2,
+        write_through=stream.write_through,
+    )

@@ -1,0 +1,334 @@
+"""Objects of S3 and of stores that speak its protocol, read with boto3.
+
+Keys, profile, region, endpoint and certificates are found as Amazon's own tools find them, in the
+environment and in ~/.aws. A read is bound to the ETag that was seen first: bytes of two versions of
+an object never mix. A store that does not answer is waited for, `STORE_TIMEOUT` seconds.
+"""
+
+import dataclasses
+import functools
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from pipeline.common.errors import ConfigError, Restart, StoreError
+
+SMALLEST, LARGEST = 2**18, 2**23  # bytes of one request: doubled while a file is read on
+SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
+WINDOW = 60.0  # seconds
+PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
+SILENT = 5.0  # seconds of tries before the user is told
+UNREACHED = 30.0  # seconds of tries for a host that has never answered: most likely a wrong name
+
+Result = TypeVar("Result")
+
+_REASONS = {
+    "InvalidAccessKeyId": "the store does not know this access key; check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "the session token has expired; get a new one",
+    "NoSuchBucket": "there is no such bucket; check the name and the endpoint",
+    "AuthorizationHeaderMalformed": "wrong region; set AWS_REGION",
+    "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
+}
+_TRANSIENT = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What a store says of an object."""
+
+    key: str
+    size: int
+    mtime_ns: int
+    etag: str
+
+
+def parse(address: str) -> tuple[str, str]:
+    """Return the bucket and the key of `s3://BUCKET/KEY`."""
+    bucket, _, key = address.partition("://")[2].partition("/")
+    return bucket, key
+
+
+def head(address: str) -> Info | None:
+    """Return what the store says of an object; None if there is no such object.
+
+    Raises:
+        StoreError: the store refuses.
+        Restart: it does not answer.
+    """
+    bucket, key = parse(address)
+    if not key:
+        return None
+    found = _call(address, lambda s3: s3.head_object(Bucket=bucket, Key=key), missing=True)
+    if found is None:
+        return None
+    return Info(key, found["ContentLength"], _nanoseconds(found["LastModified"]), found["ETag"])
+
+
+def below(address: str) -> list[Info]:
+    """List all objects below a folder, or whose keys begin as a prefix ending in `*` does.
+
+    Raises:
+        StoreError, Restart: as `head`.
+    """
+    bucket, key = parse(address)
+    prefix = key[:-1] if key.endswith("*") else f"{key.rstrip('/')}/" if key else ""
+    found: list[Info] = []
+    token: dict[str, str] = {}
+    while True:
+        page = _call(
+            address,
+            lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token),  # noqa: B023
+        )
+        found += (
+            Info(item["Key"], item["Size"], _nanoseconds(item["LastModified"]), item["ETag"])
+            for item in page.get("Contents", ())
+            if not item["Key"].endswith("/")
+        )
+        if not page.get("IsTruncated"):
+            return found
+        token = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def is_folder(address: str) -> bool:
+    """Return whether there is an object below the address."""
+    bucket, key = parse(address)
+    prefix = f"{key.rstrip('/')}/" if key else ""
+    page = _call(address, lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1))
+    return bool(page.get("KeyCount"))
+
+
+class S3File(io.RawIOBase):
+    """An object as a file to read, in any order, bound to one version of it."""
+
+    def __init__(self, address: str, info: Info):
+        super().__init__()
+        self.address, self.info = address, info
+        self._bucket, self._key = parse(address)
+        self._at = 0
+        self._body: Any = None  # a response that is being read
+        self._body_end = 0
+        self._asked = SMALLEST
+
+    def readable(self) -> bool:
+        """Return true: that is what it is for."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return true: another request begins anywhere."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position, in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position; the next read makes a new request if it is elsewhere."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.info.size}[whence]
+        if start + offset != self._at:
+            self._drop()
+            self._asked = SMALLEST
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read up to `len(buffer)` bytes.
+
+        Raises:
+            StoreError: the object was changed or deleted since it was first seen.
+            Restart: the store does not answer, or not at a usable speed.
+        """
+        wanted = min(len(buffer), self.info.size - self._at)
+        if wanted <= 0:
+            return 0
+        data = _call(self.address, lambda s3: self._read(s3, wanted), failed=self._drop)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        if self._at == self._body_end:
+            self._drop()
+        return len(data)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._drop()
+        super().close()
+
+    def _read(self, s3: Any, wanted: int) -> bytes:
+        if self._body is None:
+            self._body_end = min(self._at + max(self._asked, wanted), self.info.size)
+            self._asked = min(2 * self._asked, LARGEST)
+            answer = s3.get_object(
+                Bucket=self._bucket, Key=self._key, IfMatch=self.info.etag,
+                Range=f"bytes={self._at}-{self._body_end - 1}",
+            )  # fmt: skip
+            self._body = answer["Body"]
+        wanted = min(wanted, self._body_end - self._at)
+        parts, left, began = [], wanted, time.monotonic()
+        while left:
+            part: bytes = self._body.read(min(left, 2**16))
+            if not part:
+                raise ConnectionError("the connection was closed early")
+            parts.append(part)
+            left -= len(part)
+            spent = time.monotonic() - began
+            if spent > WINDOW and (wanted - left) / spent < SLOWEST:
+                raise ConnectionError(f"slower than {SLOWEST:,} bytes per second")
+        return b"".join(parts)
+
+    def _drop(self) -> None:
+        if self._body is not None:
+            self._body.close()
+            self._body = None
+
+
+@functools.lru_cache(maxsize=1)
+def _client(process: int) -> Any:
+    """Make the client, once per process."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise ConfigError(
+            f"s3:// addresses need boto3 ({error}): pip install 'bert-pipeline[s3]'"
+        ) from error
+    # Retries are ours: botocore's end after seconds, and do not cover the body of an answer.
+    config = Config(
+        retries={"mode": "standard", "max_attempts": 1}, connect_timeout=10, read_timeout=15
+    )
+    return boto3.client("s3", config=config)
+
+
+_reached: set[str] = set()  # endpoints that have answered this process
+
+
+def _call(
+    address: str,
+    request: Callable[[Any], Result],
+    *,
+    missing: bool = False,
+    failed: Callable[[], None] = lambda: None,
+) -> Any:
+    """Make a request until it succeeds; None if `missing` is allowed and the object is missing.
+
+    `failed` is called after each failure.
+    """
+    try:
+        s3 = _client(os.getpid())
+        from botocore.exceptions import ClientError
+    except ConfigError:
+        raise
+    except Exception as error:  # of a profile that is missing, or a broken ~/.aws/config
+        _transient(error)
+        raise StoreError(f"{address}: {error}; check ~/.aws and the AWS_ variables") from error
+    began, waited = time.monotonic(), False
+    for pause in _pauses():
+        try:
+            found = request(s3)
+        except ClientError as error:
+            failed()
+            status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            code = error.response["Error"].get("Code", "")
+            _reached.add(s3.meta.endpoint_url)
+            if status == 404 and missing and code != "NoSuchBucket":
+                return None
+            if status < 500 and status != 429 and code not in _TRANSIENT:
+                raise _refusal(s3, address, status, code) from error
+            reason = f"{status} {code}".strip()
+        except Exception as error:
+            failed()
+            if not _transient(error):
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+        else:
+            _reached.add(s3.meta.endpoint_url)
+            return found
+        spent = time.monotonic() - began
+        if s3.meta.endpoint_url not in _reached and spent > min(UNREACHED, _patience()):
+            raise StoreError(
+                f"{address}: the store cannot be reached ({reason}); check the network, "
+                "AWS_ENDPOINT_URL and AWS_REGION",
+                path=address,
+            )
+        if spent > _patience():
+            raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
+        if spent > SILENT and not waited:
+            waited = True
+            print(f"waiting for the store of {address} ({reason})", file=sys.stderr, flush=True)
+        time.sleep(pause)
+    raise AssertionError("pauses have no end")
+
+
+def _pauses() -> Iterator[float]:
+    pause = PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _patience() -> float:
+    """Return for how many seconds a store that does not answer is waited for."""
+    return float(os.environ.get("STORE_TIMEOUT", "300"))
+
+
+def _transient(error: Exception) -> bool:
+    """Return whether a failure may pass: connections, time-outs, answers that were cut off."""
+    from botocore.exceptions import (
+        ConnectionError as BotoConnectionError,
+    )
+    from botocore.exceptions import (
+        CredentialRetrievalError,
+        HTTPClientError,
+        IncompleteReadError,
+        NoCredentialsError,
+        PartialCredentialsError,
+        ProfileNotFound,
+        ResponseStreamingError,
+    )
+    from urllib3.exceptions import HTTPError
+
+    if isinstance(
+        error,
+        NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound,
+    ):
+        raise StoreError(
+            f"no usable keys for the store ({error}); set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        ) from error
+    return isinstance(
+        error,
+        BotoConnectionError | HTTPClientError | IncompleteReadError | ResponseStreamingError
+        | HTTPError | ConnectionError | TimeoutError,
+    )  # fmt: skip
+
+
+def _refusal(s3: Any, address: str, status: int, code: str) -> StoreError:
+    """Return the error for an answer that will not change."""
+    if status in (404, 412, 416) and code not in _REASONS:
+        return StoreError(
+            f"{address}: was changed or deleted during the run; rerun the command", path=address
+        )
+    if code.isdigit() or not code:  # a HEAD has no body to say why
+        code = _reason(s3, address) or code
+    words = _REASONS.get(code, "access denied; check the keys and their rights")
+    return StoreError(f"{address}: {words} ({status} {code})", path=address)
+
+
+def _reason(s3: Any, address: str) -> str:
+    """Return the store's word for why it refuses, from a request whose answer has a body."""
+    from botocore.exceptions import ClientError
+
+    try:
+        s3.list_objects_v2(Bucket=parse(address)[0], MaxKeys=1)
+    except ClientError as error:
+        return str(error.response["Error"].get("Code", ""))
+    except Exception:
+        return ""
+    return ""
+
+
+def _nanoseconds(when: Any) -> int:
+    """Return a time as nanoseconds since 1970."""
+    return int(when.timestamp() * 1000) * 1_000_000

@@ -1,0 +1,109 @@
+"""What a Job, its pods and their events say: pure functions of the API server's answers."""
+
+import datetime
+from typing import Any
+
+from pipeline.common.errors import Exit
+
+PROGRESS = ("suspended", "starting", "running", "complete", "failed")
+LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is taken for lost
+LATE = 30.0  # seconds beyond a pod's grace
+SHOWN_BY_PODS = ("FailedScheduling",)  # events that say what a pod's own condition says
+
+
+def state(job: Any) -> str | None:
+    """Complete or Failed, of a Job that is over."""
+    for condition in (job.status.conditions if job.status else None) or []:
+        if condition.type in ("Complete", "Failed") and condition.status == "True":
+            return str(condition.type)
+    return None
+
+
+def progress(job: Any) -> str:
+    """Return one of PROGRESS."""
+    over = state(job)
+    if over is not None:
+        return over.lower()
+    if job.spec.suspend:
+        return "suspended"
+    ready = job.status is not None and (job.status.ready or 0) + (job.status.succeeded or 0)
+    return "running" if ready else "starting"
+
+
+def pending_reason(pod: Any) -> str:
+    """Why a pod does not run yet, if the cluster says so."""
+    for condition in pod.status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{pod.metadata.name}: {condition.reason}: {condition.message}"
+    for container in pod.status.container_statuses or []:
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason not in ("ContainerCreating", "PodInitializing"):
+            return f"{pod.metadata.name}: {waiting.reason}: {waiting.message or ''}"
+    return ""
+
+
+def lost_node(pod: Any, now: datetime.datetime) -> str:
+    """Return what to do about a pod that cannot end, because its node does not answer.
+
+    Such a pod is never replaced: only the node could say that its processes are gone.
+    """
+    due = pod.metadata.deletion_timestamp  # the grace is in it
+    if due is None or pod.status.phase in ("Succeeded", "Failed"):
+        return ""
+    asked = due - datetime.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    marks = {
+        condition.type: (condition.status, condition.reason)
+        for condition in pod.status.conditions or []
+    }
+    tainted = marks.get("DisruptionTarget") == ("True", "DeletionByTaintManager")
+    silent = tainted and marks.get("Ready", ("", ""))[0] == "False"
+    if (now - asked).total_seconds() < LOST_AFTER or not (
+        silent or (now - due).total_seconds() > LATE
+    ):
+        return ""
+    node = pod.spec.node_name
+    return (
+        f"{pod.metadata.name} cannot end: node {node} does not answer. If the node is gone: "
+        f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )
+
+
+def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
+    """Return the last warning about a Job or its pods since the Job was resumed."""
+    names = {pod.metadata.name for pod in pods}
+    since = job.status.start_time or job.metadata.creation_timestamp
+    found = [
+        (when, event)
+        for event in events
+        if (when := happened(event)) is not None
+        and when >= since
+        and event.reason not in SHOWN_BY_PODS
+        and (
+            event.involved_object.uid == job.metadata.uid
+            or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
+        )
+    ]
+    if not found:
+        return ""
+    _, event = max(found, key=lambda pair: pair[0])
+    about = event.involved_object
+    return f"{about.kind.lower()} {about.name}: {event.reason}: {' '.join(event.message.split())}"
+
+
+def happened(event: Any) -> datetime.datetime | None:
+    """Return when an event was last seen; both generations of the API fill other fields."""
+    series = event.series.last_observed_time if event.series else None
+    when: datetime.datetime | None = series or event.last_timestamp or event.event_time
+    return when
+
+
+def termination_message(pods: list[Any]) -> tuple[int, str]:
+    """Exit code and last output of the pod that says most: bad configuration before all else."""
+    ends = [
+        container.state.terminated
+        for pod in pods
+        for container in pod.status.container_statuses or []
+        if container.state.terminated is not None and container.state.terminated.exit_code != 0
+    ]
+    ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: the newest of equals
+    return (ends[0].exit_code, (ends[0].message or "").strip()) if ends else (0, "")

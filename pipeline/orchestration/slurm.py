@@ -1,0 +1,210 @@
+"""Runs the stages of a graph as Slurm jobs: one for each stage, with its own resources.
+
+A job waits in Slurm's queue for the jobs of the stages that it reads from; evaluations are an
+array. The queue has all state: this process may end at any moment, and the next one follows the
+jobs that are there.
+"""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.manifest import Manifest
+from pipeline.config import ExecutorConfig
+from pipeline.orchestration.graph import Node
+from pipeline.orchestration.local import StageFailed, announce_done, failure
+from pipeline.orchestration.slurm_job import MODULE
+from pipeline.stages.registry import STAGES
+
+NAME = "bert"  # of a job, before its stage
+VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
+MARGIN = 300  # seconds before the time limit when a stage is told to save
+OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+        "REVOKED", "TIMEOUT")  # fmt: skip
+
+
+class SlurmExecutor:
+    """Stages as jobs: submitted all at once, followed to their end, never cancelled."""
+
+    def __init__(self, config: ExecutorConfig, workdir: Path, overrides: list[str]):
+        if shutil.which("sbatch") is None:
+            raise ConfigError(
+                "executor=slurm: sbatch is not on this machine; run it on a login node of the "
+                "cluster",
+                key="executor",
+            )
+        self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
+        self.logs = self.workdir / "logs"
+        self.said: dict[str, str] = {}  # the last word on each stage
+
+    def run(self, nodes: list[Node]) -> None:
+        """Submit what has to run and is not in the queue, and follow all of it.
+
+        Raises:
+            UserError, Restart, StageFailed: what `local.failure` makes of a stage's end.
+        """
+        announce_done(nodes)
+        groups: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.reason is not None:
+                groups.setdefault(node.job, []).append(node)
+        jobs = self._queued()
+        done = {node.name for node in nodes if node.reason is None}
+        for stage, members in groups.items():
+            if stage not in jobs:
+                needs = {need for node in members for need in node.needs if need not in done}
+                before = [jobs[other.job] for other in nodes if other.name in needs]
+                jobs[stage] = self._submit(stage, members, list(dict.fromkeys(before)))
+        if not self.config.wait:
+            return
+        try:
+            self._follow(groups, {stage: jobs[stage] for stage in groups})
+        except KeyboardInterrupt:
+            mine = " ".join(jobs[stage] for stage in groups)
+            print(f"the jobs stay in the queue; to end them: scancel {mine}", flush=True)
+            raise
+
+    def _submit(self, stage: str, members: list[Node], before: list[str]) -> str:
+        """Submit a stage's job; its id."""
+        node = members[0]
+        self.logs.mkdir(parents=True, exist_ok=True)
+        kind = STAGES[node.kind]
+        words = [
+            "sbatch", "--parsable", "--requeue", "--open-mode=append", f"--chdir={Path.cwd()}",
+            f"--job-name={NAME}-{stage}", f"--comment={self.workdir}",
+            f"--signal=TERM@{MARGIN}", f"--time={self.config.time}", "--ntasks-per-node=1",
+        ]  # fmt: skip
+        array = node.kind == "evaluate"
+        words.append(f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out")
+        if array:
+            words.append(f"--array=0-{self.config.parts - 1}")
+        wide = node.kind == "train"
+        words.append(f"--nodes={self.config.nodes if wide else 1}")
+        words.append(f"--cpus-per-task={1 if kind.one_core and not array else self.config.cpus}")
+        gpus = self.config.gpus if wide else min(1, self.config.gpus) if array else 0
+        if gpus:
+            words.append(f"--gpus-per-node={gpus}")
+        for option in ("account", "partition", "qos"):
+            if value := getattr(self.config, option):
+                words.append(f"--{option}={value}")
+        if before:
+            words += [f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"]
+        words += [*self.config.options.get("all", []), *self.config.options.get(node.kind, [])]
+        job = self._ask(words, self._script(stage, members)).strip().partition(";")[0]
+        waits = f", after {', '.join(before)}" if before else ""
+        self._say(stage, f"job {job} submitted{waits}")
+        return job
+
+    def _script(self, stage: str, members: list[Node]) -> str:
+        """Return the batch script: what the user wants done first, then the stage."""
+        # A job forces its own stage alone: the others' folders are what it waits for.
+        words = [word for word in self.overrides if not word.startswith("force=")]
+        if forced := [node.name for node in members if node.reason == "forced"]:
+            words.append(f"force=[{','.join(forced)}]")
+        command = [sys.executable, "-m", MODULE, stage, *words]
+        return "\n".join(["#!/bin/bash", *self.config.setup, f"exec {shlex.join(command)}", ""])
+
+    def _ask(self, words: list[str], text: str = "") -> str:
+        """Return what a command of Slurm's says, asked again while its controller is away.
+
+        Raises:
+            ConfigError: it refuses.
+            Restart: the controller stays away for longer than `patience`.
+        """
+        until = time.monotonic() + self.config.patience
+        while True:
+            done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout
+            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            away = "Unable to contact slurm controller" in said or "Socket timed out" in said
+            if not away:
+                raise ConfigError(f"{words[0]}: {said}", key="executor")
+            if time.monotonic() > until:
+                raise Restart(f"no answer of Slurm's controller ({said})")
+            time.sleep(self.config.poll)
+
+    def _queued(self) -> dict[str, str]:
+        """Return the jobs of this run that are in the queue, by stage."""
+        listed = self._ask(["squeue", "--me", "--noheader", "--format=%A|%F|%j|%k"])
+        found = {}
+        for line in listed.splitlines():
+            _, job, name, comment = line.strip().split("|", 3)
+            if comment == str(self.workdir) and name.startswith(f"{NAME}-"):
+                found[name.removeprefix(f"{NAME}-")] = job
+        return found
+
+    def _follow(self, groups: dict[str, list[Node]], jobs: dict[str, str]) -> None:
+        """Wait for the jobs, and say what each does."""
+        ended: dict[str, float] = {}
+        waiting = dict(groups)
+        while waiting:
+            states = self._states(jobs.values())
+            for stage, members in list(waiting.items()):
+                state = states.get(jobs[stage], "COMPLETED")
+                over = state.split()[0] in OVER
+                if all(current(node) for node in members):
+                    for node in members:
+                        manifest = Manifest.read(node.out)
+                        assert manifest is not None
+                        self._say(node.name, manifest.summary)
+                    del waiting[stage]
+                elif not over:
+                    self._say(stage, f"job {jobs[stage]} {state}")
+                elif state.split()[0] != "COMPLETED":
+                    raise self._failure(stage, jobs[stage], state)
+                elif time.monotonic() - ended.setdefault(stage, time.monotonic()) > VISIBLE:
+                    raise self._failure(stage, jobs[stage], "ended, but its folder is not made")
+            if waiting:
+                time.sleep(self.config.poll)
+
+    def _states(self, jobs: Iterable[str]) -> dict[str, str]:
+        """Return the states of those jobs that Slurm still knows: of an array, the worst one."""
+        listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
+        found: dict[str, str] = {}
+        wanted = set(jobs)
+        for line in listed.splitlines():
+            job, state, reason = line.strip().split("|", 2)
+            if job in wanted:
+                told = state if reason == "None" or state != "PENDING" else f"{state} ({reason})"
+                before = found.get(job, "COMPLETED")
+                running = before.split()[0] not in OVER
+                if before == "COMPLETED" or (running and state in OVER and state != "COMPLETED"):
+                    found[job] = told
+        return found
+
+    def _failure(self, stage: str, job: str, state: str) -> Exception:
+        """Return what a job's end means, by the log of the part that says most."""
+        shown = subprocess.run(
+            ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True,
+            check=False,
+        ).stdout  # fmt: skip
+        codes = [
+            int(word.removeprefix("ExitCode=").partition(":")[0])
+            for word in shown.split() if word.startswith("ExitCode=")
+        ]  # fmt: skip
+        code = next((code for code in codes if code), 1)
+        logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
+        said = [log for log in logs if "error: " in log.read_text(errors="replace")]
+        if not logs:
+            return StageFailed(f"stage {stage}: job {job} {state}; it left no log in {self.logs}")
+        error = failure(stage, code, (said or logs)[0])
+        if isinstance(error, UserError | Restart):
+            return error
+        return StageFailed(f"job {job} {state}: {error}")
+
+    def _say(self, name: str, what: str) -> None:
+        if self.said.get(name) != what:
+            self.said[name] = what
+            print(f"{name:<12}  {what}", flush=True)
+
+
+def current(node: Node) -> bool:
+    """Return whether the stage's folder holds what this graph wants."""
+    manifest = Manifest.read(node.out)
+    return manifest is not None and manifest.fingerprint == node.fingerprint

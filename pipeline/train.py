@@ -1,0 +1,46 @@
+"""`python -m pipeline.train`: pre-train BERT on this machine, in one process or several.
+
+One process trains right here, without a launcher. Several are ranks that DeepSpeed's launcher
+starts; many nodes need `deepspeed model/train.py` (docs/stages/train.md). PyTorch is imported when
+training starts, so that `--help` and mistakes answer at once.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from model import train
+from model.config import TrainConfig
+
+
+def launcher(processes: int | None) -> list[str]:
+    """Return the command that starts `processes` ranks on this machine; None: one per GPU."""
+    from pipeline.orchestration.graph import free_port
+
+    count = ["--num_accelerators", str(processes)] if processes else []
+    port = ["--master_port", str(free_port())]  # the default is one for the whole machine
+    deepspeed = Path(sys.executable).with_name("deepspeed")
+    return [sys.executable, "-m", "model.launch", str(deepspeed), *count, *port, train.__file__]
+
+
+def main() -> None:
+    """Run the command."""
+    words = sys.argv[1:]  # composing the configuration changes them
+
+    def start(config: TrainConfig) -> None:
+        gpus = Path("/dev/nvidiactl").exists()
+        processes = config.processes or (None if gpus else 1)
+        if processes == 1:
+            train.train(config)
+            return
+        if not gpus:
+            os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        sys.stdout.flush()
+        command = launcher(processes)
+        os.execv(command[0], [*command, *words])
+
+    train.main(start)
+
+
+if __name__ == "__main__":
+    main()

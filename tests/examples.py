@@ -1,0 +1,10 @@
+"""How many examples a property draws: few in `make test`, all in `make test-all`."""
+
+import os
+
+QUICK = 25
+
+
+def examples(full: int) -> int:
+    """Return the number of examples for the profile that is on."""
+    return min(full, QUICK) if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else full

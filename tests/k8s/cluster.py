@@ -1,0 +1,149 @@
+"""A cluster of this machine's own for tests: a real control plane, and pods as processes."""
+
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from api import Object, condition
+from control_plane import KUBECTL, ControlPlane
+from kubelet import Kubelet, Network
+from pod_script import Image
+
+NAMESPACE = "bert"
+
+
+class Logs(BaseHTTPRequestHandler):
+    """What `kubectl logs` reads: /containerLogs/NAMESPACE/POD/CONTAINER of the kubelet."""
+
+    folder: Path
+
+    def do_GET(self) -> None:
+        _, _, namespace, pod, *_ = self.path.partition("?")[0].split("/")
+        text = (self.folder / f"{namespace}.{pod}.log").read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+class Cluster:
+    """The parts together, and the words of a user: `kubectl`, `wait`."""
+
+    def __init__(self, folder: Path, images: dict[str, Image]):
+        self.folder = folder
+        folder.chmod(0o755)
+        self.network = Network()
+        self.control = ControlPlane(folder, self.network.address)
+        self.api = self.control.api()
+        self.kubelet = Kubelet(self.control.api(), self.network, folder, images)
+        self.kubelet.server = {
+            "KUBERNETES_SERVICE_HOST": self.control.address,
+            "KUBERNETES_SERVICE_PORT": str(self.control.port),
+        }
+        handler = type("Handler", (Logs,), {"folder": folder})
+        self.logs = ThreadingHTTPServer((self.network.address, 0), handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.control.certificate, self.control.key)
+        self.logs.socket = context.wrap_socket(self.logs.socket, server_side=True)
+        self.kubelet.port = self.logs.server_port
+        self.config = self.control.configuration("administrator", NAMESPACE)
+
+    def start(self) -> "Cluster":
+        """All at work."""
+        self.control.start()
+        self.control.namespace(NAMESPACE)
+        self.kubelet.register(self.kubelet.nodes)
+        self.kubelet.start()
+        threading.Thread(target=self.logs.serve_forever, daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """All at rest, and nothing left behind."""
+        if self.kubelet.is_alive() or self.kubelet.error:
+            self.kubelet.stop()
+            self.logs.shutdown()
+        self.logs.server_close()
+        self.control.stop()
+        self.network.close()
+
+    def kubectl(self, *words: str, check: bool = True) -> str:
+        """What kubectl prints."""
+        done = subprocess.run(
+            [KUBECTL, f"--kubeconfig={self.config}", f"--cache-dir={self.folder}/cache", *words],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @property
+    def claim(self) -> Path:
+        """The volume's files."""
+        return self.folder / f"claim-{NAMESPACE}-pretrain"
+
+    def forget(self, path: str) -> None:
+        """Remove files of the volume, and the logs so far."""
+        shutil.rmtree(self.claim / path, ignore_errors=True)
+        for log in self.folder.glob("*.log"):
+            log.unlink()
+
+    def apply(self, manifest: Object, *words: str) -> str:
+        """What `kubectl apply` says of it."""
+        path = self.folder / "manifest.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", **manifest}))
+        return self.kubectl("apply", "-f", str(path), *words)
+
+    def job(self, name: str) -> Object:
+        """A Job as it is now."""
+        return self.api.get("jobs", NAMESPACE, name)
+
+    def pods(self, job: str) -> list[Object]:
+        """A Job's pods, the oldest first."""
+        return self.api.find("pods", NAMESPACE, {"batch.kubernetes.io/job-name": job})
+
+    def running(self, job: str) -> list[str]:
+        """The names of a Job's pods that run."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods(job)
+            if pod["status"]["phase"] == "Running"
+        ]  # fmt: skip
+
+    def log(self, name: str) -> str:
+        """What the pods of a Job, or one pod, have said; those that are deleted too."""
+        paths = sorted(
+            self.folder.glob(f"{NAMESPACE}.{name}*.log"), key=lambda p: p.stat().st_ctime
+        )
+        return "".join(path.read_text(errors="replace") for path in paths)
+
+    def wait(self, what: Callable[[], object], seconds: float, story: str = "driver") -> None:
+        """Until something is so."""
+        until = time.monotonic() + seconds
+        while not what():
+            self.control.check()
+            assert not self.kubelet.error, self.kubelet.error
+            if time.monotonic() > until:
+                seen = self.kubectl("get", "jobs,pods,events")
+                raise AssertionError(f"{seen}\n{self.log('driver')}\n{self.log(story)}")
+            time.sleep(0.2)
+
+    def is_over(self, job: str) -> str:
+        """Complete or Failed; empty while neither."""
+        found = self.job(job)
+        return next((kind for kind in ("Complete", "Failed") if condition(found, kind)), "")
+
+    def evict(self, pod: str) -> None:
+        """The eviction API, which asks the disruption budget."""
+        eviction = {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": NAMESPACE},
+        }  # fmt: skip
+        self.api.create("pods", NAMESPACE, eviction, "eviction")

@@ -1,0 +1,207 @@
+"""A real control plane on this machine: etcd, API server, controllers and scheduler as processes.
+
+`tests/k8s/build-control-plane` builds all but etcd, which is Debian's.
+"""
+
+import datetime
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from api import Api, Object, Refused
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+VERSION = "1.36.3"  # as in build-control-plane
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+PROGRAMS = CACHE / "bert-pipeline" / "k8s" / VERSION
+KUBECTL = PROGRAMS / "kubectl"
+PATIENCE = 180  # seconds for a program to come up on a busy machine
+TOKENS = {  # a program's token: its user and groups
+    "administrator": ("administrator", "system:masters"),
+    "controllers": ("system:kube-controller-manager", "system:masters"),
+    "scheduler": ("system:kube-scheduler", "system:masters"),
+}
+
+
+def missing() -> str:
+    """Return why there can be no control plane here; nothing if there can."""
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
+        if not (PROGRAMS / name).exists():
+            return f"{PROGRAMS / name} is not there: run tests/k8s/build-control-plane"
+    return "" if shutil.which("etcd") else "etcd is not on this machine"
+
+
+def certify(folder: Path, address: str) -> tuple[Path, Path]:
+    """Write a certificate for an address that is its own authority, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    today = datetime.datetime.now(datetime.UTC)
+    identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .add_extension(identity, False)
+        .add_extension(
+            x509.KeyUsage(True, False, False, False, False, True, True, False, False), True
+        )
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "server.crt", folder / "server.key"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    return paths
+
+
+def free_port(address: str) -> int:
+    """Return a TCP port of an address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ControlPlane:
+    """Its processes, in `folder`, with the API server at `address`."""
+
+    def __init__(self, folder: Path, address: str):
+        self.folder, self.address, self.port = folder, address, free_port(address)
+        self.certificate, self.key = certify(folder, address)
+        self.url = f"https://{address}:{self.port}"
+        self.etcd = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        lines = [f'{t},{u},{u},"{g}"\n' for t, (u, g) in TOKENS.items()]
+        (folder / "tokens.csv").write_text("".join(lines))
+        self.administrator = self.configuration("administrator", "default")
+
+    def api(self, token: str = "administrator") -> Api:
+        """Return a connection, for one thread."""
+        return Api(self.url, self.certificate, token)
+
+    def configuration(self, user: str, namespace: str) -> Path:
+        """Write the file by which a program finds the API server."""
+        path = self.folder / f"{user}.kubeconfig"
+        server = {"server": self.url, "certificate-authority": str(self.certificate)}
+        found = {"cluster": "loopback", "user": user, "namespace": namespace}
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1", "kind": "Config", "current-context": "loopback",
+                    "clusters": [{"name": "loopback", "cluster": server}],
+                    "users": [{"name": user, "user": {"token": user}}],
+                    "contexts": [{"name": "loopback", "context": found}],
+                }
+            )
+        )  # fmt: skip
+        return path
+
+    def start(self) -> "ControlPlane":
+        """Start all; returns when the API server answers and has its default account."""
+        peer = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+        self.run(
+            "etcd", f"--data-dir={self.folder}/etcd", f"--listen-client-urls={self.etcd}",
+            f"--advertise-client-urls={self.etcd}", f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+        )  # fmt: skip
+        self.run(
+            "kube-apiserver", f"--etcd-servers={self.etcd}",
+            f"--bind-address={self.address}", f"--advertise-address={self.address}",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={self.certificate}", f"--tls-private-key-file={self.key}",
+            f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=Node,RBAC",
+            f"--service-account-issuer={self.url}",
+            f"--service-account-key-file={self.key}",
+            f"--service-account-signing-key-file={self.key}",
+            "--service-cluster-ip-range=10.96.0.0/24", "--endpoint-reconciler-type=none",
+        )  # fmt: skip
+        self.until(lambda: self.api().ask("GET", "api"))
+        controllers = self.configuration("controllers", "default")
+        self.run(
+            "kube-controller-manager", f"--kubeconfig={controllers}", "--leader-elect=false",
+            "--secure-port=0", f"--root-ca-file={self.certificate}",
+            f"--service-account-private-key-file={self.key}",
+            "--node-monitor-period=2s", "--node-monitor-grace-period=30s",
+        )  # fmt: skip
+        scheduler = self.configuration("scheduler", "default")
+        self.run(
+            "kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false",
+            "--secure-port=0", f"--authentication-kubeconfig={scheduler}",
+            f"--authorization-kubeconfig={scheduler}",
+        )  # fmt: skip
+        self.until(lambda: self.api().get("serviceaccounts", "default", "default"))
+        return self
+
+    def run(self, program: str, *flags: str) -> None:
+        """Start one program, which ends with this process."""
+        known = PROGRAMS / program
+        path = str(known) if known.exists() else program
+        with (self.folder / f"{program}.out").open("wb") as log:
+            self.processes[program] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", path, *flags],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)}, cwd=self.folder,
+            )  # fmt: skip
+
+    def until(self, question: Callable[[], Object]) -> None:
+        """Wait until a question to the API server has an answer."""
+        end, answer = time.monotonic() + PATIENCE, "none yet"
+        while time.monotonic() < end:
+            self.check()
+            try:
+                question()
+                return
+            except (OSError, Refused) as error:
+                answer = str(error)
+            time.sleep(0.2)
+        raise AssertionError(f"{answer}\n{self.last_words('kube-apiserver')}")
+
+    def check(self) -> None:
+        """Fail where a program has ended."""
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} ended:\n{self.last_words(name)}"
+
+    def last_words(self, program: str) -> str:
+        """Return the end of a program's log."""
+        return (self.folder / f"{program}.out").read_text(errors="replace")[-3000:]
+
+    def stop(self) -> None:
+        """End all programs, the store last."""
+        for process in reversed(self.processes.values()):
+            process.kill()
+            process.wait()
+
+    def namespace(self, name: str, level: str = "restricted") -> None:
+        """Create a namespace that holds its pods to a Pod Security Standard, with a volume."""
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        api = self.api()
+        api.create("namespaces", None, {"metadata": {"name": name, "labels": labels}})
+        self.until(lambda: api.get("serviceaccounts", name, "default"))
+        spec = {
+            "capacity": {"storage": "1000Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+            "hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": name, "name": "pretrain"},
+        }  # fmt: skip
+        api.create("persistentvolumes", None, {"metadata": {"name": name}, "spec": spec})

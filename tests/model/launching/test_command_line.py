@@ -1,0 +1,81 @@
+"""What is asked of deepspeed and torchrun, and what we add."""
+
+from pathlib import Path
+
+import pytest
+
+from model.launching.command_line import LauncherCommand, read_hosts
+from model.launching.ssh_hosts import SshHosts, along
+from pipeline.common.errors import ConfigError
+
+DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "model/train.py", "a=b"]
+
+
+def test_a_command_line_is_taken_apart_and_put_together() -> None:
+    command = LauncherCommand.parse(DEEPSPEED)
+    assert command.words() == DEEPSPEED
+    assert (command.name, command.option("--hostfile", "-H")) == ("deepspeed", "H")
+    assert command.option("--master-port") == "29"
+    assert command.option("--no_ssh") is None
+    assert command.without("--hostfile", "--master_port").options == []
+    assert command.setting("a") == "b"
+    flag = LauncherCommand.parse(["deepspeed", "--no_ssh", "--node_rank", "1", "model/train.py"])
+    assert flag.without("--no_ssh").options == ["--node_rank", "1"]
+
+
+def test_a_launcher_on_one_machine_gets_a_free_port() -> None:
+    for words in (["deepspeed", "model/train.py"], ["torchrun", "model/train.py"]):
+        port = LauncherCommand.parse(words).with_free_port().option("--master_port")
+        assert port is not None
+        assert 1024 < int(port) < 65536
+
+
+@pytest.mark.parametrize(
+    "words",
+    [DEEPSPEED, ["deepspeed", "--hostfile", "H", "model/train.py"], ["python", "train.py"],
+     ["torchrun", "--nnodes", "2", "model/train.py"], ["torchrun", "--standalone", "train.py"],
+     ["torchrun", "--master-port", "29600", "train.py"]],
+)  # fmt: skip
+def test_a_port_that_is_asked_for_or_agreed_on_stays(words: list[str]) -> None:
+    assert LauncherCommand.parse(words).with_free_port().words() == words
+
+
+def test_hosts_are_read_without_comments(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("# two\nnode0 slots=2\n\nnode1 slots=4  # the big one\n")
+    assert read_hosts(tmp_path / "hosts") == {"node0": 2, "node1": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("node0", 1), ("a slots=1\nnode0 slots=x", 2), ("a slots=1\na slots=1", 2), ("a slots=0", 1)],
+)
+def test_a_wrong_line_of_hosts_is_named(tmp_path: Path, text: str, line: int) -> None:
+    (tmp_path / "hosts").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_hosts(tmp_path / "hosts")
+    assert (caught.value.key, caught.value.line) == ("hostfile", line)
+    assert caught.value.path == str(tmp_path / "hosts")
+
+
+def test_no_hosts_and_no_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("# nobody\n")
+    for name in ("hosts", "nowhere"):
+        with pytest.raises(ConfigError) as caught:
+            read_hosts(tmp_path / name)
+        assert caught.value.key == "hostfile"
+
+
+@pytest.mark.parametrize(
+    "option", ["--include=a", "--exclude=a", "--num_nodes=1", "--launcher=openmpi", "--num_gpus=2"]
+)
+def test_options_that_would_choose_other_hosts_are_refused(option: str) -> None:
+    command = LauncherCommand.parse(["deepspeed", "--hostfile", "H", option, "model/train.py"])
+    with pytest.raises(ConfigError) as caught:
+        SshHosts(command, {"a": 1, "b": 1})
+    assert caught.value.key == option.lstrip("-").partition("=")[0]
+
+
+def test_settings_of_libraries_go_along_and_nothing_else() -> None:
+    environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root",
+                   "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2"}  # fmt: skip
+    assert along(environment).keys() == {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS"}

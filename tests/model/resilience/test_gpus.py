@@ -1,0 +1,64 @@
+"""Promised GPUs that cannot be used end a command instead of moving its work to the CPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.resilience import gpus
+from pipeline.common.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+
+
+@pytest.mark.parametrize("promised", [None, "", "0"])
+def test_without_a_promise_the_cpu_is_right(
+    monkeypatch: pytest.MonkeyPatch, promised: str | None
+) -> None:
+    monkeypatch.delenv("GPUS", raising=False)
+    if promised is not None:
+        monkeypatch.setenv("GPUS", promised)
+    gpus.require_gpus()
+
+
+def test_promised_gpus_without_cuda_are_the_users_to_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUS", "8")
+    with pytest.raises(ConfigError) as caught:
+        gpus.require_gpus()
+    assert caught.value.key == "GPUS"
+    assert gpus.reason() in str(caught.value)
+
+
+def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "580" in gpus.advice()
+
+
+def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from model.training import deepspeed_engine
+
+    monkeypatch.setenv("GPUS", "2")
+    with pytest.raises(ConfigError) as caught:
+        deepspeed_engine.start_world(None)
+    assert caught.value.key == "GPUS"
+    assert not torch.distributed.is_initialized()
+
+
+def test_evaluation_ends_with_2(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.evaluate", "+task=sample_next",
+         f"workdir={tmp_path}", f"pretrained={tmp_path}/model"],
+        cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "GPUS": "2"},
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "GPUS=2" in done.stderr

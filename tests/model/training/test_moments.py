@@ -1,0 +1,52 @@
+"""Checkpoints hold any number of named moments per parameter, at every ZeRO stage."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.training import checkpoint
+from model.training.deepspeed_engine import load_state
+from pipeline.common.errors import InputError
+from pipeline.orchestration.graph import free_port
+
+pytestmark = pytest.mark.slow
+
+PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
+
+
+def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("one_moment.py"))
+    done = subprocess.run(
+        [sys.executable, script, str(free_port()), str(tmp_path), *PAIRS],
+        cwd=root, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(runs) == len(PAIRS)
+    for pair, run in zip(PAIRS, runs, strict=True):
+        for name, values in runs[0].items():
+            np.testing.assert_allclose(run[name], values, atol=1e-6, err_msg=f"{pair} {name}")
+
+
+class _Engine:
+    """The part of DeepSpeed's engine that is looked at before anything is changed."""
+
+    def __init__(self) -> None:
+        self.optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))])
+
+
+def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:
+    state = checkpoint.State(
+        step=1, samples=1, tokens=1, fingerprint="f", model={}, data="d", tokenizer="t"
+    )
+    path = checkpoint.write(tmp_path, state, {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
+    with pytest.raises(InputError) as caught:
+        load_state(_Engine(), checkpoint.Tensors(path), 1)
+    assert (caught.value.key, caught.value.path) == ("optimizer", str(path))

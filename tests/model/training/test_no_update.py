@@ -1,0 +1,71 @@
+"""A run in which no update has taken effect yet: it is saved, and says why it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from model.huggingface import bert_format
+from model.training import checkpoint, initial_weights
+from pipeline.common.manifest import Manifest
+from tests.model.conftest import SMALL, rows, train_many
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def overflowing(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose first forward pass overflows, though each of its weights is finite."""
+    folder = tmp_path_factory.mktemp("overflowing")
+    train_many(root, [(1, [f"workdir={work}", f"out={folder / 'train'}", *SMALL, "steps=1"])])
+    source = initial_weights.read(folder / "train")
+    source.state["encoder.embeddings.norm.weight"].fill_(3e38)
+    bert_format.save(folder / "start", source.config, source.state, work / "vocab")
+    return folder / "start"
+
+
+@pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 1), (2, 2), (3, 2)])
+def test_a_run_without_one_good_update_is_saved_and_diagnosed(
+    root: Path, work: Path, tmp_path: Path, overflowing: Path, stage: int, processes: int
+) -> None:
+    settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
+    said = train_many(root, [(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
+    assert "not finite in steps 1 to 3" in said
+    state = checkpoint.locate(tmp_path)[1]
+    assert (state.step, state.skipped, state.updates) == (3, 3, 0)
+    for row in rows(tmp_path):
+        assert not [key for key in row if key.endswith(("loss", "accuracy"))]
+        assert row["samples_per_second"] > 0
+    assert "loss 0.000" not in said
+
+
+def test_a_run_that_ends_without_one_good_update_says_so(
+    root: Path, work: Path, tmp_path: Path, overflowing: Path
+) -> None:
+    settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "steps=2"]
+    train_many(root, [(1, settings)])
+    manifest = Manifest.read(tmp_path)
+    assert manifest is not None
+    assert "held-out loss not finite" in manifest.summary
+    assert manifest.figures["validation"] == {}
+
+
+def test_a_signal_before_the_first_good_update_asks_for_a_restart(
+    root: Path, work: Path, tmp_path: Path, overflowing: Path
+) -> None:
+    words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"],
+        cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not rows(tmp_path):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 75
+    assert checkpoint.locate(tmp_path)[1].updates == 0

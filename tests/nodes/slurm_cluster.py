@@ -1,0 +1,150 @@
+"""A Slurm cluster of two nodes and a controller: machines of namespaces, with real daemons."""
+
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from machines import Command, Machine, Machines, clone, kill, wait_for
+
+CONF = """
+ClusterName=test
+SlurmctldHost=ctl
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=cred_expire=10,socket={folder}/munge/socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SlurmctldTimeout=20
+SlurmdTimeout=20
+ReturnToService=2
+KillWait=60
+MinJobAge=7200
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+NodeName=n0 NodeAddr=n0 CPUs=32 RealMemory=10000
+NodeName=n1 NodeAddr=n1 CPUs=32 RealMemory=10000
+PartitionName=main Nodes=n0,n1 Default=YES PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=urgent Nodes=n0,n1 PriorityTier=10 PreemptMode=OFF
+"""
+
+
+@dataclass
+class Cluster:
+    """The machines, the clone, and what its users type."""
+
+    controller: Machine
+    nodes: list[Machine]
+    folder: Path
+    project: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"SLURM_CONF": f"{self.folder}/slurm.conf", "TMPDIR": f"{self.folder}/tmp"}
+
+    def start(self, *words: str) -> Command:
+        """Start a command on the controller's machine, where users log in."""
+        number = len(list(self.folder.glob("command-*.log")))
+        log = self.folder / f"command-{number}.log"
+        return self.controller.start(words, log, self.project, self.environment)
+
+    def ask(self, *words: str) -> str:
+        """What a short command prints; one of Slurm's may wait for ever."""
+        command = self.start("timeout", "60", *words)
+        assert command.wait() == 0, f"{words}: {command.text()}"
+        return command.text()
+
+    def jobs(self) -> list[dict[str, str]]:
+        """All jobs that Slurm knows, the newest last."""
+        shown = self.ask("scontrol", "--oneliner", "show", "job")
+        found = [dict(re.findall(r"([\w/]+)=(\S*)", line)) for line in shown.splitlines()]
+        return sorted((job for job in found if "JobId" in job), key=lambda job: int(job["JobId"]))
+
+    def job(self, name: str, workdir: Path) -> dict[str, str]:
+        """The newest job of a stage of a run; empty where there is none yet."""
+        named = [
+            job for job in self.jobs()
+            if job["JobName"] == f"bert-{name}" and job.get("Comment") == str(workdir)
+        ]  # fmt: skip
+        return named[-1] if named else {}
+
+    def running(self, name: str, workdir: Path) -> dict[str, str]:
+        """Wait until a stage's job runs."""
+        wait_for(lambda: self.job(name, workdir).get("JobState") == "RUNNING", f"{name} runs", 900)
+        return self.job(name, workdir)
+
+    def stop_node(self, node: Machine) -> None:
+        """Kill all that runs on a node."""
+        for process in node.processes():
+            kill(process)
+
+    def start_node(self, node: Machine) -> None:
+        environment = self.environment | {"LANG": "C.UTF-8"}
+        with (self.folder / f"{node.name}.out").open("ab") as log:
+            subprocess.Popen(
+                node.enter("setsid", "slurmd", "-D", "-N", node.name), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, env=environment | {"PATH": os.environ["PATH"]},
+            )  # fmt: skip
+
+    def idle(self) -> None:
+        """Wait until no node runs anything of a job."""
+        for node in self.nodes:
+            wait_for(
+                lambda node=node: not node.running("slurmd", "/usr/sbin/slurmd"),  # type: ignore[misc]
+                f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}",
+            )
+
+
+@contextmanager
+def slurm_cluster(folder: Path) -> Iterator[Cluster]:
+    for name in ("munge", "state", "tmp", "spool-n0", "spool-n1"):
+        (folder / name).mkdir(parents=True)
+    folder.chmod(0o755)
+    (folder / "slurm.conf").write_text(CONF.format(folder=folder))
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    key = folder / "munge" / "key"
+    key.write_bytes(secrets.token_bytes(1024))
+    key.chmod(0o600)
+    munged = subprocess.Popen(
+        ["munged", "--foreground", "--force", f"--socket={folder}/munge/socket",
+         f"--key-file={key}", f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
+         f"--seed-file={folder}/munge/seed"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for((folder / "munge" / "socket").exists, "munged", 60)
+        with Machines(folder / "machines", "ctl", "n0", "n1") as machines:
+            for machine in machines:
+                machine.boot()
+            made = Cluster(machines[0], machines[1:], folder, clone(folder / "clone"))
+            daemon = made.start("slurmctld", "-D")
+            for node in made.nodes:
+                made.start_node(node)
+            wait_for(
+                lambda: (
+                    "idle" in made.ask("sinfo", "--noheader", "--format=%T")
+                    and "down" not in made.ask("sinfo", "--noheader", "--format=%T")
+                ),
+                "nodes",
+                120,
+            )
+            yield made
+            kill(daemon.processes()[0])
+    finally:
+        munged.kill()
+        munged.wait()

@@ -1,0 +1,141 @@
+"""Two machines that one may log in to with a real sshd, and a clone of the project on both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from machines import Command, Machine, Machines, clone, run, wait_for
+
+from benchmarks.small import make_work, settings
+from model.training import checkpoint
+from model.training.tracking import read_metrics
+from pipeline.common.manifest import require_manifest, sha256
+
+STEPS = 300
+LIMITS = ("timeout=20", "watchdog=30", "start_timeout=240")
+SSHD = """
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {keys}/key.pub
+PidFile {folder}/sshd.pid
+UsePAM no
+StrictModes no
+PermitRootLogin yes
+PasswordAuthentication no
+MaxStartups 100
+SetEnv TMPDIR={folder}/tmp
+"""
+SSH = """
+IdentityFile {keys}/key
+UserKnownHostsFile {folder}/known_hosts
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+"""
+
+
+@dataclass
+class Lab:
+    """The machines, the clone, and a small training."""
+
+    machines: list[Machine]
+    folder: Path
+    project: Path
+
+    @property
+    def hostfile(self) -> Path:
+        return self.write_hosts("hosts", *(machine.name for machine in self.machines))
+
+    def write_hosts(self, name: str, *hosts: str) -> Path:
+        path = self.folder / name
+        path.write_text("".join(f"{host} slots=1\n" for host in hosts))
+        return path
+
+    def script(self, out: Path, *more: str) -> list[str]:
+        return ["model/train.py", *settings(self.folder / "work", out), f"steps={STEPS}",
+                "save_every=1000", *LIMITS, *more]  # fmt: skip
+
+    def launch(
+        self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Command:  # fmt: skip
+        """The recommended command, started on the first machine."""
+        words = ["python", "-m", "model.launch", "deepspeed", "--hostfile",
+                 str(hostfile or self.hostfile), *options, *self.script(out, *more)]  # fmt: skip
+        return self.start(words, environment)
+
+    def plain(self, out: Path, *more: str) -> Command:
+        """DeepSpeed's own launcher."""
+        words = ["deepspeed", "--hostfile", str(self.hostfile), *self.script(out, *more)]
+        return self.start(words)
+
+    def start(self, words: list[str], environment: dict[str, str] | None = None) -> Command:
+        number = len(list(self.folder.glob("command-*.log")))
+        log = self.folder / f"command-{number}.log"
+        first = self.machines[0]
+        temporary = {"TMPDIR": f"{first.folder}/tmp"}
+        return first.start(words, log, self.project, temporary | (environment or {}))
+
+    def rank(self, number: int) -> psutil.Process:
+        """The training process on a machine."""
+        (found,) = self.machines[number].processes("--local_rank", "train.py")
+        return found
+
+    def nothing_left(self) -> None:
+        """Wait until no machine runs anything but its daemon, and no temporary folder is there."""
+        for machine in self.machines:
+            wait_for(
+                lambda machine=machine: not machine.running("sshd: /usr/sbin/sshd -f"),  # type: ignore[misc]
+                f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}", 90,
+            )  # fmt: skip
+            left = {path.name for path in (machine.folder / "tmp").iterdir()}
+            # PyTorch's cache of compiled code is for the next process.
+            assert left <= {"torchinductor_root"}, machine.name
+
+
+def losses(out: Path) -> int:
+    return sum(row["kind"] == "train" for row in read_metrics(out))
+
+
+def steps(out: Path) -> list[int]:
+    """The checkpoints."""
+    return sorted(int(path.name[5:]) for path in out.glob("checkpoints/*/step-*"))
+
+
+def newest(out: Path) -> int:
+    """The step of the last checkpoint; 0 where there is none."""
+    return max([*steps(out), 0])
+
+
+def weights(out: Path) -> str:
+    manifest = require_manifest(out, "train", "out")
+    return sha256(out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+
+
+@contextmanager
+def ssh_machines(folder: Path) -> Iterator[Lab]:
+    keys = folder / "keys"
+    keys.mkdir(parents=True)
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / "key"))
+    with Machines(folder, "node0", "node1") as machines:
+        known = ""
+        for machine in machines:
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{machine.folder}/host_key")
+            public = (machine.folder / "host_key.pub").read_text().split()[:2]
+            known += f"{machine.name} {' '.join(public)}\n"
+        for machine in machines:
+            values = {"address": machine.address, "folder": machine.folder, "keys": keys}
+            (machine.folder / "sshd_config").write_text(SSHD.format(**values))
+            (machine.folder / "ssh_config").write_text(SSH.format(**values))
+            (machine.folder / "known_hosts").write_text(known)
+            (machine.folder / "tmp").mkdir()
+            machine.setup = [
+                "mkdir -p /run/sshd",
+                f"mount --bind {machine.folder}/ssh_config /etc/ssh/ssh_config",
+                f"/usr/sbin/sshd -f {machine.folder}/sshd_config",
+            ]
+            machine.boot()
+        lab = Lab(machines, folder, clone(folder / "clone"))
+        make_work(folder / "work")
+        yield lab

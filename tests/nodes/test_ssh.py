@@ -1,0 +1,279 @@
+"""Training on two machines by ssh, with a real sshd on each: every end is one of the promised ones.
+
+Most tests disturb one and the same run, each going on where the one before left it; the last one
+lets it finish, with the weights of two ranks on one machine, bit for bit.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from machines import Command, kill, missing, wait_for
+from ssh_machines import STEPS, Lab, losses, newest, ssh_machines, steps, weights
+
+from pipeline.common.errors import Exit
+
+pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
+INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    why = missing("sshd", "ssh", "pdsh")
+    if why is not None:
+        pytest.skip(why)
+    with ssh_machines(tmp_path_factory.mktemp("ssh") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def reference(lab: Lab) -> str:
+    """The final weights of two ranks on one machine."""
+    out = lab.folder / "reference"
+    words = ["python", "-m", "model.launch", "deepspeed", "--num_accelerators", "2"]
+    done = lab.start([*words, *lab.script(out)])
+    assert done.wait() == Exit.DONE, done.text()
+    return weights(out)
+
+
+def train_on(lab: Lab, more: int = 8) -> tuple[Command, Path]:
+    """Start the run that is disturbed again and again, and wait for some more steps of it."""
+    out = lab.folder / "train"
+    command, before = lab.launch(out), newest(out)
+
+    def learnt() -> bool:
+        assert command.outer.poll() is None, command.text()
+        return f"step {before + more}/" in command.text()
+
+    wait_for(learnt, f"step {before + more}")
+    return command, out
+
+
+def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
+    """The run has ended with `code` and left nothing; `saved`: with a newer checkpoint."""
+    before = newest(out)
+    assert command.wait() == code, command.text()
+    lab.nothing_left()
+    assert "Traceback" not in command.text()
+    if saved:
+        assert newest(out) == losses(out) >= before
+        assert "saved after step" in command.text()
+
+
+@pytest.mark.parametrize("name", INTERRUPTIONS)
+def test_a_signal_to_the_terminal_saves_on_all_hosts(lab: Lab, name: str) -> None:
+    command, out = train_on(lab)
+    command.interrupt(signal.Signals[name])
+    ended(lab, command, out, Exit.RESTART, saved=True)
+
+
+def test_a_signal_to_one_rank_saves_on_all_hosts(lab: Lab) -> None:
+    command, out = train_on(lab)
+    lab.rank(1).send_signal(signal.SIGUSR1)
+    ended(lab, command, out, Exit.RESTART, saved=True)
+
+
+def launcher(lab: Lab, command: Command) -> None:
+    kill(command.processes()[0])
+
+
+def ssh_client(lab: Lab, command: Command) -> None:
+    kill(command.named("ssh -T", "node1")[0])
+
+
+def ssh_session(lab: Lab, command: Command) -> None:
+    (session,) = lab.machines[1].processes("sshd: root@notty")
+    kill(session)
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [(launcher, -signal.SIGKILL), (ssh_client, Exit.RESTART), (ssh_session, Exit.RESTART)],
+)
+def test_a_lost_connection_saves_on_all_hosts(
+    lab: Lab, what: Callable[[Lab, Command], None], code: int
+) -> None:
+    command, out = train_on(lab)
+    before = newest(out)
+    what(lab, command)
+    found = command.wait()
+    assert found in (code, 128 - code), command.text()
+    lab.nothing_left()
+    assert newest(out) > before
+
+
+def test_a_killed_rank_ends_the_others(lab: Lab) -> None:
+    command, out = train_on(lab)
+    before = steps(out)
+    kill(lab.rank(1))
+    ended(lab, command, out, Exit.RESTART, saved=False)
+    assert "rank-1 was killed" in command.text()
+    assert steps(out) == before
+
+
+def test_a_cut_link_ends_everything(lab: Lab) -> None:
+    command, _ = train_on(lab)
+    lab.machines[1].link("down")
+    try:
+        assert command.wait() == Exit.RESTART, command.text()
+        wait_for(lambda: not lab.machines[1].processes("model.launch"), "an end of node1's ranks")
+    finally:
+        lab.machines[1].link("up")
+        for session in lab.machines[1].processes("sshd: root@notty"):
+            kill(session)  # the system's own: it waits for TCP to give up
+    lab.nothing_left()
+
+
+def test_the_run_ends_as_an_undisturbed_one_though_a_host_is_late(lab: Lab, reference: str) -> None:
+    (daemon,) = lab.machines[1].processes("sshd: /usr/sbin/sshd -f")
+    kill(daemon)
+    out = lab.folder / "train"
+    command = lab.launch(out)
+    time.sleep(10)
+    assert command.outer.poll() is None, command.text()
+    lab.machines[1].do("/usr/sbin/sshd", "-f", f"{lab.machines[1].folder}/sshd_config")
+    ended(lab, command, out, Exit.DONE, saved=False)
+    assert losses(out) == STEPS
+    assert weights(out) == reference
+    assert command.lines("node0: train: ")
+    again = lab.launch(out)
+    ended(lab, again, out, Exit.DONE, saved=False)
+    assert "up to date" in again.text()
+
+
+def test_output_that_nobody_reads_does_not_end_training(lab: Lab, reference: str) -> None:
+    out = lab.folder / "unread"
+    words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile)]
+    line = " ".join([*words, *lab.script(out), "2>&1 | head -2; exit ${PIPESTATUS[0]}"])
+    command = lab.start(["bash", "-c", line])
+    ended(lab, command, out, Exit.DONE, saved=False)
+    assert weights(out) == reference
+
+
+def test_one_training_does_not_end_another_on_the_same_hosts(lab: Lab, reference: str) -> None:
+    first, second = lab.folder / "first", lab.folder / "second"
+    other = lab.launch(second)
+    command = lab.launch(first, "steps=100000")
+    wait_for(lambda: losses(first) > 2 and losses(second) > 2, "both train")
+    command.interrupt(signal.SIGINT)
+    assert command.wait() == Exit.RESTART, command.text()
+    ended(lab, other, second, Exit.DONE, saved=False)
+    assert weights(second) == reference
+
+
+def test_a_port_of_another_training_is_named(lab: Lab) -> None:
+    first, second = lab.folder / "holds", lab.folder / "meets"
+    options = ("--master_port", "29777")
+    holder = lab.launch(first, "steps=100000", options=options)
+    wait_for(lambda: losses(first) > 2, "it trains")
+    command = lab.launch(second, options=options)
+    assert command.wait() == Exit.USER, command.text()
+    assert "master_port=29777" in command.text()
+    assert holder.outer.poll() is None
+    holder.interrupt(signal.SIGTERM)
+    ended(lab, holder, first, Exit.RESTART, saved=True)
+
+
+def refused(lab: Lab, command: Command, code: int = Exit.USER) -> str:
+    """The one line of a run that was refused before the first step."""
+    assert command.wait() == code, command.text()
+    lab.nothing_left()
+    assert "Traceback" not in command.text()
+    return command.text()
+
+
+def test_a_folder_that_is_not_shared_is_named(lab: Lab) -> None:
+    out = lab.folder / "unshared"
+    out.mkdir()
+    lab.machines[1].do("mount", "-t", "tmpfs", "none", str(out))
+    said = refused(lab, lab.launch(out))
+    lab.machines[1].do("umount", str(out))
+    assert "node1 cannot see" in said
+
+
+def test_other_code_on_a_host_is_named(lab: Lab) -> None:
+    path = lab.project / "model" / "training" / "optimizer.py"
+    other = lab.folder / "optimizer.py"
+    other.write_text(path.read_text() + "\n# another version\n")
+    lab.machines[1].do("mount", "--bind", str(other), str(path))
+    said = refused(lab, lab.launch(lab.folder / "code"))
+    lab.machines[1].do("umount", str(path))
+    assert "code: model/training/optimizer.py" in said
+    assert "on node1" in said
+
+
+def test_a_host_without_the_project_is_named(lab: Lab) -> None:
+    lab.machines[1].do("mount", "-t", "tmpfs", "none", str(lab.project))
+    said = refused(lab, lab.launch(lab.folder / "project"))
+    lab.machines[1].do("umount", str(lab.project))
+    assert "error: node1: " in said
+
+
+def test_a_host_that_one_may_not_log_in_to_is_named(lab: Lab) -> None:
+    known = lab.machines[0].folder / "known_hosts"
+    text = known.read_text()
+    known.write_text("".join(line for line in text.splitlines(True) if "node0" in line))
+    said = refused(lab, lab.launch(lab.folder / "unknown"))
+    known.write_text(text)
+    assert "error: node1: Host key verification failed" in said
+
+
+def test_a_host_without_an_address_is_named(lab: Lab) -> None:
+    hosts = lab.write_hosts("hosts-9", "node0", "node9")
+    assert "error: node9: " in refused(lab, lab.launch(lab.folder / "name", hostfile=hosts))
+
+
+def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
+    lab.machines[1].link("down")
+    said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
+    lab.machines[1].link("up")
+    assert "restart: node1 did not come within 8 s" in said
+
+
+def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab: Lab) -> None:
+    out = lab.folder / "environment"
+    environment = {"WANDB_API_KEY": "secret-of-mine", "GLOO_SOCKET_IFNAME": "eth0"}
+    command = lab.launch(out, "steps=100000", environment=environment)
+    wait_for(lambda: losses(out) > 2, "it trains")
+    for number, machine in enumerate(lab.machines):
+        inside = Path(f"/proc/{lab.rank(number).pid}/environ").read_text()
+        assert "WANDB_API_KEY=secret-of-mine\0" in inside
+        assert "GLOO_SOCKET_IFNAME=eth0\0" in inside
+        assert not any("secret-of-mine" in line for line in machine.running())
+    command.interrupt(signal.SIGINT)
+    ended(lab, command, out, Exit.RESTART, saved=True)
+
+
+def test_deepspeeds_own_launcher_trains_on_when_its_connections_are_lost(
+    lab: Lab, reference: str
+) -> None:
+    out = lab.folder / "plain"
+    command = lab.plain(out)
+    wait_for(lambda: losses(out) > 2, "it trains")
+    for client in command.named("pdsh"):
+        kill(client)
+    command.wait()
+    wait_for((out / "manifest.json").exists, "a finished run")
+    lab.nothing_left()
+    assert weights(out) == reference
+
+
+def test_a_node_each_by_hand_outlives_its_ssh(lab: Lab, reference: str) -> None:
+    out = lab.folder / "by-hand"
+    clients = []
+    for number, machine in enumerate(lab.machines):
+        words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile),
+                 "--no_ssh", "--node_rank", str(number), "--master_addr", "node0",
+                 "--master_port", "29600", *lab.script(out)]  # fmt: skip
+        path = os.environ["PATH"]
+        remote = f"cd {lab.project}; PATH={Path(os.sys.executable).parent}:{path} {' '.join(words)}"  # type: ignore[attr-defined]
+        clients.append(lab.start(["ssh", machine.name, remote]))
+    wait_for(lambda: losses(out) > 2, "it trains")
+    kill(clients[0].named("ssh", "node0")[0])
+    assert clients[1].wait() == Exit.DONE, clients[1].text()
+    wait_for((out / "manifest.json").exists, "a finished run")
+    lab.nothing_left()
+    assert weights(out) == reference

@@ -1,0 +1,73 @@
+"""Engines run a task again where they believe its worker dead: attempts at once do no harm."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from pipeline import prepare
+from pipeline.beam import transforms
+from pipeline.beam.plan import PreparePlan
+from pipeline.cli import conf_files, entry_point
+from pipeline.config import PrepareConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+PROCESSES, ATTEMPTS = 4, 15
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> PreparePlan:
+    """Return the plan for a corpus of one split and one bucket."""
+    pytest.importorskip("rensa")
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
+    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(500)))
+    words = [
+        "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/vocab",
+        f"out={tmp_path}/out", "minimum_characters=0", "validation_share=0",
+        "filters.near_duplicates=0.9",
+    ]  # fmt: skip
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+    work = prepare.plan(config, tmp_path / "out")
+    work.scratch.mkdir(parents=True)
+    return work
+
+
+def attempt(plan: PreparePlan, times: int) -> None:
+    """Run every task of the plan, as a worker does."""
+    tokenize = transforms.Tokenize(plan)
+    tokenize.setup()
+    for _ in range(times):
+        assert list(tokenize.process(0)) == [(0, 0)]
+        list(transforms.NearDuplicates(plan).process((0, [(0, [0])])))
+        list(transforms.WriteShard(plan).process((0, [0])))
+
+
+def content(plan: PreparePlan) -> dict[str, bytes]:
+    files = [*Path(plan.out).glob("*.arrow"), *plan.scratch.iterdir()]
+    return {path.name: path.read_bytes() for path in files if not path.name.startswith(".")}
+
+
+def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> None:
+    attempt(plan, 1)
+    expected = content(plan)
+    assert {"train-00000-of-00001.arrow", "split-00000.signatures"} < set(expected)
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=attempt, args=(plan, ATTEMPTS)) for _ in range(PROCESSES)]
+    for worker in workers:
+        worker.start()
+    looks = 0
+    try:
+        while any(worker.is_alive() for worker in workers):
+            assert content(plan) == expected
+            looks += 1
+    finally:
+        for worker in workers:
+            worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
+    assert looks > 10
+    left = [path.name for path in (*plan.scratch.iterdir(), *Path(plan.out).iterdir())]
+    assert not [name for name in left if name.endswith(".tmp")]

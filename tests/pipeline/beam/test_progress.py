@@ -1,0 +1,97 @@
+"""The bar moves within a file and with the shards, and ends where the job does."""
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from pipeline import prepare
+from pipeline.beam import progress, transforms
+from pipeline.beam.plan import PreparePlan
+from pipeline.cli import conf_files, entry_point
+from pipeline.config import PrepareConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """Return the words of a command line for a corpus of one file."""
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
+    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(30_000)))
+    return [
+        "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}",
+        f"out={tmp_path}/out", "minimum_characters=0", "validation_share=0.5", "duplicates=3",
+    ]  # fmt: skip
+
+
+def planned(words: list[str], out: Path) -> PreparePlan:
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+    plan = prepare.plan(config, out)
+    plan.scratch.mkdir(parents=True)
+    return plan
+
+
+def test_tasks_say_how_far_they_are(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    plan = planned(words, tmp_path / "out")
+    seen = progress.Progress(plan)
+    seen.look()
+    assert (seen.bytes, seen.documents, seen.shards, seen.reading) == (0, 0, 0, True)
+    transforms.run(plan)
+    seen.look()
+    (split,) = plan.splits
+    assert (seen.bytes, seen.documents, seen.reading) == (split.end, 30_000, False)
+    assert seen.shards == len(seen.written) == len(plan.shard_names()) == 2
+    # What the tasks said before they were done is what shows while they work.
+    plan.split_account(0).unlink()
+    plan.shard_account(plan.shard_names()[0]).unlink()
+    before = progress.Progress(plan)
+    before.look()
+    assert before.reading
+    assert split.end / 2 < before.bytes < split.end
+    assert 0 < before.documents < 30_000
+    assert before.shards == 1 + 2 / 4
+    plan.report(plan.split_account(0)).write_text("[12")  # it is just being written
+    before.look()
+    assert before.bytes == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_terminal_shows_both_phases_to_their_end(
+    root: Path, words: list[str], workers: int
+) -> None:
+    terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (24, 100))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"],
+        cwd=root, stderr=end, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            more = os.read(terminal, 1 << 16)
+        except OSError:  # the other side is closed
+            break
+        if not more:
+            break
+        shown += more
+    os.close(terminal)
+    assert process.wait() == 0
+    lines = [part for part in shown.decode().replace("\n", "\r").split("\r") if part.strip()]
+    reading = [line for line in lines if "reading" in line]
+    writing = [line for line in lines if "writing" in line]
+    assert lines == reading + writing
+    assert "100%" in reading[-1]
+    assert "30,000 documents" in reading[-1]
+    assert "100%" in writing[-1]
+    assert "2 of 2 shards" in writing[-1]

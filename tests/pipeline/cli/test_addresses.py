@@ -1,0 +1,48 @@
+"""An address of an object store is never taken for a local folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import addresses
+from pipeline.common.errors import ConfigError, Exit
+from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+
+
+def config(**changes: object) -> PrepareConfig:
+    values: dict[str, object] = {
+        "corpus": CorpusConfig(name="c", reader="text", path="s3://corpora/text"),
+        "runner": RunnerConfig(), "source": "s", "vocab": "v", "out": "o",
+    }  # fmt: skip
+    return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_corpus_may_be_in_a_store() -> None:
+    addresses.check(config())
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("out", {"out": "s3://corpora/made"}),
+        ("workdir", {"workdir": "gs://corpora/run"}),
+        ("vocab", {"vocab": "S3://corpora/vocab"}),
+        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "s3://c/d"])}),
+    ],
+)
+def test_other_paths_are_local(key: str, changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        addresses.check(config(**changes))
+    assert caught.value.key == key
+
+
+def test_a_run_in_a_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=s3://corpora/run"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == Exit.USER
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,72 @@
+"""A proxy before an S3 server that counts requests and injects faults."""
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# What happens to a request: None passes it on; a number answers with that status; "cut" closes the
+# connection in the middle of the body; a function is called before the request is passed on.
+Fault = int | str | None | Callable[[], None]
+
+
+class Proxy:
+    """Faults to inject, and the requests that came, as (method, path)."""
+
+    def __init__(self, host: str, port: int):
+        self.host, self.port = host, port
+        self.requests: list[tuple[str, str]] = []
+        self.fault: Callable[[str, str, int], Fault] = lambda method, path, number: None
+        self.url = ""
+
+    def count(self, method: str) -> int:
+        return sum(name == method for name, _ in self.requests)
+
+
+@contextlib.contextmanager
+def proxy(host: str, port: int) -> Iterator[Proxy]:
+    """Serve a proxy before the server at an address."""
+    state = Proxy(host, port)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            state.requests.append((self.command, self.path))
+            fault = state.fault(self.command, self.path, len(state.requests))
+            if callable(fault):
+                fault()
+                fault = None
+            if isinstance(fault, int):
+                self.send_response(fault)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            there = http.client.HTTPConnection(state.host, state.port, timeout=30)
+            there.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = there.getresponse()
+            data = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                    self.send_header(name, value)
+            size = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
+            self.send_header("Content-Length", size or "0")
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
+            if fault == "cut":
+                self.close_connection = True
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+        def log_message(self, *_: Any) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        state.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield state
+        server.shutdown()

@@ -1,0 +1,62 @@
+"""A reader who leaves early, or a terminal that is closed, ends no work."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORK = """
+import sys, time
+from pathlib import Path
+from tqdm import tqdm
+from pipeline.common import output
+output.outlive_readers()
+for number in range(200):
+    print("line", number, flush=True)
+    print("line", number, file=sys.stderr)
+    tqdm.write("more")
+    time.sleep(0.002)
+Path(sys.argv[1]).write_text(str(output.is_gone()))
+"""
+
+
+@pytest.mark.parametrize("option", ["-u", "-B"])
+def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, option: str) -> None:
+    command = f"{sys.executable} {option} -c '{WORK}' {tmp_path}/done 2>&1 | head -3"
+    script = ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(script, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("line 0\nline 0\n")
+    assert (tmp_path / "done").read_text() == "True"
+
+
+def test_work_goes_on_when_its_terminal_is_closed(root: Path, tmp_path: Path) -> None:
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(tmp_path / "done")], cwd=root, stdout=end, stderr=end,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )  # fmt: skip
+    os.close(end)
+    assert os.read(terminal, 10)
+    os.close(terminal)
+    assert process.wait(60) == 0
+    assert (tmp_path / "done").read_text() == "True"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_work_goes_on_without_any_output(root: Path, tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -c '{WORK}' {tmp_path}/done {closed}"
+    assert subprocess.run(["bash", "-c", command], cwd=root, check=False).returncode == 0
+    assert (tmp_path / "done").read_text() == "False"
+
+
+def test_what_cannot_be_written_is_still_an_error(root: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -c '{WORK}' {tmp_path}/done > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "No space left" in done.stderr

@@ -1,0 +1,60 @@
+"""What a job of Slurm makes of its stages' ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import Exit
+from pipeline.orchestration.slurm_job import from_step, may_queue_again, progress, to_step
+
+# From what is least to what a person must see first.
+ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED,
+         Exit.USER]  # fmt: skip
+
+
+def test_srun_ends_with_what_counts_most() -> None:
+    steps = [to_step(code) for code in ORDER]
+    assert steps == sorted(steps)
+    assert len(set(steps)) == len(ORDER)
+    assert [from_step(step) for step in steps] == ORDER
+    assert max(steps) < 256
+
+
+@pytest.mark.parametrize(("ended", "meant"), [(-15, 143), (-9, 137), (-2, 130), (-11, 137), (5, 1)])
+def test_other_ends_of_a_process_mean_one_of_them(ended: int, meant: int) -> None:
+    assert from_step(to_step(ended)) == meant
+
+
+def test_a_task_that_is_killed_itself_counts_less_than_a_mistake() -> None:
+    assert to_step(Exit.RESTART) < 137 < to_step(Exit.BUG)
+    assert from_step(137) == 137
+    assert from_step(1) == Exit.BUG, "srun cannot start it"
+
+
+def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path: Path) -> None:
+    assert [may_queue_again(tmp_path, "7") for _ in range(3)] == [True, True, False]
+    step = tmp_path / "train" / "checkpoints" / "abc" / "step-00000010"
+    step.mkdir(parents=True)
+    assert [may_queue_again(tmp_path, "7") for _ in range(3)] == [True, True, False]
+    assert may_queue_again(tmp_path, "8"), "another job"
+
+
+def test_results_and_stages_are_progress(tmp_path: Path) -> None:
+    seen = [progress(tmp_path)]
+    for name in ("evaluate-rte/random-16-0.1-0.json", "vocab/manifest.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("{}")
+        seen.append(progress(tmp_path))
+    assert len(set(seen)) == 3
+
+
+def test_outside_of_a_job_one_is_told_so(root: Path, tmp_path: Path) -> None:
+    words = ["-m", "pipeline.orchestration.slurm_job", "train", "+corpus=sample"]
+    done = subprocess.run(
+        [sys.executable, *words, f"workdir={tmp_path}"], cwd=root, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == Exit.USER
+    assert "SLURM_JOB_ID" in done.stderr

@@ -1,0 +1,143 @@
+"""An upgrade costs no run: new options leave fingerprints alone, old folders are recognised.
+
+`golden/defaults.json` has every setting with its default, and the version of its stage. A default
+that changes, or a setting that goes, changes what runs in progress are; it needs a raised version.
+`python -m pytest tests/pipeline/stages/test_fingerprints.py --golden` writes the file again.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from pipeline.cli import conf_files, entry_point
+from pipeline.common.manifest import Manifest, Result
+from pipeline.config import CorpusConfig, TasksConfig
+from pipeline.stages import fingerprints, stage
+from pipeline.stages.registry import OTHERS, STAGES
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = {
+    "download": ["+corpus=simplewiki"], "vocab": ["+corpus=sample"], "prepare": ["+corpus=sample"],
+    "tasks": ["+corpus=sample"], "train": ["model=tiny"], "convert": [],
+    "evaluate": ["+task=sample_next"], "report": ["stages=[]"], "submit": [],
+}  # fmt: skip
+
+
+def composed(name: str, overrides: list[str]) -> Any:
+    schema = (STAGES | OTHERS)[name].schema
+    entry_point.register(name, schema)
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        return entry_point.validate(compose(name, [*overrides, "workdir=/nowhere"]), schema)
+
+
+def plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=dataclasses.asdict))
+
+
+def test_no_default_changes_without_a_new_version(request: pytest.FixtureRequest) -> None:
+    path = GOLDEN / "defaults.json"
+    now = {
+        name: {
+            "version": kind.version,
+            "defaults": plain(fingerprints.defaults_of(kind.schema)),
+            "composed": plain(fingerprints.settings_of(composed(name, COMMANDS[name]))),
+        }
+        for name, kind in (STAGES | OTHERS).items()
+    }
+    if request.config.getoption("--golden"):
+        path.write_text(json.dumps(now, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    golden = json.loads(path.read_text())
+    assert now.keys() == golden.keys(), "a stage is new: write the golden file again"
+    for name, was in golden.items():
+        if now[name]["version"] == was["version"]:
+            for kind in ("defaults", "composed"):
+                changed = {
+                    key: (value, now[name][kind].get(key, "gone"))
+                    for key, value in was[kind].items()
+                    if key not in now[name][kind] or now[name][kind][key] != value
+                }
+                assert not changed, f"{name}: raise its version, or keep these {kind}"
+        assert now[name] == was, (
+            f"{name} has new settings or a version: write the golden file again"
+        )
+
+
+@pytest.mark.parametrize("name", list(STAGES))
+def test_fingerprints_of_the_first_release_are_known(name: str) -> None:
+    then = json.loads((GOLDEN / "fingerprints-0.1.0.json").read_text())[name]
+    config = composed(name, then["overrides"])
+    assert fingerprints.legacy_fingerprint(name, config, then["inputs"]) == then["fingerprint"]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Newer(TasksConfig):
+    """The schema of a later release."""
+
+    fresh: int = 5  # an option that it added
+
+
+def old(tmp_path: Path, **changes: object) -> dict[str, Any]:
+    (tmp_path / "text").mkdir(exist_ok=True)
+    settings = {
+        "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
+        "source": str(tmp_path / "download"), "out": str(tmp_path / "made"),
+    }  # fmt: skip
+    return settings | changes
+
+
+def make(config: TasksConfig, out: Path) -> Result:
+    (out / "data.txt").write_text(str(config.seed))
+    return Result(summary="made", figures={})
+
+
+def test_a_new_option_at_its_default_changes_no_fingerprint(tmp_path: Path) -> None:
+    before = fingerprints.fingerprint("tasks", TasksConfig(**old(tmp_path)))
+    assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path))) == before
+    assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path), fresh=6)) != before
+
+
+def as_in_the_first_release(folder: Path, config: TasksConfig, version: int = 1) -> Manifest:
+    """Give a folder the manifest that release 0.1.0 would have written."""
+    made = Manifest.read(folder)
+    assert made is not None
+    legacy = fingerprints.legacy_fingerprint("tasks", config, made.inputs)
+    assert legacy is not None
+    assert legacy != made.fingerprint
+    older = dataclasses.replace(made, fingerprint=legacy, version=version)
+    older.write(folder)
+    return older
+
+
+def test_a_folder_of_the_first_release_is_up_to_date(tmp_path: Path) -> None:
+    config = Newer(**old(tmp_path))
+    stage.run("tasks", config, make)
+    older = as_in_the_first_release(tmp_path / "made", config)
+    assert stage.current("tasks", config) == older
+    assert stage.current("tasks", Newer(**old(tmp_path, seed=3))) is None
+    assert stage.current("tasks", Newer(**old(tmp_path, fresh=6))) is None
+    (tmp_path / "text" / "new.txt").write_text("more")
+    assert stage.current("tasks", config) is None
+
+
+def test_a_folder_of_earlier_code_is_kept_with_a_remark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = TasksConfig(**old(tmp_path))
+    stage.run("tasks", config, make)
+    older = as_in_the_first_release(tmp_path / "made", config, version=0)
+    capsys.readouterr()
+    assert stage.run("tasks", config, make) == older
+    assert "earlier version" in capsys.readouterr().out
+    forced = TasksConfig(**old(tmp_path, force=True))
+    assert stage.run("tasks", forced, make).version == STAGES["tasks"].version
+
+
+def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
+    config = composed("report", ["stages=[]", f"out={tmp_path}/made"])
+    made = stage.run("report", config, lambda *_: Result(summary="", figures={}))
+    dataclasses.replace(made, fingerprint="0" * 64, version=0).write(tmp_path / "made")
+    assert stage.current("report", config) is None

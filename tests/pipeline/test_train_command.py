@@ -1,0 +1,74 @@
+"""`python -m pipeline.train`: one process or several, and quick answers before PyTorch is there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.manifest import Manifest
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.model.conftest import SMALL, WORDS, write_prepared
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a vocabulary and prepared shards."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "vocab").mkdir()
+    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    write_prepared(folder / "prepare", WordPiece.load(folder / "vocab"))
+    return folder
+
+
+def train(root: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *python, "-m", "pipeline.train", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["--help"], ["model=tiny", "model.heads=3"]])
+def test_help_and_mistakes_do_not_wait_for_pytorch(root: Path, words: list[str]) -> None:
+    done = train(root, *words, python=("-X", "importtime"))
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "model.config" in imported
+    assert not {"torch", "deepspeed", "transformers"} & imported
+
+
+def test_one_process_trains_without_a_launchers_words(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    done = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
+    assert done.returncode == 0, done.stderr
+    manifest = Manifest.read(tmp_path / "train")
+    assert manifest is not None
+    assert manifest.figures["world_size"] == 1
+    assert "train: 2 x 32, " in done.stdout
+    assert "WARNING" not in done.stdout + done.stderr
+    again = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
+    assert "train: up to date" in again.stdout
+    other = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1")
+    assert "train: a training of other settings is there and stays" in other.stdout
+    assert "step-00000002" in other.stdout
+
+
+def test_several_processes_train_as_one(root: Path, work: Path, tmp_path: Path) -> None:
+    words = [f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=2"]
+    done = train(root, *words)
+    assert done.returncode == 0, done.stderr
+    manifest = Manifest.read(tmp_path / "train")
+    assert manifest is not None
+    assert manifest.figures["world_size"] == 2
+
+
+def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "model/train.py", f"workdir={work}", f"out={tmp_path}", "processes=2"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: processes=2: ")
