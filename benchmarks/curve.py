@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from torch import nn
-from transformers import BertForPreTraining as HuggingFace
 
-from benchmarks.train_worker import model_config, our_loss, pad
-from model.config import DataConfig, ObjectiveConfig, OptimizerConfig
-from model.encoders.bert import BertForPreTraining
+from benchmarks.train_worker import model_config, objective_of, our_loss, pad
+from model.config import DataConfig, OptimizerConfig
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training.optimizer import build_optimizer
@@ -43,13 +43,16 @@ def main() -> None:
     torch.set_flush_denormal(True)
     wordpiece = WordPiece.load(options.vocab)
     data = DataConfig(dir=str(options.shards), vocab=str(options.vocab))
-    loader = Loader(data, ObjectiveConfig(name="nsp"), wordpiece, 0, "train")
-    options.length, options.dropout, options.attention = loader.sequence_length, 0.0, "auto"
+    options.length, options.dropout, options.attention = 0, 0.0, "auto"
     config = model_config(options, wordpiece.size)
-    ours = BertForPreTraining(config)
+    objective = objective_of(config)
+    loader = Loader(data, objective, wordpiece, 0, "train")
+    options.length = loader.sequence_length
+    ours = build_model(config)
     with tempfile.TemporaryDirectory() as folder:
         bert_format.save(Path(folder), config, ours.state_dict(), options.vocab)
-        theirs = HuggingFace.from_pretrained(folder, dtype=torch.float32)
+        kind = getattr(transformers, bert_format.names_for(config).pretrained)
+        theirs = kind.from_pretrained(folder, dtype=torch.float32)
     curves = np.zeros((2, options.steps))
     seconds = [0.0, 0.0]
     for number, module in enumerate((ours, theirs)):
@@ -58,7 +61,7 @@ def main() -> None:
         began = time.perf_counter()
         for step in range(options.steps):
             batch = loader.batch(step * options.batch, options.batch).batches[0]
-            padded = pad(batch, options.length)
+            padded = pad(batch, options.length, objective.next_sentence)
             loss = our_loss(ours, batch) if module is ours else theirs(**padded).loss
             loss.backward()
             for group in optimizer.param_groups:

@@ -17,9 +17,11 @@ from torch.nn import functional as F
 from benchmarks.samples import SIZE, tokenizer_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders import attention, bert, linear
+from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.encoders.cross_entropy import cross_entropy
+from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import flops
 from model.training.device_peak import memory, synchronize
@@ -76,9 +78,17 @@ def read(options: argparse.Namespace) -> list[Batch]:
     """The batches that every peer learns from."""
     vocab = (options.folder / "vocab.txt").read_text().split()
     data = DataConfig(dir=str(options.folder), vocab="")
-    loader = Loader(data, ObjectiveConfig(name="nsp"), tokenizer_of(vocab), 0, "train")
+    objective = objective_of(model_config(options))
+    loader = Loader(data, objective, tokenizer_of(vocab), 0, "train")
     size = options.batch
     return [loader.batch(n * size, size).batches[0] for n in range(options.batches)]
+
+
+def objective_of(config: ModelConfig) -> ObjectiveConfig:
+    """What the architecture learns as published: pairs with BERT, more masks with ModernBERT."""
+    if config.architecture == "bert":
+        return ObjectiveConfig(name="nsp")
+    return ObjectiveConfig(name="modern", next_sentence=False, mask_share=0.3)
 
 
 def build(
@@ -92,12 +102,13 @@ def build(
     if options.worker.startswith("without-"):
         return ablated(options.worker.removeprefix("without-"), config, device, dtype), batches
     if options.worker.startswith("ours"):
-        ours = BertForPreTraining(config).to(device, dtype)
+        ours = build_model(config).to(device, dtype)
         if "compiled" in options.worker:  # as compute=compile does
             for layer in ours.encoder.layers:
                 layer.compile_rest()  # type: ignore[operator]
         return stepper(ours, lambda batch: our_loss(ours, batch)), batches
-    items = [pad(batch, options.length) for batch in batches]
+    pairs = objective_of(config).next_sentence
+    items = [pad(batch, options.length, pairs) for batch in batches]
     if options.worker == "textbook":
         module: nn.Module = Textbook(config).to(device, dtype)
         return stepper(module, module), items
@@ -119,9 +130,11 @@ def stepper(module: nn.Module, loss: Loss) -> Callable[[Any], None]:
     return step
 
 
-def our_loss(model: Callable[[Batch], tuple[Tensor, Tensor]], batch: Batch) -> Tensor:
+def our_loss(model: Callable[[Batch], tuple[Tensor, Tensor | None]], batch: Batch) -> Tensor:
     masked, pair = model(batch)
     loss, _ = cross_entropy(masked, batch.masked_labels)
+    if pair is None:
+        return loss / len(masked)
     return loss / len(masked) + F.cross_entropy(pair.float(), batch.next_sentence_labels)
 
 
@@ -176,7 +189,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
         optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": {"stage": 1}},
     )  # fmt: skip
     world = start_world(rank_card.describe(settings, ""), options.threads, 600.0, 600.0)
-    engine = build_engine(BertForPreTraining(config), settings, world)
+    engine = build_engine(build_model(config), settings, world)
 
     def step(batch: Batch) -> None:
         engine.backward(our_loss(engine, batch))
@@ -186,9 +199,15 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
 
 
 def hugging_face(config: ModelConfig) -> nn.Module:
-    from transformers import BertConfig
+    from transformers import BertConfig, ModernBertConfig, ModernBertForMaskedLM
     from transformers import BertForPreTraining as HuggingFace
 
+    if config.architecture == "modernbert":
+        names = bert_format.names_for(config)
+        sizes = {theirs: getattr(config, ours) for ours, theirs in names.sizes.items()}
+        said = sizes | names.settings(config, ["[PAD]", "[CLS]", "[SEP]"])
+        modern: nn.Module = ModernBertForMaskedLM(ModernBertConfig(**said))
+        return modern
     module: nn.Module = HuggingFace(
         BertConfig(
             vocab_size=SIZE, hidden_size=config.hidden, num_hidden_layers=config.layers,
@@ -234,8 +253,8 @@ class Textbook(nn.Module):
         return loss + F.cross_entropy(pair.float(), item["next_sentence_label"])
 
 
-def pad(batch: Batch, length: int) -> dict[str, Tensor]:
-    """The batch as everyone else reads it: `(B, L)` int64."""
+def pad(batch: Batch, length: int, pairs: bool = True) -> dict[str, Tensor]:
+    """The batch as everyone else reads it: `(B, L)` int64; of a model of pairs with segments."""
     lengths = batch.cu_seqlens.diff().long()
     valid = torch.arange(length, device=lengths.device) < lengths[:, None]  # (B, L)
     labels = torch.full_like(batch.input_ids, -100)
@@ -244,13 +263,15 @@ def pad(batch: Batch, length: int) -> dict[str, Tensor]:
     def spread(x: Tensor, fill: int) -> Tensor:
         return torch.full(valid.shape, fill, device=x.device).masked_scatter_(valid, x)
 
-    return {
+    item = {
         "input_ids": spread(batch.input_ids, 0),
-        "token_type_ids": spread(batch.segment_ids, 0),
         "attention_mask": valid.long(),
         "labels": spread(labels, -100),
-        "next_sentence_label": batch.next_sentence_labels,
     }
+    if pairs:
+        item["token_type_ids"] = spread(batch.segment_ids, 0)
+        item["next_sentence_label"] = batch.next_sentence_labels
+    return item
 
 
 def product(options: argparse.Namespace) -> float:

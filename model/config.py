@@ -22,9 +22,13 @@ AUTO = "auto"  # the name of a size whose zeros are still to be filled
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones."""
+    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
+
+    The keys that only ModernBERT (Warner et al. 2024) has say so; BERT leaves them alone.
+    """
 
     name: str = MISSING
+    architecture: str = "bert"  # bert or modernbert
     layers: int = MISSING  # 0: as many as the model in `start` has, or base
     hidden: int = MISSING  # width of a token's vector; 0: likewise
     heads: int = MISSING  # of attention, in each layer; 0: likewise
@@ -37,12 +41,21 @@ class ModelConfig:
     layer_norm_epsilon: float = 1e-12
     attention: str = "auto"  # each, padded, jagged, varlen, flex, flash_attn; auto: what fits
     causal: bool = False  # tokens see those before them only
+    local_window: int = 128  # modernbert: tokens around each that a local layer sees, both sides
+    global_every: int = 3  # modernbert: of so many layers the first sees whole sequences
+    rotary_local: float = 10_000.0  # modernbert: base of the rotary positions, local layers
+    rotary_global: float = 160_000.0  # modernbert: likewise, the layers that see all
+    classifier_pooling: str = "cls"  # modernbert: what fine-tuned heads read, cls or mean
 
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
+        check_choice("model.architecture", self.architecture, ("bert", "modernbert"))
+        check_choice("model.classifier_pooling", self.classifier_pooling, ("cls", "mean"))
         least = 0 if self.name == AUTO else 1
         for key in (*SHAPE, "positions"):
             check(getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: at least 1")
+        check(self.global_every >= 1, f"model.global_every={self.global_every}: at least 1")
+        check(self.local_window >= 2, f"model.local_window={self.local_window}: at least 2")
         check(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
             f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
@@ -50,8 +63,15 @@ class ModelConfig:
         for key in ("dropout", "attention_dropout"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
-        for key in ("initializer_range", "layer_norm_epsilon"):
+        for key in ("initializer_range", "layer_norm_epsilon", "rotary_local", "rotary_global"):
             check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
+        if self.architecture == "modernbert" and self.heads:
+            check(not self.causal, "model.causal=true: modernbert sees both sides; take bert")
+            check(
+                self.hidden // self.heads % 2 == 0,
+                f"model.heads={self.heads}: rotary positions need heads of an even width, not "
+                f"{self.hidden // self.heads}",
+            )
 
     @property
     def size_name(self) -> str:
@@ -103,7 +123,10 @@ class ObjectiveConfig:
 
 @dataclass(kw_only=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay, or LAMB; no decay on biases and layer norms."""
+    """Adam with decoupled weight decay, plain or with its updates clipped, or LAMB.
+
+    There is no decay on biases and layer norms.
+    """
 
     name: str = MISSING
     learning_rate: float = 1e-4  # at the peak of the schedule
@@ -113,7 +136,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("optimizer.name", self.name, ("adamw", "lamb"))
+        check_choice("optimizer.name", self.name, ("adamw", "lamb", "stable_adamw"))
         for key in ("learning_rate", "epsilon"):
             check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: above 0")
         check(self.weight_decay >= 0, f"optimizer.weight_decay={self.weight_decay}: at least 0")
@@ -136,6 +159,7 @@ class ScheduleConfig:
     final_share: float = 0.0  # of the peak, at the end
     power: float = 1.0  # of what is left of the way: polynomial and wsd
     decay_share: float = 0.1  # of all steps, the last ones, in which wsd decays
+    decay: str = "power"  # of wsd: by `power`, or sqrt: one minus the root of what is done
     first_step: int = 0  # of the schedule, where this run begins
     total_steps: int | None = None  # of the schedule; null: it ends with this run
     first_batch: int | None = None  # samples of the first step; null: as many as of all others
@@ -145,6 +169,7 @@ class ScheduleConfig:
         """Check the ranges."""
         names = ("linear", "polynomial", "constant", "cosine", "wsd")
         check_choice("schedule.name", self.name, names)
+        check_choice("schedule.decay", self.decay, ("power", "sqrt"))
         for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
             value = getattr(self, key)
             check(0 <= value <= 1, f"schedule.{key}={value}: from 0 to 1")
@@ -242,7 +267,7 @@ class TrainConfig(StageConfig):
     batch_size: int = 256  # samples a step, over all ranks
     micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
     steps: int = 1000
-    clip: float = 1.0  # largest gradient norm
+    clip: float | None = 1.0  # largest gradient norm; null: any
     seed: int = 0
     log_every: int = runtime_option(10)  # steps from one row of metrics.jsonl to the next
     evaluate_every: int = runtime_option(200)  # steps
@@ -290,6 +315,11 @@ class TrainConfig(StageConfig):
                 f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
                 "attention=causal sets both",
             )
+            check(
+                not self.objective.next_sentence or self.model.architecture == "bert",
+                f"objective.next_sentence=true: model={self.model.name} judges no pairs of "
+                "sentences; add objective=modern (or mlm), or objective.next_sentence=false",
+            )
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
             layers, hidden, heads, width = PUBLISHED["base"]
             base = ModelConfig(
@@ -302,5 +332,6 @@ class TrainConfig(StageConfig):
             not self.start_optimizer or self.start is not None,
             "start_optimizer=true: of which run? set start=FOLDER too",
         )
-        for key in ("clip", "start_timeout", "timeout", "watchdog"):
+        check(self.clip is None or self.clip > 0, f"clip={self.clip}: above 0, or null")
+        for key in ("start_timeout", "timeout", "watchdog"):
             check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
-from pipeline.common.errors import InputError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage
@@ -45,6 +45,8 @@ def make(config: ConvertConfig, out: Path) -> Result:
     if config.onnx:
         onnx_export.check_installed()
     source = initial_weights.read(config.train, config.average)
+    if config.onnx and source.config.architecture != "bert":
+        raise ConfigError(f"onnx=true: {source.config.architecture} is not exported, only bert is")
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
@@ -190,9 +192,12 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     Double precision leaves no room for rounding, so whatever differs is a mistake.
     """
     import torch
-    from transformers import BertForPreTraining as Theirs
+    import transformers
     from transformers.utils import logging
 
+    from model.huggingface import bert_format
+
+    names = bert_format.names_for(config)
     logging.disable_progress_bar()
     batch = random_batch(config)
     masked, pairs = our_logits(config, state, batch)
@@ -202,30 +207,31 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     def pad(x: "Tensor") -> "Tensor":  # (T,) -> (B, L)
         return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
 
+    inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
+    if pairs is not None:
+        inputs["token_type_ids"] = pad(batch.segment_ids)
     with torch.no_grad():
-        theirs = Theirs.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
-        found = theirs.eval()(
-            input_ids=pad(batch.input_ids),
-            token_type_ids=pad(batch.segment_ids),
-            attention_mask=real.long(),
+        theirs = getattr(transformers, names.pretrained).from_pretrained(
+            folder, dtype=torch.float64, attn_implementation=names.exact_attention
         )
-        read = found.prediction_logits[real][batch.masked_positions]
-        apart = [masked - read]
-        if not config.causal:  # theirs reads [CLS] there too, which has seen nothing
+        found = theirs.eval()(**inputs)
+        logits = found.logits if pairs is None else found.prediction_logits
+        apart = [masked - logits[real][batch.masked_positions]]
+        if pairs is not None and not config.causal:  # theirs reads [CLS] there too, which saw none
             apart.append(pairs - found.seq_relationship_logits)
     return max(float(difference.abs().max()) for difference in apart)
 
 
 def our_logits(
     config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch"
-) -> "tuple[Tensor, Tensor]":
+) -> "tuple[Tensor, Tensor | None]":
     """Both logits of our model in double precision; it is gone before theirs is made."""
     import torch
 
-    from model.encoders.bert import BertForPreTraining
+    from model.encoders.architectures import build_model
 
     with torch.device("meta"):
-        ours = BertForPreTraining(config)
+        ours = build_model(config)
     ours.load_state_dict(state, assign=True)
     with torch.no_grad():
         masked, pairs = ours.double().eval()(batch)
@@ -233,13 +239,18 @@ def our_logits(
 
 
 def random_batch(config: "ModelConfig") -> "Batch":
-    """Sequences of several lengths, the longest possible among them, of random tokens."""
+    """Sequences of several lengths of random tokens: the longest possible, or beyond all windows.
+
+    Learned positions differ one by one; rotary ones do not, and may be of thousands of tokens.
+    """
     import torch
 
     from model.encoders.batch import Batch
 
     assert config.vocab_size is not None
     longest = config.positions
+    if config.architecture == "modernbert":
+        longest = min(longest, 4 * config.local_window)
     lengths = [longest, max(longest // 2, 2), max(longest // 7, 2), 2]
     draw = torch.Generator().manual_seed(0)
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)

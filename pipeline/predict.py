@@ -99,7 +99,7 @@ def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
     folder = Path(config.pretrained)
     named = (bert_format.read_config(folder).get("architectures") or [""])[0]
     wordpiece = WordPiece.load(folder)
-    if named not in saved_model.CLASSES.values():
+    if named not in saved_model.KINDS:
         pretrained = Pretrained(config, wordpiece)
         return pretrained.answer
     size, found = saved_model.load(folder)
@@ -117,14 +117,14 @@ class Pretrained:
     def __init__(self, config: PredictConfig, wordpiece: WordPiece):
         import torch
 
-        from model.encoders.bert import BertForPreTraining
+        from model.encoders.architectures import build_model
         from model.huggingface import bert_format
 
         self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
         self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
         with torch.device("meta"):
-            self.model = BertForPreTraining(self.size)
+            self.model = build_model(self.size)
         self.model.load_state_dict(state, assign=True)
         self.model.eval()
         self.top, self.wordpiece = config.top, wordpiece
@@ -146,6 +146,11 @@ class Pretrained:
                 f"{where}: neither {MASK} to fill nor a tab between two texts; to classify, "
                 f"take a fine-tuned model"
             )
+        if MASK not in line and not self.model.judges_pairs:
+            raise InputError(
+                f"{where}: no {MASK} to fill, and this model judges no pairs of texts",
+                key="pretrained", path=self.folder,
+            )  # fmt: skip
         unpaired = sorted({"next_sentence", "pooler"} & self.drawn)
         lost = sorted({"masked_head"} & self.drawn) if MASK in line else unpaired
         if lost:
@@ -159,7 +164,7 @@ class Pretrained:
         found: Answer = {"text": line}
         if MASK in line:
             found["masks"] = [self.words(row) for row in masked]
-        if tab and not unpaired:
+        if pair is not None and not unpaired and tab:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 
@@ -188,7 +193,7 @@ class Pretrained:
         joined = [piece for part in cut for piece in (part, mask)][:-1]
         return np.concatenate(joined)
 
-    def logits(self, ids: "np.ndarray", start: int) -> "tuple[torch.Tensor, torch.Tensor]":
+    def logits(self, ids: "np.ndarray", start: int) -> "tuple[torch.Tensor, torch.Tensor | None]":
         """Of the masks `(M, V)`, and of the pair `(1, 2)`."""
         import torch
 

@@ -28,6 +28,7 @@ from model.encoders.dropout import drop
 from pipeline.common.errors import ConfigError
 
 HALF = (torch.float16, torch.bfloat16)
+LONG = 1024  # tokens; of longer sequences no scores are kept for the backward pass
 RUN = 16  # sequences of equal length that `each` takes at once in half precision
 
 
@@ -38,6 +39,7 @@ class AttentionArgs(NamedTuple):
     max_length: int
     dropout: float
     causal: bool
+    window: int | None
 
 
 def attend(
@@ -49,22 +51,27 @@ def attend(
     dropout: float,
     backend: str,
     causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
     `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is empty or longer
     than `max_length`, and there may be none. `dropout` falls on the attention probabilities.
     `backend` is a name that `resolve` returned. With `causal` a token sees only those before it and
-    itself.
+    itself; with `window` only those that are at most that many places away, on both sides.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v
-    return BACKENDS[backend](q, k, v, AttentionArgs(cu_seqlens, max_length, dropout, causal))
+    if window is not None and window >= max_length - 1:
+        window = None  # nothing is out of sight
+    how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
+    return BACKENDS[backend](q, k, v, how)
 
 
 def resolve(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False
-) -> str:
+    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
+    windowed: bool = False,
+) -> str:  # fmt: skip
     """The name of the backend that `backend` means here; `auto` takes the fastest that fits.
 
     Raises:
@@ -75,18 +82,21 @@ def resolve(
             return "each"
         if unsupported_reason("varlen", device, dtype, 0.0):
             return "padded"
-        return "jagged" if dropout else "varlen"
+        if not dropout:
+            return "varlen"
+        return "padded" if windowed else "jagged"
     if backend not in BACKENDS:
         raise ConfigError(f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}")
-    reason = unsupported_reason(backend, device, dtype, dropout, causal)
+    reason = unsupported_reason(backend, device, dtype, dropout, causal, windowed)
     if reason:
         raise ConfigError(f"model.attention={backend}: {reason}; model.attention=auto always works")
     return backend
 
 
 def unsupported_reason(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False
-) -> str | None:
+    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
+    windowed: bool = False,
+) -> str | None:  # fmt: skip
     """Why a backend cannot work here; None if it can."""
     if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
         return f"needs a CUDA device, not {device.type}"
@@ -94,6 +104,8 @@ def unsupported_reason(
         return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
     if backend == "jagged" and causal and (device.type != "cuda" or dtype not in HALF):
         return "is causal only on a CUDA device, in precision bf16 or fp16"
+    if backend == "jagged" and windowed:
+        return "has no window, and layers of this model are local"
     if backend in ("varlen", "flex") and dropout:
         return f"has no dropout, and model.attention_dropout is {dropout}"
     if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
@@ -106,7 +118,8 @@ def unsupported_reason(
 def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """One sequence after the other, nothing padded; neighbours of equal length together.
 
-    The scores of a few sequences stay in a core's cache. In fp32 one at a time is quicker.
+    The scores of a few sequences stay in a core's cache. In fp32 one at a time is quicker. Where
+    there is a window, longer sequences are computed in blocks.
     """
     heads, width = q.shape[1:]
     groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1)
@@ -114,6 +127,13 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     pieces = (x.split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
     mixed = []
     for (count, length), *piece in zip(groups, *pieces, strict=True):
+        if how.window is not None and length > 3 * how.window:
+            for q, k, v in zip(*(x.split(length) for x in piece), strict=True):
+                mixed.append(in_blocks(q, k, v, how.window, how.dropout))
+            continue
+        if length > LONG and how.window is None and not how.dropout and not how.causal:
+            mixed += [whole(*one) for one in zip(*(x.split(length) for x in piece), strict=True)]
+            continue
         query, key, value = (
             x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width)
             for x in piece
@@ -121,11 +141,55 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
         score = torch.bmm(query, key.transpose(1, 2))  # (nN, l, l)
         if how.causal:
             score = score.masked_fill(causal_mask(length, score.device), -torch.inf)
+        if how.window is not None and how.window < length - 1:
+            score = score.masked_fill(~in_window(length, how.window, score.device), -torch.inf)
         share = drop(score.softmax(-1), how.dropout)
         mixed.append(
             torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
         )
     return torch.cat(mixed)
+
+
+def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """One long sequence `(l, N, D)`, of which no score is kept; `q` is scaled already."""
+    row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, l, D) each
+    mixed = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
+    return mixed[0].transpose(0, 1)
+
+
+def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> Tensor:
+    """One sequence `(l, N, D)`, blocks of `window` queries with the keys around; `q` is scaled.
+
+    The keys that a block sees are those of itself and of its neighbours, so the cost grows with
+    length times window.
+    """
+    length, heads, width = q.shape
+    blocks = -(-length // window)
+    spare = blocks * window - length
+
+    def around(x: Tensor) -> Tensor:  # (l, N, D) -> (N b, 3w, D)
+        x = F.pad(x.transpose(0, 1), (0, 0, window, spare + window))
+        cut = x.view(heads, blocks + 2, window, width)
+        three = torch.cat((cut[:, :-2], cut[:, 1:-1], cut[:, 2:]), 2)
+        return three.view(heads * blocks, 3 * window, width)
+
+    query = F.pad(q.transpose(0, 1), (0, 0, 0, spare)).reshape(heads * blocks, window, width)
+    score = torch.bmm(query, around(k).transpose(1, 2))  # (N b, w, 3w)
+    unseen = ~block_mask(length, window, q.device)
+    score.view(heads, blocks, window, 3 * window).masked_fill_(unseen, -torch.inf)
+    share = drop(score.softmax(-1), dropout)
+    mixed = torch.bmm(share, around(v)).view(heads, blocks * window, width)
+    return mixed[:, :length].transpose(0, 1)
+
+
+@functools.lru_cache(maxsize=64)
+def block_mask(length: int, window: int, device: torch.device) -> Tensor:
+    """Which keys around its block a query of `in_blocks` sees: `(b, w, 3w)` bool."""
+    blocks = -(-length // window)
+    query = torch.arange(blocks * window, device=device).view(blocks, window, 1)
+    first = torch.arange(blocks, device=device).view(blocks, 1, 1) * window - window
+    key = first + torch.arange(3 * window, device=device)
+    return ((query - key).abs() <= window) & (key >= 0) & (key < length)
 
 
 def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
@@ -143,7 +207,7 @@ def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
 def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
-    cu_seqlens, max_length, dropout, causal = how
+    cu_seqlens, max_length, dropout, causal, window = how
     lengths = cu_seqlens.diff()  # (B,)
     places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
     rows = len(lengths) * max_length
@@ -155,6 +219,9 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     seen = real[:, None, None, :]  # (B, 1, 1 or L, L)
     if causal:
         seen = seen & ~causal_mask(max_length, q.device)
+    if window is not None:
+        # A row beyond a sequence's end, which nobody reads, must see something: else it is NaN.
+        seen = seen & (in_window(max_length, window, q.device) | ~real[:, None, :, None])
     mixed = F.scaled_dot_product_attention(
         pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout
     )  # (B, N, L, D)
@@ -181,8 +248,7 @@ def varlen(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     bounds, longest = how.cu_seqlens, how.max_length
-    window = (-1, 0) if how.causal else (-1, -1)
-    mixed = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=window)
+    mixed = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=sides(how))
     assert isinstance(mixed, Tensor)
     return mixed
 
@@ -199,6 +265,8 @@ def flex(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
     def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         within = document[query] == document[key]
+        if how.window is not None:
+            within = within & ((query - key).abs() <= how.window)
         return within & (key <= query) if how.causal else within
 
     blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
@@ -222,10 +290,17 @@ def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
     bounds, longest = how.cu_seqlens, how.max_length
     mixed = flash_attn_varlen_func(
-        q, k, v, bounds, bounds, longest, longest, dropout_p=how.dropout, causal=how.causal
-    )
+        q, k, v, bounds, bounds, longest, longest, dropout_p=how.dropout, causal=how.causal,
+        window_size=sides(how),
+    )  # fmt: skip
     assert isinstance(mixed, Tensor)
     return mixed
+
+
+def sides(how: AttentionArgs) -> tuple[int, int]:
+    """How many places to the left and to the right a token sees, as kernels take it; -1: all."""
+    far = -1 if how.window is None else how.window
+    return far, 0 if how.causal else far
 
 
 BACKENDS = {
@@ -241,6 +316,12 @@ BACKENDS = {
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """Whether a key comes after a query: `(length, length)` bool."""
     return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+
+
+def in_window(length: int, window: int, device: torch.device) -> Tensor:
+    """Whether a key is at most `window` places from a query: `(length, length)` bool."""
+    place = torch.arange(length, device=device)
+    return (place[:, None] - place).abs() <= window
 
 
 class TakeRows(torch.autograd.Function):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from model.encoders.bert import summary_places
+from model.encoders.encoder import summary_places
 from model.finetuning import loop
 from model.finetuning.features import Samples
 from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens

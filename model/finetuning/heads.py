@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import ModelConfig
-from model.encoders.bert import Encoder, Pooler, initialise, summary_places
+from model.encoders.architectures import architecture_of, build_encoder
 from model.encoders.dropout import Dropout
+from model.encoders.encoder import initialise, summary_places
 from model.finetuning.features import UNLABELLED
-
-CLASS, CHOICE, TAG, ANSWER = "class", "choice", "tag", "answer"
+from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class BertWithHead(nn.Module):
     def __init__(self, size: ModelConfig, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(size)
-        whole = config.kind in (CLASS, CHOICE)
-        self.pooler = Pooler(size) if whole and not config.frozen else None
+        self.encoder = build_encoder(size)
+        parts = architecture_of(size)
+        pools = config.kind in (CLASS, CHOICE) or parts.pooled_tokens
+        self.pooler = parts.pooler(size) if pools and not config.frozen else None
         width = size.hidden
         if config.frozen:
             self.encoder.requires_grad_(False)
@@ -51,7 +52,21 @@ class BertWithHead(nn.Module):
             self.attention = nn.Linear(width, 1)
         self.dropout = Dropout(size.dropout)
         self.head = nn.Linear(width, 1 if config.kind == CHOICE else config.outputs)
-        initialise(self, size.initializer_range)
+        initialise(self, size, parts)
+
+    def pretrained(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Of a pre-trained model's weights those that this one has too, by its names.
+
+        A pooler that pre-training lacks begins as the part of another head that has its shape.
+        """
+        source = architecture_of(self.encoder.config).pooler_source
+        found = {}
+        for name in self.state_dict():
+            where, _, rest = name.partition(".")
+            theirs = f"{source}.{rest}" if where == "pooler" else name
+            if theirs in weights:
+                found[name] = weights[theirs]
+        return found
 
     def train(self, mode: bool = True) -> "BertWithHead":
         """As usual, but a frozen encoder drops nothing."""
@@ -75,8 +90,12 @@ class BertWithHead(nn.Module):
             x = self.features(*arguments)  # (T, W)
             x = x if places is None else pool_tokens(x, starts, places, self.config.pooling)
         else:
-            x = self.encoder(*arguments, places)
-            x = x if self.pooler is None else self.pooler(x)  # (S, H), or (T, H)
+            pooling = self.encoder.config.classifier_pooling
+            keep = places if pooling == "cls" else None  # of all tokens only those are read
+            x = self.encoder(*arguments, keep)  # (S, H), or (T, H)
+            if places is not None and keep is None:
+                x = pool_tokens(x, starts, places, pooling)
+            x = x if self.pooler is None else self.pooler(x)
         if self.config.kind == CLASS and groups is not None:
             x = self.pool_chunks(x, groups)  # (B, W)
         logits = self.head(self.dropout(x))

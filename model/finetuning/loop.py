@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig
 from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
-from model.finetuning.heads import ANSWER, TAG, BertWithHead, HeadConfig, loss_of
+from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
+from model.huggingface.names import ANSWER, TAG
 from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
@@ -74,10 +75,7 @@ def build(
     torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
     model = BertWithHead(size, head)
     if weights is not None:
-        mine = set(model.state_dict())
-        missing, _ = model.load_state_dict(
-            {name: tensor for name, tensor in weights.items() if name in mine}, strict=False
-        )
+        missing, _ = model.load_state_dict(model.pretrained(weights), strict=False)
         own = ("head.", "attention.", "shares")
         assert all(name.startswith(own) for name in missing), missing
     return model

@@ -6,21 +6,17 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from model.config import ModelConfig
-from model.finetuning.heads import ANSWER, CHOICE, CLASS, TAG, BertWithHead, HeadConfig
+from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
+from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
 
-CLASSES = {
-    CLASS: "BertForSequenceClassification",
-    CHOICE: "BertForMultipleChoice",
-    TAG: "BertForTokenClassification",
-    ANSWER: "BertForQuestionAnswering",
+KINDS = {  # of head, by the class of transformers
+    named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
 }
-OUTPUTS = {ANSWER: "qa_outputs"}  # their name of the head; else `classifier`
 
 
 @dataclass(frozen=True)
@@ -42,23 +38,27 @@ def save(
     if size.causal:
         raise InputError(f"{source}: a causal model; keep and submit only know those of BERT")
     kind = model.config.kind
-    head = OUTPUTS.get(kind, "classifier")
+    names = bert_format.names_for(size)
+    state = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
+    }
+    head = head_name(names, kind)
+    own = {f"{head}.{part}": state.pop(f"head.{part}") for part in ("weight", "bias")}
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {}
-    for name, tensor in model.state_dict().items():
-        theirs = (
-            name.replace("head.", f"{head}.", 1)
-            if name.startswith("head.")
-            else bert_format.their_name(name)
-        )
-        tensors[theirs] = tensor.detach().cpu().contiguous()
-    save_file(tensors, folder / bert_format.WEIGHTS, metadata={"format": "pt"})
+    save_file(
+        names.their_tensors(state) | own, folder / bert_format.WEIGHTS, metadata={"format": "pt"}
+    )
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
-    config |= {"architectures": [CLASSES[kind]], **names_of(model.config, labels)}
+    config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
     bert_format.write_json(folder / bert_format.CONFIG, config)
     bert_format.write_tokenizer(folder, size, text, entries)
     bert_format.make_readable(folder)
+
+
+def head_name(names: Names, kind: str) -> str:
+    """Their name of a head's last layer."""
+    return names.answer_head if kind == ANSWER else "classifier"
 
 
 def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
@@ -85,21 +85,21 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     folder = Path(folder)
     said = bert_format.read_config(folder)
     named = (said.get("architectures") or [""])[0]
-    kinds = {name: kind for kind, name in CLASSES.items()}
-    if named not in kinds:
+    if named not in KINDS:
         raise InputError(
             f"{folder}: {named or 'no architecture'} in {bert_format.CONFIG}, not one of "
-            f"{', '.join(kinds)}; fine-tune first: python -m pipeline.evaluate … keep=true"
+            f"{', '.join(KINDS)}; fine-tune first: python -m pipeline.evaluate … keep=true"
         )
-    kind = kinds[named]
-    tensors = read_weights(folder)
-    name = OUTPUTS.get(kind, "classifier")
+    kind = KINDS[named]
+    size, state, _ = bert_format.load(folder)
+    names = bert_format.names_for(size)
+    tensors = read_weights(folder, names)
+    name = head_name(names, kind)
     head = {part: tensors.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
         raise InputError(f"{folder}: no {name}.weight and {name}.bias, the head of a {named}")
-    size, state, _ = bert_format.load(folder)
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
-    weights: dict[str, Tensor] = {n: t for n, t in state.items() if n in set(model.state_dict())}
+    weights = model.pretrained(state)
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
     model.load_state_dict(weights)
     words = {int(number): word for number, word in (said.get("id2label") or {}).items()}

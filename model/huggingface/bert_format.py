@@ -1,7 +1,6 @@
 """The Hugging Face format: folders that `from_pretrained` opens, written and read.
 
-The decoder of the masked-LM head is the word embeddings, so `cls.predictions.decoder.*` is not in
-a file of ours, as it is not in one of theirs.
+What differs between architectures is in `bert_names` and `modernbert_names`.
 """
 
 import json
@@ -15,72 +14,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.encoders.bert import SEGMENTS, initialise_parameter, parameter_shapes
+from model.encoders.architectures import architecture_of, parameter_shapes
 from model.huggingface import model_card, vocabulary
+from model.huggingface.bert_names import BERT
+from model.huggingface.modernbert_names import MODERNBERT
+from model.huggingface.names import Names
 from model.huggingface.read_weights import read_weights
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
-# Parts of our names -> theirs; the first that fits the beginning of what is left is taken.
-PARTS = {
-    "encoder.embeddings.word": "bert.embeddings.word_embeddings",
-    "encoder.embeddings.position": "bert.embeddings.position_embeddings",
-    "encoder.embeddings.segment": "bert.embeddings.token_type_embeddings",
-    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
-    "encoder.layers.{}.qkv.query_bias": "bert.encoder.layer.{}.attention.self.query.bias",
-    "encoder.layers.{}.qkv.key_bias": "bert.encoder.layer.{}.attention.self.key.bias",
-    "encoder.layers.{}.qkv.value_bias": "bert.encoder.layer.{}.attention.self.value.bias",
-    "encoder.layers.{}.qkv.query": "bert.encoder.layer.{}.attention.self.query.weight",
-    "encoder.layers.{}.qkv.key": "bert.encoder.layer.{}.attention.self.key.weight",
-    "encoder.layers.{}.qkv.value": "bert.encoder.layer.{}.attention.self.value.weight",
-    "encoder.layers.{}.mix.dense": "bert.encoder.layer.{}.attention.output.dense",
-    "encoder.layers.{}.mix.norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
-    "encoder.layers.{}.up": "bert.encoder.layer.{}.intermediate.dense",
-    "encoder.layers.{}.down.dense": "bert.encoder.layer.{}.output.dense",
-    "encoder.layers.{}.down.norm": "bert.encoder.layer.{}.output.LayerNorm",
-    "pooler": "bert.pooler",
-    "masked_head.bias": "cls.predictions.bias",
-    "masked_head.dense": "cls.predictions.transform.dense",
-    "masked_head.norm": "cls.predictions.transform.LayerNorm",
-    "next_sentence": "cls.seq_relationship",
-}
-
-# Our size -> theirs.
-SIZES = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
-    "positions": "max_position_embeddings",
-    "vocab_size": "vocab_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "initializer_range": "initializer_range",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "causal": "is_decoder",
-}
-# What a BERT may say otherwise and we compute one way only.
-FIXED = {
-    "hidden_act": "gelu",
-    "position_embedding_type": "absolute",
-    "type_vocab_size": SEGMENTS,
-    "tie_word_embeddings": True,
-}
-# What a folder may lack: it is then drawn anew.
-HEADS = ("pooler.", "masked_head.", "next_sentence.")
+NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
 
-def their_name(name: str) -> str:
-    """Hugging Face's name of one of our parameters."""
-    words = name.split(".")
-    layer = words[2] if name.startswith("encoder.layers.") else ""
-    for part, theirs in PARTS.items():
-        ours = part.format(layer)
-        if name == ours or name.startswith(f"{ours}."):
-            return theirs.format(layer) + name[len(ours) :]
-    raise KeyError(name)
+def names_for(config: ModelConfig) -> Names:
+    """Hugging Face's words for the architecture of a model."""
+    return NAMES[config.architecture]
 
 
 def save(
@@ -107,7 +57,8 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
-    write_tensors(folder, {their_name(n): cast(n, t, dtype) for n, t in state.items()}, shard_bytes)
+    weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
+    write_tensors(folder, names_for(config).their_tensors(weights), shard_bytes)
     write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
@@ -120,7 +71,8 @@ def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: lis
     """Write the tokenizer's files: `source` is the text of tokenizer.json, `entries` are by id."""
     (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
     (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, vocabulary.tokenizer_config(config, source))
+    said = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, said)
 
 
 def make_readable(folder: Path) -> None:
@@ -217,30 +169,31 @@ def read_config(folder: Path | str) -> dict[str, Any]:
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
     """The content of config.json."""
+    names = names_for(config)
     return {
-        "architectures": ["BertForPreTraining"],
-        "model_type": "bert",
-        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
-        **FIXED,
-        "pad_token_id": entries.index("[PAD]"),
-        "classifier_dropout": None,
-        "use_cache": True,
+        "architectures": [names.pretrained],
+        "model_type": names.model_type,
+        **{theirs: getattr(config, ours) for ours, theirs in names.sizes.items()},
+        **names.fixed,
+        **names.settings(config, entries),
         "dtype": str(dtype).removeprefix("torch."),
     }
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
-    """Any BERT folder: its sizes, fp32 weights in our names, and notes on what was made up or left.
+    """Any BERT or ModernBERT folder: its sizes, fp32 weights in our names, and notes.
 
-    Weights may have the prefix `bert.` or not, the old names gamma and beta, be one file or
-    several, .safetensors or .bin. Heads that are not there are drawn from a fixed seed.
+    The notes say what was made up or left out.
+
+    Weights may have the prefix of their encoder or not, the old names gamma and beta, be one file
+    or several, .safetensors or .bin. Heads that are not there are drawn from a fixed seed.
 
     Raises:
         InputError: another architecture, or a file that is missing, broken or does not fit.
     """
     folder = Path(folder)
     config = our_config(folder, read_config(folder))
-    return map_state_dict(folder, config, read_weights(folder))
+    return map_state_dict(folder, config, read_weights(folder, names_for(config)))
 
 
 def map_state_dict(
@@ -251,22 +204,23 @@ def map_state_dict(
     Raises:
         InputError: they do not fit `config` or the vocabulary in `folder`.
     """
-    check_decoder(folder, found)
+    names = names_for(config)
+    check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
     missing = []
     for name, shape in shapes.items():
-        tensor = found.pop(their_name(name), None)
+        tensor = found.pop(names.their_name(name), None)
         if tensor is None:
             missing.append(name)
         elif tensor.shape != shape:
             raise InputError(
-                f"{folder}: {their_name(name)} is of shape {tuple(tensor.shape)}, {CONFIG} asks "
-                f"for {tuple(shape)}"
+                f"{folder}: {names.their_name(name)} is of shape {tuple(tensor.shape)}, {CONFIG} "
+                f"asks for {tuple(shape)}"
             )
         else:
             state[name] = tensor.float().contiguous()
-    lost = [their_name(name) for name in missing if not name.startswith(HEADS)]
+    lost = [names.their_name(name) for name in missing if not name.startswith(names.heads)]
     if lost:
         raise InputError(f"{folder}: {len(lost)} tensors are missing, {lost[0]} among them")
     state |= init_missing({name: shapes[name] for name in missing}, config)
@@ -301,41 +255,41 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
     """The sizes in a config.json.
 
     Raises:
-        InputError: it is not of a BERT as published.
+        InputError: it is of another architecture, or says what we compute otherwise.
     """
     kind = theirs.get("model_type", "bert")
-    if kind != "bert":
+    if kind not in NAMES:
         named = ", ".join(theirs.get("architectures") or [kind])
-        raise InputError(f"{folder}: the architecture is {named} (model_type {kind}), not BERT")
-    for key, value in FIXED.items():
+        raise InputError(
+            f"{folder}: the architecture is {named} (model_type {kind}), not BERT or ModernBERT"
+        )
+    names = NAMES[kind]
+    for key, value in names.fixed.items():
         if theirs.get(key, value) != value:
             raise InputError(
                 f"{folder / CONFIG}: {key} is {theirs[key]}, only {value} is supported"
             )
     try:
-        sizes = {ours: theirs[key] for ours, key in SIZES.items() if key in theirs}
+        sizes = {ours: theirs[key] for ours, key in names.sizes.items() if key in theirs}
         required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
-        missing = [SIZES[key] for key in required if key not in sizes]
+        missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
             raise InputError(f"{folder / CONFIG}: no {missing[0]}")
-        return ModelConfig(name=folder.resolve().name, **sizes)
-    except TypeError as error:
+        sizes |= names.read(theirs)
+        return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
+    except (TypeError, ValueError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}") from error
 
 
-def check_decoder(folder: Path, found: dict[str, Tensor]) -> None:
-    """Take the decoder out of `found`: it must be the word embeddings and the bias again.
+def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:
+    """Take the decoder out of `found`: it must be the word embeddings again.
 
     Raises:
         InputError: it is a matrix of its own.
     """
-    weight = found.pop("cls.predictions.decoder.weight", None)
-    bias = found.pop("cls.predictions.decoder.bias", None)
-    words = found.get("bert.embeddings.word_embeddings.weight")
+    weight, words = found.pop(names.decoder, None), found.get(names.words)
     if weight is not None and words is not None and not torch.equal(weight, words):
         raise InputError(f"{folder}: the decoder is not tied to the word embeddings")
-    if bias is not None:
-        found.setdefault("cls.predictions.bias", bias)
 
 
 def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:
@@ -344,5 +298,5 @@ def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str
         torch.manual_seed(0)
         state = {name: torch.empty(shape) for name, shape in shapes.items()}
         for name, tensor in state.items():
-            initialise_parameter(name, tensor, config.initializer_range)
+            architecture_of(config).initialise(name, tensor, config)
     return state

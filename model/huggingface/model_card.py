@@ -13,20 +13,27 @@ license: {license}
 library_name: transformers
 pipeline_tag: fill-mask
 {language}tags:
-- bert
+- {tag}
 - fill-mask
 ---
 
 # {title}
 
-BERT ({size}), {start} with masked-language modelling{pairs}
-([Devlin et al. 2019](https://arxiv.org/abs/1810.04805)).
+{kind} ({size}), {start} with masked-language modelling{pairs}
+({paper}).
 
 | | |
 |---|---|
 {rows}
 """
 
+# By architecture: its name, the hub's tag for it, and where it is published.
+PUBLISHED = {
+    "bert": ("BERT", "bert", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
+    "modernbert": (
+        "ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"
+    ),
+}  # fmt: skip
 UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
 
 ENGLISH = "The capital of France is [MASK]."
@@ -66,7 +73,9 @@ def write(
         how = f"the weights of `{name_of(copied)}`, pre-trained"
     else:
         how = "pre-trained from scratch"
-    pairs = train.config.get("objective", {}).get("next_sentence", True) if train else True
+    judged = config.architecture == "bert"
+    pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
+    kind, tag, paper = PUBLISHED[config.architecture]
     rows = {
         "parameters": f"{parameters:,}",
         "layers": config.layers,
@@ -79,7 +88,10 @@ def write(
     language = corpus.get("language")
     text = HEAD.format(
         language=f"language: {language}\n" if language else "",
-        title=f"BERT {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        kind=kind,
+        tag=tag,
+        paper=paper,
+        title=f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
         size=config.size_name,
         license=license,
         start=how,

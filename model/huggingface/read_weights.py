@@ -1,4 +1,4 @@
-"""Weight files of other people's BERTs, read into one dictionary of canonical names."""
+"""Weight files of other people's models, read into one dictionary of canonical names."""
 
 import json
 import pickle
@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from model.huggingface.names import Names
 from pipeline.common.errors import InputError, first_line
 
 # In order of preference; an index lists the files that hold the parts.
@@ -18,11 +19,10 @@ FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-BUFFERS = ("position_ids", "token_type_ids")  # of old versions: no weights
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder by their names in `BertForPreTraining`.
+def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
+    """All tensors of a folder, named as `names` has them.
 
     Raises:
         InputError: there is no weight file, or one is broken.
@@ -33,9 +33,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             found: dict[str, Tensor] = {}
             for part in parts:
                 found |= read_file(part)
-            if not any(name.endswith("word_embeddings.weight") for name in found):
-                raise InputError(f"{folder / name}: no BERT, it has no word_embeddings.weight")
-            return canonical(found)
+            words = ".".join(names.words.split(".")[-2:])
+            if not any(name.endswith(words) for name in found):
+                raise InputError(f"{folder / name}: no {names.title}, it has no {words}")
+            return names.canonical({n.removeprefix("module."): t for n, t in found.items()})
     raise InputError(f"{folder}: no weights there, none of {', '.join(FILES)}")
 
 
@@ -75,18 +76,3 @@ def read_file(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no named tensors")
     return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
-
-
-def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """With the prefix `bert.`, new names for gamma and beta, and no buffers."""
-    found = {name.removeprefix("module."): tensor for name, tensor in found.items()}
-    bare = not any(name.startswith("bert.") for name in found)
-    renamed = {}
-    for name, tensor in found.items():
-        if name.rpartition(".")[2] in BUFFERS:
-            continue
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-        inside = name.startswith(("embeddings.", "encoder.", "pooler."))
-        renamed[f"bert.{name}" if bare and inside else name] = tensor
-    return renamed

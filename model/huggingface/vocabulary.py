@@ -96,7 +96,6 @@ def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
     """The content of tokenizer_config.json: how transformers builds the same tokenizer."""
     normalizer = json.loads(source).get("normalizer") or {}
     return {
-        "tokenizer_class": "BertTokenizer",
         "do_lower_case": normalizer.get("lowercase", True),
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),

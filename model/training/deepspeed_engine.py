@@ -17,8 +17,8 @@ from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
-from model.training.lamb import Lamb, layouts
 from model.training.optimizer import build_optimizer, moment_keys
+from model.training.partitioned import PartitionedAdam, layouts
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError
 
@@ -78,7 +78,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
-        "gradient_clipping": config.clip,
+        "gradient_clipping": config.clip or 0.0,
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
         **config.deepspeed,
@@ -111,10 +111,10 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
     if "optimizer" in settings or "scheduler" in settings:
         # Its weight decay would fall on biases and layer norms too.
         raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")
-    if config.optimizer.name == "lamb" and zero.get("round_robin_gradients"):
+    if config.optimizer.name in ("lamb", "stable_adamw") and zero.get("round_robin_gradients"):
         raise ConfigError(
-            "optimizer=lamb: deepspeed.zero_optimization.round_robin_gradients hides where a "
-            "parameter's pieces are; leave it out"
+            f"optimizer={config.optimizer.name}: deepspeed.zero_optimization.round_robin_gradients "
+            "hides where a parameter's pieces are; leave it out"
         )
     gradients = settings.get("data_types", {}).get("grad_accum_dtype")
     if precision == "bf16" and stage == 1 and gradients == "fp32":
@@ -143,7 +143,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     )
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
-    if isinstance(optimizer, Lamb):
+    if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     return engine
 

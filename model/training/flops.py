@@ -17,10 +17,19 @@ def of_sequences(
     real tokens, of which a share m is masked; L layers, H hidden, V vocabulary. It assumes a
     feed-forward of 4 H; here that part, 48 L H^2 t, is 12 L H F t with the model's own F. Padding
     and anything computed twice counts nothing, whoever does it.
+
+    A gated unit has half as much again for its F. A local layer counts the pairs of tokens that are
+    in sight of each other, instead of t^2.
     """
     layers, hidden, wide = config.layers, config.hidden, config.feed_forward
+    modern = config.architecture == "modernbert"
     assert config.vocab_size is not None
-    token: float = 24 * layers * hidden**2 + 12 * layers * hidden * wide
+    token: float = 24 * layers * hidden**2 + (18 if modern else 12) * layers * hidden * wide
     token += 6 * (hidden * config.vocab_size + hidden**2) * masked_share
     count = np.asarray(lengths, np.float64)
-    return float(token * count.sum() + 12 * layers * hidden * (count**2).sum())
+    pairs = layers * (count**2).sum()
+    if modern:
+        local = layers - -(-layers // config.global_every)
+        hidden_from = np.maximum(count - 1 - config.local_window // 2, 0)  # tokens, at most
+        pairs -= local * (hidden_from * (hidden_from + 1)).sum()
+    return float(token * count.sum() + 12 * hidden * pairs)

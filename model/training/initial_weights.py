@@ -1,8 +1,9 @@
 """Where weights come from: a run of ours, one checkpoint of it, or anybody's BERT."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from model.training import checkpoint
 from model.training.checkpoint import State
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import WordPiece
+
+ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,13 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     if model.name == AUTO and config.start is not None:
         there = size_of(config.start)
         model = replace(model.filled(there), layer_norm_epsilon=there.layer_norm_epsilon)
+        model = replace(model, **architecture_of(there, model))
+        if config.objective.next_sentence and model.architecture != "bert":
+            raise ConfigError(
+                f"objective.next_sentence=true: {config.start} is a {model.architecture}, which "
+                "judges no pairs of sentences; add objective=modern",
+                key="objective.next_sentence",
+            )
     if length > model.positions:
         raise ConfigError(
             f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
@@ -108,15 +118,25 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     return replace(model, vocab_size=size, name=model.size_name)
 
 
+def architecture_of(there: ModelConfig, here: ModelConfig) -> dict[str, Any]:
+    """Return what makes the architecture of a model, but for what is set otherwise here."""
+    defaults = {one.name: one.default for one in fields(ModelConfig)}
+    keys = (*ARCHITECTURE, "rotary_local", "rotary_global", "classifier_pooling")
+    return {key: getattr(there, key) for key in keys if getattr(here, key) == defaults[key]}
+
+
 def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> None:
     """Check that a model to start from is of the size that is asked for.
 
     Raises:
         InputError: it is not; the message has every key to set.
     """
-    differ = [key for key in (*SHAPE, "positions") if getattr(there, key) != getattr(here, key)]
+    # Learned positions are parameters; of rotary ones there may be more than before.
+    fixed = (*SHAPE, "positions") if here.architecture == "bert" else (*SHAPE, *ARCHITECTURE)
+    fixed = ("architecture", *fixed) if "architecture" not in fixed else fixed
+    differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
-        keys = " ".join(f"model.{key}={getattr(there, key)}" for key in (*SHAPE, "positions"))
+        keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)
         raise InputError(
             f"start={folder}: a model of {there.layers} layers x {there.hidden}, not of the size "
             f"that is set ({', '.join(differ)} differ); add model=auto, which takes the size from "

@@ -5,6 +5,7 @@ from torch import nn
 
 from model.config import OptimizerConfig
 from model.training.lamb import Lamb
+from model.training.stable_adamw import StableAdamW
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -34,10 +35,12 @@ def moment_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """AdamW or LAMB on the module's parameters; neither needs a compiler at start-up."""
+    """AdamW, StableAdamW or LAMB on the module's parameters; none needs a compiler at start-up."""
     groups = parameter_groups(module, config.weight_decay)
     rate, epsilon = config.learning_rate, config.epsilon
     betas = (config.betas[0], config.betas[1])
     if config.name == "lamb":
         return Lamb(groups, lr=rate, betas=betas, eps=epsilon)
+    if config.name == "stable_adamw":
+        return StableAdamW(groups, lr=rate, betas=betas, eps=epsilon)
     return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)

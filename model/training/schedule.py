@@ -30,7 +30,7 @@ def lr_factor(config: ScheduleConfig, step: int, steps: int) -> float:
         "linear": 1 - progress,
         "polynomial": (1 - progress) ** config.power,
         "cosine": (1 + math.cos(math.pi * progress)) / 2,
-        "wsd": (1 - progress) ** config.power,
+        "wsd": 1 - progress**0.5 if config.decay == "sqrt" else (1 - progress) ** config.power,
     }[config.name]
     return config.final_share + (1 - config.final_share) * left
 

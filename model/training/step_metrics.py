@@ -22,13 +22,16 @@ WORK = ("samples", "tokens")  # count in any case; the others only where all of 
 
 
 def losses(
-    masked_logits: torch.Tensor, pair_logits: torch.Tensor, batch: Batch
+    masked_logits: torch.Tensor, pair_logits: torch.Tensor | None, batch: Batch
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """From logits `(M, V)` and `(B, 2)`: both losses, summed, and the figures named in `SUMS`.
 
-    The masked-LM logits are overwritten.
+    The masked-LM logits are overwritten. A model that judges no pairs has no logits of them: their
+    loss is that of a guess.
     """
     masked, right = cross_entropy(masked_logits, batch.masked_labels)
+    if pair_logits is None:
+        pair_logits = masked.new_zeros((len(batch.next_sentence_labels), 2))
     pair_logits = pair_logits.float()
     pair = functional.cross_entropy(pair_logits, batch.next_sentence_labels, reduction="sum")
     with torch.no_grad():

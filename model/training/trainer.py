@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 
 from model.config import TrainConfig
+from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.encoders.bert import BertForPreTraining
+from model.encoders.encoder import PretrainingModel
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
@@ -113,7 +114,7 @@ class Trainer:
     def _start(self) -> Any:
         """The engine, with the state of the newest checkpoint where there is one."""
         torch.manual_seed(int(counter_rng.key(self.config.seed, "initialise") >> 1))
-        module = BertForPreTraining(self.model_config)
+        module = build_model(self.model_config)
         before = self._fill(module)
         module.encoder.recompute = self.config.compute.recompute
         if self.config.compute.compile:
@@ -124,7 +125,7 @@ class Trainer:
             load_state(engine, *before)
         return engine
 
-    def _fill(self, module: BertForPreTraining) -> tuple[checkpoint.Tensors, int] | None:
+    def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:
         """Give the module the weights that training goes on from or starts with, if there are any.
 
         Returns where the optimizer's moments for them are, and the updates that these have seen.

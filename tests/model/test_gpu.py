@@ -10,7 +10,7 @@ from benchmarks.samples import make_shards, make_vocab
 from benchmarks.train_worker import our_loss, pad, read
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
-from model.huggingface import bert_format
+from model.huggingface.bert_names import BERT
 
 CONFIG = ModelConfig(
     name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0,
@@ -46,7 +46,7 @@ def test_on_a_gpu_losses_and_gradients_are_hugging_faces(attention: str, tmp_pat
     theirs = HuggingFace(
         huggingface_config(config),
     ).to(device)
-    state = {bert_format.their_name(name): tensor for name, tensor in ours.state_dict().items()}
+    state = {BERT.their_name(name): tensor for name, tensor in ours.state_dict().items()}
     theirs.load_state_dict(state, strict=False)
     loss = our_loss(ours, batch.to(device))
     expected = theirs(**pad(batch.to(device), 128)).loss

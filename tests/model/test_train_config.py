@@ -28,6 +28,8 @@ TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
         (ModelConfig, TINY, {"heads": 3}),
         (ModelConfig, TINY, {"dropout": 1.0}),
         (ModelConfig, TINY, {"layer_norm_epsilon": 0.0}),
+        (ModelConfig, TINY, {"global_every": 0}),
+        (ModelConfig, TINY, {"rotary_global": 0.0}),
         (ObjectiveConfig, {"name": "o"}, {"random_token_share": 0.3}),
         (OptimizerConfig, {"name": "adamw"}, {"epsilon": -1e-6}),
         (OptimizerConfig, {"name": "adamw"}, {"weight_decay": -0.01}),
@@ -46,6 +48,13 @@ def test_a_value_that_cannot_be_is_named(
     ((key, value),) = change.items()
     with pytest.raises(ConfigError, match=rf"{key}={str(value).lower()}\b"):
         schema(**{**good, **change})
+
+
+def test_pairs_are_refused_to_a_model_that_judges_none() -> None:
+    modern = ModelConfig(**TINY, architecture="modernbert")
+    with pytest.raises(ConfigError, match=r"objective.next_sentence=true.*objective=modern"):
+        TrainConfig(model=modern, objective=ObjectiveConfig(name="nsp"))
+    TrainConfig(model=modern, objective=ObjectiveConfig(name="mlm", next_sentence=False))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 from model.config import ModelConfig
 from model.encoders import bert
 from model.encoders.batch import Batch
-from model.huggingface import bert_format
+from model.huggingface.bert_names import BERT
 from pipeline.tokenization.wordpiece import SPECIAL
 
 WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
@@ -37,7 +37,7 @@ def our_state() -> dict[str, torch.Tensor]:
 def write_theirs(folder: Path) -> BertForPreTraining:
     """Write a folder as transformers itself does; its model."""
     torch.manual_seed(1)
-    sizes = {name: getattr(CONFIG, ours) for ours, name in bert_format.SIZES.items()}
+    sizes = {name: getattr(CONFIG, ours) for ours, name in BERT.sizes.items()}
     model = BertForPreTraining(BertConfig(**sizes)).eval()
     model.save_pretrained(folder)
     return model

@@ -22,7 +22,7 @@ from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format, onnx_export
 from model.training import checkpoint, initial_weights
 from pipeline import convert
@@ -51,17 +51,21 @@ def make_vocabulary(folder: Path, words: str) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path):
-    """A trained run of three folders: its convert configuration."""
+def run(tmp_path, request):
+    """A trained run of three folders: its convert configuration. BERT, or the parameter's kind."""
+    kind = getattr(request, "param", "bert")
     vocab = make_vocabulary(tmp_path / "vocab", "abcdefgh")
     (tmp_path / "prepare").mkdir()
     manifest(tmp_path / "prepare", "prepare", config={"corpus": {"name": "letters"}})
     (tmp_path / "train").mkdir()
     data = {"dir": str(tmp_path / "prepare")}
     manifest(tmp_path / "train", "train", config={"data": data}, figures={"steps": 7})
-    config = ModelConfig(name="small", vocab_size=13, **SIZES)
+    config = ModelConfig(
+        name="small", vocab_size=13, architecture=kind, local_window=8, initializer_range=0.1,
+        **SIZES,
+    )  # fmt: skip
     torch.manual_seed(0)
-    weights = BertForPreTraining(config).state_dict()
+    weights = build_model(config).state_dict()
     state = checkpoint.State(
         step=7, samples=56, tokens=600, fingerprint="t" * 64, model=dataclasses.asdict(config),
         data="p" * 64, tokenizer=sha256(vocab / "tokenizer.json"),
@@ -114,6 +118,43 @@ def test_a_run_becomes_a_folder_that_transformers_opens(run):
     card = (Path(run.out) / "README.md").read_text()
     assert "letters" in card
     assert "| steps | 7 |" in card
+
+
+@pytest.mark.parametrize("run", ["modernbert"], indirect=True)
+def test_a_modern_run_becomes_a_folder_that_transformers_opens(run):
+    made = stage.run("convert", run, convert.make)
+    assert made.figures["largest_logit_difference"] < 1e-6
+    opened = AutoModelForMaskedLM.from_pretrained(run.out)
+    assert type(opened).__name__ == "ModernBertForMaskedLM"
+    answers = hub("fill-mask", run.out)("a [MASK] b")
+    assert sum(answer["score"] for answer in answers) > 0
+    with pytest.raises(ConfigError, match="onnx=true: modernbert"):
+        convert.make(dataclasses.replace(run, onnx=True), Path(run.out))
+
+
+@pytest.mark.parametrize("run", ["modernbert"], indirect=True)
+@pytest.mark.parametrize("name", ["decoder.bias", "model.layers.1.attn.Wqkv.weight"])
+def test_the_check_sees_one_wrong_number_of_a_modern_model(run, name):
+    stage.run("convert", run, convert.make)
+    trained = initial_weights.read(run.train)
+    path = Path(run.out) / "model.safetensors"
+    tensors = load_file(path)
+    tensors[name].view(-1)[9] += 0.1
+    save_file(tensors, path, metadata={"format": "pt"})
+    assert convert.compare(Path(run.out), trained.config, trained.state) > convert.TOLERANCE
+
+
+@pytest.mark.parametrize("run", ["modernbert"], indirect=True)
+def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_path):
+    stage.run("convert", run, convert.make)
+    start = tmp_path / "theirs"
+    AutoModelForMaskedLM.from_pretrained(run.out).save_pretrained(start)
+    AutoTokenizer.from_pretrained(run.out).save_pretrained(start)
+    more = make_vocabulary(tmp_path / "more", "abcdefghij")
+    grown = dataclasses.replace(run, train=str(start), vocab=str(more), out=str(tmp_path / "grown"))
+    made = stage.run("convert", grown, convert.make)
+    assert made.figures["added_entries"] == 2
+    assert AutoModelForMaskedLM.from_pretrained(grown.out).config.vocab_size == 15
 
 
 def test_one_checkpoint_converts_like_its_run(run, tmp_path):

@@ -13,6 +13,7 @@ from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.config import ModelConfig
+from model.encoders.architectures import build_model
 from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop
 from model.huggingface import bert_format
@@ -59,6 +60,20 @@ def model_folder(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run") / "convert"
     bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def modern_folder(model_folder, tmp_path_factory) -> Path:
+    """Likewise, a modern one, with the same vocabulary."""
+    config = ModelConfig(
+        name="modern", architecture="modernbert", layers=3, hidden=32, heads=2, feed_forward=48,
+        positions=40, vocab_size=len(WORDS), local_window=8, dropout=0.0, attention_dropout=0.0,
+        classifier_pooling="mean",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("modern") / "convert"
+    bert_format.save(folder, config, build_model(config).state_dict(), model_folder)
     return folder
 
 
@@ -233,6 +248,14 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert [p.name for p in (Path(config.out) / "runs").iterdir() if p.is_dir()]
     after = run(replace(config, pretrained=str(folder), out=str(tmp_path / "second"), epochs=1))
     assert after.figures["score"] >= found["score"] - 0.1  # it goes on from what was learnt
+
+
+def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tmp_path):
+    modern = replace(config, pretrained=str(modern_folder))
+    assert run(replace(modern, epochs=10, baseline=False)).figures["score"] > 0.8
+    test_the_best_model_is_kept_and_a_start_for_another_task(
+        replace(modern, out=str(tmp_path / "kept")), tmp_path
+    )
 
 
 def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first():

@@ -1,5 +1,6 @@
 """Answers and vectors from the command line, beside those of transformers."""
 
+import dataclasses
 import io
 import json
 import subprocess
@@ -14,6 +15,7 @@ import torch
 import transformers
 
 from model.config import ModelConfig
+from model.encoders.architectures import build_model
 from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
 from model.finetuning.heads import HeadConfig
@@ -43,6 +45,15 @@ def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("modern")
+    config = dataclasses.replace(CONFIG, architecture="modernbert", layers=4, local_window=4)
+    torch.manual_seed(0)
+    bert_format.save(folder, config, build_model(config).state_dict(), vocab)
+    return folder
+
+
 def tuned(kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path) -> Path:
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
     saved_model.save(folder, model, CONFIG, labels, vocab)
@@ -64,6 +75,16 @@ def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, ca
     assert [w["word"] for w in found["masks"][0]] == [one["token_str"] for one in expected]
     for ours, theirs in zip(found["masks"][0], expected, strict=True):
         assert ours["probability"] == pytest.approx(theirs["score"], abs=1e-5)
+
+
+def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
+    modern, monkeypatch, capsys
+) -> None:
+    test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
+    (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
+    assert set(found) == {"text", "masks"}
+    with pytest.raises(InputError, match="judges no pairs of texts"):
+        answers(modern, "the cat\tsat .\n", monkeypatch, capsys)
 
 
 def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
@@ -180,6 +201,11 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
         x = torch.cat([states[0], states[-1]], -1)
         expected = {"cls": x[0], "mean": x.mean(0), "max": x.amax(0)}[pooling]
         np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_vectors_of_a_modern_model_are_those_of_transformers(modern, tmp_path, pooling) -> None:
+    test_vectors_are_those_of_transformers(modern, tmp_path, pooling)
 
 
 def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:

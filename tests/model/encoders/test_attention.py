@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders import attention
 from pipeline.common.errors import ConfigError
@@ -21,24 +22,30 @@ def packed(lengths: list[int], heads: int = 2, width: int = 8, **kind):
     return [x.clone().requires_grad_() for x in (q, k, v)], cu_seqlens
 
 
-def by_hand(q, k, v, cu_seqlens):
+def by_hand(q, k, v, cu_seqlens, window=None):
     """Softmax attention in float64, one sequence at a time."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     out = []
     for start, end in pairwise(cu_seqlens.tolist()):
         scores = torch.einsum("qnd,knd->nqk", q[start:end], k[start:end]) / q.shape[-1] ** 0.5
+        if window is not None:
+            place = torch.arange(end - start, device=q.device)
+            far = (place[:, None] - place).abs() > window
+            scores = scores.masked_fill(far, -torch.inf)
         out.append(torch.einsum("nqk,knd->qnd", scores.softmax(-1), v[start:end]))
     return torch.cat(out), (q, k, v)
 
 
-def distance_by_hand(backend: str, lengths: list[int], gradients: bool = True, **kind) -> float:
+def distance_by_hand(
+    backend: str, lengths: list[int], gradients: bool = True, window: int | None = None, **kind
+) -> float:
     """The largest difference from `by_hand`, of outputs and of gradients."""
     inputs, cu_seqlens = packed(lengths, **kind)
     if not gradients:
         inputs = [x.detach() for x in inputs]
     place = cu_seqlens.to(inputs[0].device)
-    mixed = attention.attend(*inputs, place, max(lengths), 0.0, backend)
-    true, true_inputs = by_hand(*inputs, cu_seqlens)
+    mixed = attention.attend(*inputs, place, max(lengths), 0.0, backend, window=window)
+    true, true_inputs = by_hand(*inputs, cu_seqlens, window)
     pairs = [(mixed, true)]
     if gradients:
         upstream = torch.linspace(-1, 1, true.numel(), dtype=true.dtype).view(true.shape)
@@ -72,6 +79,36 @@ ragged = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
     assert distance_by_hand(backend, lengths, dtype=torch.float32) < 1e-5
     assert distance_by_hand(backend, lengths, dtype=torch.float64) < 1e-12
+
+
+@pytest.mark.parametrize("backend", ["each", "padded"])
+@settings(deadline=None, max_examples=25)
+@given(lengths=ragged, window=st.integers(1, 9))
+def test_a_window_hides_what_is_farther_away(backend, lengths, window):
+    assert distance_by_hand(backend, lengths, window=window, dtype=torch.float32) < 1e-5
+    assert distance_by_hand(backend, lengths, window=window, dtype=torch.float64) < 1e-12
+
+
+def test_the_cost_of_a_window_grows_with_the_length_alone():
+    """Scores are counted, as time cannot be: those of whole sequences grow with their square."""
+    counted = []
+    for length in (1000, 2000):
+        with FlopCounterMode(display=False) as counter:
+            inputs, cu_seqlens = packed([length])
+            attention.attend(*inputs, cu_seqlens, length, 0.0, "each", window=50).sum().backward()
+        counted.append(counter.get_total_flops())
+    assert counted[1] == 2 * counted[0]
+
+
+def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
+    lengths = [attention.LONG + 1, 3]
+    assert distance_by_hand("each", lengths, dtype=torch.float32, width=4) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_has_the_window():
+    distance = distance_by_hand("flex", [5, 1, 17], False, window=3, dtype=torch.float32)
+    assert distance < 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
@@ -121,6 +158,11 @@ def test_a_backend_that_cannot_work_is_refused_with_the_reason(backend, dtype, r
         attention.resolve(backend, CPU, dtype, 0.0)
 
 
+def test_a_backend_without_a_window_is_refused_where_layers_are_local():
+    with pytest.raises(ConfigError, match="has no window"):
+        attention.resolve("jagged", CPU, torch.float32, 0.0, windowed=True)
+
+
 def test_dropout_is_refused_where_the_kernel_has_none():
     for backend in ("varlen", "flex"):
         reason = attention.unsupported_reason(backend, torch.device("cuda"), torch.float16, 0.1)
@@ -142,6 +184,8 @@ def test_gpu_backends_equal_softmax_attention(backend):
     kind = {"heads": 4, "width": 64, "dtype": torch.bfloat16, "device": device}
     assert attention.resolve(backend, device, torch.bfloat16, 0.0) == backend
     assert distance_by_hand(backend, [128, 3, 77, 1], **kind) < 0.05
+    if backend != "jagged":
+        assert distance_by_hand(backend, [128, 3, 77, 1], window=9, **kind) < 0.05
 
 
 @pytest.mark.gpu

@@ -19,7 +19,7 @@ from model.finetuning.features import (
     tokenize,
 )
 from model.finetuning.heads import HeadConfig
-from model.huggingface import bert_format
+from model.huggingface.bert_names import BERT
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -137,12 +137,12 @@ def test_logits_are_those_of_transformers(wordpiece):
     texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
     samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
     model = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in bert_format.SIZES.items()}
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
     renamed = {
         name.replace("head.", "classifier.")
         if name.startswith("head.")
-        else bert_format.their_name(name): tensor
+        else BERT.their_name(name): tensor
         for name, tensor in model.state_dict().items()
     }
     theirs.load_state_dict(renamed)

@@ -14,6 +14,7 @@ from model.encoders.bert import BertForPreTraining
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
+from model.huggingface.bert_names import BERT
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -56,7 +57,7 @@ def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
     folder = vocab.parent / kind
     saved_model.save(folder, ours, CONFIG, [], vocab)
-    opened = getattr(transformers, saved_model.CLASSES[kind]).from_pretrained(
+    opened = getattr(transformers, BERT.tuned[kind]).from_pretrained(
         folder, output_loading_info=True
     )
     assert not any(opened[1][key] for key in ("missing_keys", "unexpected_keys"))

@@ -29,3 +29,15 @@ def test_a_wider_feed_forward_costs_its_two_products() -> None:
     assert more == pytest.approx(
         6 * 2 * 1024 * 4096 * 24 * 10
     )  # two matrices, forward and twice backward
+
+
+def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product() -> None:
+    sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "vocab_size": 50}
+    modern = ModelConfig(name="m", architecture="modernbert", local_window=8, **sizes)
+    for length in (1, 4, 5, 6, 40):
+        seen = sum(abs(i - j) <= 4 for i in range(length) for j in range(length))
+        # Layers 0 and 3 see all.
+        products = 4 * 16**2 + 3 * 16 * 24
+        expected = 4 * 6 * products * length + 12 * 16 * (2 * length**2 + 2 * seen)
+        expected += 6 * (16 * 50 + 16**2) * 0.3 * length
+        assert flops.of_sequences(modern, [length], 0.3) == pytest.approx(expected)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM
 
 from model.config import ModelConfig
-from model.huggingface import bert_format
+from model.huggingface.bert_names import BERT
 from model.training import initial_weights
 from pipeline.common.errors import InputError
 
@@ -20,7 +20,7 @@ CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A masked LM without pooler and next-sentence head."""
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in bert_format.SIZES.items()}
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
     torch.manual_seed(0)
     BertForMaskedLM(BertConfig(**sizes)).save_pretrained(tmp_path)
     return tmp_path

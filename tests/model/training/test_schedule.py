@@ -19,6 +19,7 @@ schedules = st.builds(
     final_share=st.floats(0, 1),
     power=st.floats(0.2, 3),
     decay_share=st.floats(0, 1),
+    decay=st.sampled_from(["power", "sqrt"]),
 )
 
 
@@ -83,3 +84,10 @@ def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, s
 def test_a_run_must_fit_into_its_schedule(schedule) -> None:
     with pytest.raises(ConfigError, match="more"):
         TrainConfig(steps=100, schedule=ScheduleConfig(name="linear", **schedule))
+
+
+def test_a_decay_by_the_root_falls_fast_at_first() -> None:
+    schedule = ScheduleConfig(name="wsd", decay="sqrt", decay_share=0.4, warmup_share=0.1)
+    assert lr_factor(schedule, 600, 1000) == 1
+    assert lr_factor(schedule, 700, 1000) == pytest.approx(0.5)  # a quarter of the decay
+    assert lr_factor(schedule, 999, 1000) == pytest.approx(1 - (399 / 400) ** 0.5)

@@ -1,0 +1,147 @@
+"""ModernBERT (Warner et al. 2024): rotary positions, gated units, pre-norm, local attention.
+
+No biases but the decoder's. Every `global_every`-th layer, the first among them, sees the whole
+sequence; the others see `local_window` tokens around each, and turn queries and keys by a smaller
+rotary base. There are no segments and no judgement of sentence pairs.
+
+Shapes: B sequences, T real tokens, K positions that a head reads, H hidden, F feed-forward.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.config import ModelConfig
+from model.encoders import attention
+from model.encoders.dropout import Dropout
+from model.encoders.encoder import (
+    Architecture,
+    MaskedHead,
+    PretrainingModel,
+    Sequences,
+    WordEmbeddings,
+)
+from model.encoders.linear import Linear, QueryKeyValue
+from model.encoders.rotary import rotate, rotation
+from pipeline.common.errors import ConfigError
+
+CUTOFF = 2.0  # standard deviations, beyond which no initial weight is drawn
+ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
+
+
+def make_norm(config: ModelConfig) -> nn.LayerNorm:
+    """A layer norm without a bias."""
+    return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
+
+
+class Embeddings(WordEmbeddings):
+    """Tokens alone, normalised: positions come with the attention."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.vocab_size is None:
+            raise ConfigError("model.vocab_size: not known yet; take the tokenizer's")
+        self.word = nn.Embedding(config.vocab_size, config.hidden)
+        self.norm = make_norm(config)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
+        """Three times `(T,)` int64 -> `(T, H)`."""
+        return self.dropout(self.norm(self.word(input_ids)))  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    """One layer: local or global self-attention, then a gated unit, each on a normalised branch."""
+
+    def __init__(self, config: ModelConfig, number: int) -> None:
+        super().__init__()
+        sees_all = number % config.global_every == 0
+        self.window = None if sees_all else config.local_window // 2  # tokens on each side
+        self.base = config.rotary_global if sees_all else config.rotary_local
+        self.positions, self.share = config.positions, config.attention_dropout
+        # What the first layer reads is normalised already.
+        self.attention_norm = make_norm(config) if number else nn.Identity()
+        self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
+        self.mix = Linear(config.hidden, config.hidden, bias=False)
+        self.mix_dropout = Dropout(config.attention_dropout)
+        self.feed_norm = make_norm(config)
+        self.up = Linear(config.hidden, 2 * config.feed_forward, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.down = Linear(config.feed_forward, config.hidden, bias=False)
+
+    def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
+        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        q, k, v = self.qkv(self.attention_norm(x))
+        angles = rotation(where, self.positions, q.shape[-1], self.base)
+        mixed = attention.attend(
+            rotate(q, angles), rotate(k, angles), v, where.cu_seqlens, where.max_length,
+            self.share if self.training else 0.0, where.backend, window=self.window,
+        ).flatten(1)  # (T, H)  # fmt: skip
+        if keep is not None:
+            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
+        return self.after(mixed, x)
+
+    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+        """What follows the attention: twice `(K, H)` -> `(K, H)`."""
+        x = x + self.mix_dropout(self.mix(mixed))
+        value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
+        return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
+
+    def compile_rest(self) -> None:
+        """Compile all but the attention, which has kernels or a loop of its own."""
+        self.qkv.compile(dynamic=True)
+        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
+
+
+class Pooler(nn.Module):
+    """What a head for fine-tuning reads hidden states through: the masked-LM head's beginning."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.norm = make_norm(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, H)` -> `(B, H)`."""
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+
+
+def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
+    """Draw one parameter in place: matrices truncated normal, norms one, biases zero.
+
+    What ends a branch is smaller the more layers there are; the head of a task is as wide as its
+    input asks for.
+    """
+    if parameter.dim() > 1:
+        deviation = config.initializer_range
+        if name.endswith(ENDS_A_BRANCH):
+            deviation /= math.sqrt(2 * config.layers)
+        elif name == "head.weight":
+            deviation = config.hidden**-0.5
+        limit = CUTOFF * deviation
+        nn.init.trunc_normal_(parameter, std=deviation, a=-limit, b=limit)
+    elif name.endswith("norm.weight"):
+        nn.init.ones_(parameter)
+    else:
+        nn.init.zeros_(parameter)
+
+
+MODERNBERT = Architecture(
+    embeddings=Embeddings,
+    layer=Layer,
+    norm=make_norm,
+    pooler=Pooler,
+    masked_head=lambda config: MaskedHead(config, bias=False),
+    initialise=initialise_parameter,
+    pooler_source="masked_head",
+    pooled_tokens=True,
+)
+
+
+class ModernBertForPreTraining(PretrainingModel):
+    """The encoder with the masked-LM head."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, MODERNBERT)

@@ -1,0 +1,165 @@
+"""ModernBERT in Hugging Face's format.
+
+Their projections of queries, keys and values are one matrix, ours are three. The decoder is the
+word embeddings and is not in a file; its bias is.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.config import ModelConfig
+from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
+
+PROJECTIONS = ("query", "key", "value")  # in the order of rows in their matrix
+FUSED = ".attn.Wqkv.weight"
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+# Of a model without heads the names have no prefix.
+BARE = ("embeddings.", "layers.", "final_norm.")
+
+
+def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """With the prefix `model.`, and projections apart."""
+    bare = not any(name.startswith("model.") for name in found)
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        name = f"model.{name}" if bare and name.startswith(BARE) else name
+        if name.endswith(FUSED) and not len(tensor) % 3:
+            parts = zip(PROJECTIONS, tensor.chunk(3), strict=True)
+            renamed |= {f"{name}.{part}": rows for part, rows in parts}
+        else:
+            renamed[name] = tensor
+    return renamed
+
+
+def pack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Three projections as one."""
+    packed: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        whole, _, part = name.rpartition(".")
+        if not whole.endswith(FUSED):
+            packed[name] = tensor
+        elif part == PROJECTIONS[0]:
+            packed[whole] = torch.cat([tensors[f"{whole}.{other}"] for other in PROJECTIONS])
+    return packed
+
+
+def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
+    """Positions and layers as transformers names them from version 5 on, and as before it."""
+    first, last = entries.index("[CLS]"), entries.index("[SEP]")
+    kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
+    bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
+    return {
+        "layer_types": kinds,
+        "global_attn_every_n_layers": config.global_every,
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
+        },
+        "global_rope_theta": config.rotary_global,
+        "local_rope_theta": config.rotary_local,
+        "embedding_dropout": config.dropout,
+        "classifier_dropout": config.dropout,
+        "pad_token_id": entries.index("[PAD]"),
+        "cls_token_id": first,
+        "bos_token_id": first,
+        "sep_token_id": last,
+        "eos_token_id": last,
+    }
+
+
+def read(theirs: dict[str, Any]) -> dict[str, Any]:
+    """Which layers see all, and the rotary bases; both spellings are read.
+
+    Raises:
+        ValueError: an order of layers, or a kind of positions, that we do not have.
+    """
+    kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
+    if kinds is not None:
+        places = [place for place, kind in enumerate(kinds) if kind == GLOBAL]
+        every = places[1] if len(places) > 1 else max(len(kinds), 1)
+        if kinds != [LOCAL if place % every else GLOBAL for place in range(len(kinds))]:
+            raise ValueError(
+                f"layer_types is {kinds}; only equal runs are supported, of one {GLOBAL} and as "
+                f"many {LOCAL} each"
+            )
+    found: dict[str, Any] = {"global_every": every}
+    bases = theirs.get("rope_parameters") or {}
+    for ours, kind, old in (
+        ("rotary_global", GLOBAL, "global_rope_theta"),
+        ("rotary_local", LOCAL, "local_rope_theta"),
+    ):
+        said = bases.get(kind) or {}
+        if said.get("rope_type", "default") != "default":
+            raise ValueError(f"rope_type is {said['rope_type']}, only default is supported")
+        base = said.get("rope_theta", theirs.get(old))
+        if base is not None:
+            found[ours] = float(base)
+    return found
+
+
+MODERNBERT = Names(
+    model_type="modernbert",
+    title="ModernBERT",
+    pretrained="ModernBertForMaskedLM",
+    tuned={
+        CLASS: "ModernBertForSequenceClassification",
+        CHOICE: "ModernBertForMultipleChoice",
+        TAG: "ModernBertForTokenClassification",
+        ANSWER: "ModernBertForQuestionAnswering",
+    },
+    answer_head="classifier",
+    parts={
+        "encoder.embeddings.word": "model.embeddings.tok_embeddings",
+        "encoder.embeddings.norm": "model.embeddings.norm",
+        "encoder.layers.{}.attention_norm": "model.layers.{}.attn_norm",
+        "encoder.layers.{}.qkv.query": "model.layers.{}.attn.Wqkv.weight.query",
+        "encoder.layers.{}.qkv.key": "model.layers.{}.attn.Wqkv.weight.key",
+        "encoder.layers.{}.qkv.value": "model.layers.{}.attn.Wqkv.weight.value",
+        "encoder.layers.{}.mix": "model.layers.{}.attn.Wo",
+        "encoder.layers.{}.feed_norm": "model.layers.{}.mlp_norm",
+        "encoder.layers.{}.up": "model.layers.{}.mlp.Wi",
+        "encoder.layers.{}.down": "model.layers.{}.mlp.Wo",
+        "encoder.norm": "model.final_norm",
+        "masked_head.bias": "decoder.bias",
+        "masked_head": "head",
+        "pooler": "head",
+    },
+    sizes={
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "feed_forward": "intermediate_size",
+        "positions": "max_position_embeddings",
+        "vocab_size": "vocab_size",
+        "dropout": "mlp_dropout",
+        "attention_dropout": "attention_dropout",
+        "initializer_range": "initializer_range",
+        "layer_norm_epsilon": "norm_eps",
+        "local_window": "local_attention",
+        "classifier_pooling": "classifier_pooling",
+    },
+    fixed={
+        "hidden_activation": "gelu",
+        "classifier_activation": "gelu",
+        "norm_bias": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "tie_word_embeddings": True,
+    },
+    heads=("masked_head.",),
+    words="model.embeddings.tok_embeddings.weight",
+    decoder="decoder.weight",
+    decoder_bias="decoder.bias",
+    canonical=canonical,
+    pack=pack,
+    settings=settings,
+    read=read,
+    tokenizer={
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "attention_mask"],
+    },
+    exact_attention="sdpa",  # the other takes its softmax in single precision
+)

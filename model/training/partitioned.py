@@ -1,0 +1,170 @@
+"""Adam over flat partitions, for rules that scale an update by a figure of its whole parameter.
+
+ZeRO hands an optimizer flat partitions in which a parameter may be cut anywhere, so that no rank
+sees whole parameters. Sums over elements are taken piece by piece and added up over the ranks: they
+are those of whole parameters, at every stage and on any number of ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of elements of one parameter in a flat partition."""
+
+    parameter: int  # which of the partition's group of parameters
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What one flat partition holds, and where the rest of its parameters is."""
+
+    pieces: list[Piece]
+    parameters: int  # of the whole group, over all ranks
+    group: Any  # the process group that shares them
+    device: torch.device  # on which that group communicates
+
+
+class PartitionedAdam(torch.optim.Optimizer):
+    """Adam over parameters or, once `partitions` says what they hold, over flat partitions.
+
+    What a subclass adds is `_scale`.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float
+    ):
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.partitions: dict[Tensor, Layout] = {}
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            updates = self._updates(parameters, group)
+            self._scale(parameters, updates, group)
+            torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+    def _scale(
+        self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
+    ) -> None:
+        """Scale the updates in place, by figures of whole parameters."""
+        raise NotImplementedError
+
+    def _updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+        """Adam's directions, with decay, in the parameters' shapes; the moments move on."""
+        (beta1, beta2), states = group["betas"], [self._state(p) for p in parameters]
+        gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
+        first = [state["exp_avg"] for state in states]
+        second = [state["exp_avg_sq"] for state in states]
+        for state in states:
+            state["step"] += 1
+        step = int(states[0]["step"])
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        size = torch._foreach_sqrt(second)
+        torch._foreach_div_(size, (1 - beta2**step) ** 0.5)
+        torch._foreach_add_(size, group["eps"])
+        updates = torch._foreach_div(first, 1 - beta1**step)
+        torch._foreach_div_(updates, size)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        return list(updates)
+
+    def _state(self, parameter: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+
+def pieces_of(tensor: Tensor, layout: Layout) -> list[Tensor]:
+    """The runs of a flat partition, or of what is as long, that are of one parameter each."""
+    return [tensor[piece.start : piece.start + piece.size] for piece in layout.pieces]
+
+
+def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
+    """Sums over pieces, `(pieces,)` each -> of the parameters they are of, `(len(sums), pieces)`.
+
+    Without a layout each piece is a whole parameter. Every rank of the layout's group must call it,
+    also with no pieces.
+    """
+    mine = torch.stack(list(sums))  # (S, pieces)
+    if layout is None:
+        return mine
+    which = torch.tensor([piece.parameter for piece in layout.pieces], dtype=torch.int64)
+    which = which.to(layout.device)
+    total = torch.zeros(len(sums), layout.parameters, device=layout.device)
+    total[:, which] = mine.to(layout.device)
+    dist.all_reduce(total, group=layout.group)
+    return total[:, which]
+
+
+def squares(tensors: list[Tensor]) -> Tensor:
+    """The sum of squares of each tensor, `(len(tensors),)` fp32."""
+    if not tensors:
+        return torch.zeros(0)
+    return torch.stack(list(torch._foreach_norm(tensors))).float().square()
+
+
+def multiply(updates: list[Tensor], factors: Tensor) -> None:
+    """Multiply each update by its factor, in place."""
+    if updates:
+        torch._foreach_mul_(updates, list(factors.to(updates[0].device).unbind()))
+
+
+def layouts(engine: Any) -> dict[Tensor, Layout]:
+    """What each flat partition of a DeepSpeed engine holds; nothing at stage 0."""
+    stage, wrapper = engine.zero_optimization_stage(), engine.optimizer
+    if stage == 0:
+        return {}
+    common = (wrapper.dp_process_group, engine.device)
+    if stage == 3:
+        rank = dist.get_rank(wrapper.dp_process_group)
+        return {
+            flat: Layout(equal_shares(group, rank), len(group), *common)
+            for flat, group in zip(
+                wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True
+            )
+        }
+    return {
+        flat: Layout(fragments(group), len(group), *common)
+        for flat, group in zip(
+            wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True
+        )
+    }
+
+
+def fragments(parameters: list[Any]) -> list[Piece]:
+    """Stages 1 and 2: the group end to end, cut into equal partitions; this rank's pieces."""
+    found = []
+    for number, parameter in enumerate(parameters):
+        if parameter._hp_mapping is not None:
+            address = parameter._hp_mapping.hp_fragment_address
+            found.append(Piece(number, address.start, address.numel))
+    return found
+
+
+def equal_shares(parameters: list[Any], rank: int) -> list[Piece]:
+    """Stage 3: an equal share of every parameter, the last one padded; this rank's pieces."""
+    found, start = [], 0
+    for number, parameter in enumerate(parameters):
+        share = parameter.partition_numel()
+        real = min(share, max(0, parameter.ds_numel - rank * share))
+        if real:
+            found.append(Piece(number, start, real))
+        start += share
+    return found

@@ -1,0 +1,310 @@
+"""Our ModernBERT is transformers' ModernBERT, without padding."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import ModernBertConfig
+from transformers import ModernBertForMaskedLM as Theirs
+from transformers.models.modernbert import modeling_modernbert
+
+from model.config import ModelConfig, OptimizerConfig
+from model.encoders.architectures import parameter_shapes
+from model.encoders.batch import Batch
+from model.encoders.encoder import Sequences
+from model.encoders.modernbert import ModernBertForPreTraining
+from model.huggingface.modernbert_names import MODERNBERT
+from model.huggingface.modernbert_names import settings as their_settings
+from model.training.optimizer import build_optimizer
+from pipeline.common.errors import ConfigError
+
+VOCAB = 300
+ENTRIES = ["[PAD]", "[CLS]", "[SEP]"]
+
+
+def size(root, name: str, **changes) -> ModelConfig:
+    loaded = OmegaConf.to_container(OmegaConf.load(root / "conf" / "model" / f"{name}.yaml"))
+    return ModelConfig(**{"vocab_size": VOCAB, **loaded, **changes})
+
+
+def small(**changes) -> ModelConfig:
+    sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "positions": 1024}
+    rest = {"dropout": 0.0, "attention_dropout": 0.0, "layer_norm_epsilon": 1e-5,
+            "architecture": "modernbert", "local_window": 16}  # fmt: skip
+    return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **rest, **changes})
+
+
+def ragged(lengths: list[int], seed: int = 0) -> Batch:
+    """Random tokens; in each sequence about three of ten are masked."""
+    draw = torch.Generator().manual_seed(seed)
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
+    tokens = int(cu_seqlens[-1])
+    chosen = torch.rand(tokens, generator=draw) < 0.3
+    chosen[cu_seqlens[:-1]] = True
+    masked = chosen.nonzero().flatten()
+    return Batch(
+        input_ids=torch.randint(3, VOCAB, (tokens,), generator=draw),
+        segment_ids=torch.zeros(tokens, dtype=torch.long),
+        position_ids=torch.cat([torch.arange(length) for length in lengths]),
+        cu_seqlens=cu_seqlens.int(),
+        max_length=max(lengths),
+        masked_positions=masked,
+        masked_labels=torch.randint(VOCAB, masked.shape, generator=draw),
+        next_sentence_labels=torch.zeros(len(lengths), dtype=torch.long),
+    )
+
+
+def their_config(config: ModelConfig) -> ModernBertConfig:
+    said = {theirs: getattr(config, ours) for ours, theirs in MODERNBERT.sizes.items()}
+    return ModernBertConfig(**said, **MODERNBERT.fixed, **their_settings(config, ENTRIES))
+
+
+def theirs_like(model: ModernBertForPreTraining, attention: str) -> Theirs:
+    """Hugging Face's model of the same size with the same weights."""
+    theirs = Theirs(their_config(model.config))
+    theirs.config._attn_implementation = attention
+    state = {name: p.detach() for name, p in model.named_parameters()}
+    missing, unexpected = theirs.load_state_dict(MODERNBERT.their_tensors(state), strict=False)
+    assert not unexpected
+    assert missing == ["decoder.weight"]
+    theirs.tie_weights()
+    return theirs.eval()
+
+
+def padded(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+    """The batch as their model reads it, and where its real tokens are."""
+    real = torch.arange(batch.max_length) < batch.cu_seqlens.diff()[:, None]
+    labels = torch.full(batch.input_ids.shape, -100)
+    labels[batch.masked_positions] = batch.masked_labels
+
+    def pad(x: Tensor, fill: int) -> Tensor:
+        return torch.full(real.shape, fill).masked_scatter(real, x)
+
+    inputs = {"input_ids": pad(batch.input_ids, 0), "attention_mask": real.long(),
+              "labels": pad(labels, -100)}  # fmt: skip
+    return inputs, real
+
+
+def differences(model: ModernBertForPreTraining, theirs: Theirs, batch: Batch) -> dict[str, float]:
+    """The largest of the logits, the loss, and of all gradients as a share of their norm."""
+    inputs, real = padded(batch)
+    found, (masked, pairs) = theirs(**inputs), model(batch)
+    assert pairs is None
+    read = found.logits[real][batch.masked_positions]
+    ours = F.cross_entropy(masked, batch.masked_labels)
+    # Their own loss is of logits in single precision.
+    loss = found.loss if read.dtype == torch.float32 else F.cross_entropy(read, batch.masked_labels)
+    ours.backward()
+    loss.backward()
+    apart = {"logits": (masked - read).abs().max().item(), "loss": (ours - loss).abs().item()}
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    others = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, gradient in MODERNBERT.their_tensors(gradients).items():
+        scale = max(float(others[name].norm()), 1e-3)
+        apart[name] = float((gradient - others[name]).norm()) / scale
+    return apart
+
+
+def rotate_in_double(q, k, cos, sin, unsqueeze_dim=1):
+    """Theirs without its detour by single precision, whatever the model computes in."""
+    cos, sin, half = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim), modeling_modernbert
+    return q * cos + half.rotate_half(q) * sin, k * cos + half.rotate_half(k) * sin
+
+
+@pytest.mark.parametrize("name", ["modern-tiny", "modern-base", "modern-large"])
+def test_sizes_have_as_many_parameters_as_modernbert(root, name):
+    config = size(root, name, vocab_size=50368)
+    shapes = parameter_shapes(config)
+    with torch.device("meta"):
+        theirs = Theirs(their_config(config))
+        ours = {name: torch.empty(shape) for name, shape in shapes.items()}
+    expected = {name: p.shape for name, p in theirs.named_parameters()}
+    assert {n: t.shape for n, t in MODERNBERT.their_tensors(ours).items()} == expected
+    published = {"modern-base": 149_655_232, "modern-large": 395_881_664}
+    count = sum(shape.numel() for shape in shapes.values())
+    assert count == published.get(name, count)
+
+
+@pytest.mark.parametrize("attention", ["each", "padded"])
+@pytest.mark.parametrize(
+    "lengths", [[1], [17, 96, 33, 2, 1], [16, 17, 24, 25, 9, 8], [400, 3]], ids=str
+)
+def test_everything_equals_hugging_face_in_double_precision(lengths, attention, monkeypatch):
+    monkeypatch.setattr(modeling_modernbert, "apply_rotary_pos_emb", rotate_in_double)
+    torch.manual_seed(0)
+    model = ModernBertForPreTraining(small(attention=attention, initializer_range=0.3))
+    theirs = theirs_like(model.double(), "sdpa").double()
+    apart = differences(model, theirs, ragged(lengths))
+    assert max(apart.values()) <= 1e-9, apart
+
+
+@pytest.mark.parametrize("attention", ["each", "padded"])
+@pytest.mark.parametrize(
+    ("name", "layers", "lengths"),
+    [("modern-tiny", 4, [17, 300, 33, 2, 60]), ("modern-mini", 7, [200, 193, 192, 64]),
+     ("modern-base", 2, [40, 1, 129]), ("modern-tiny", 4, [1024, 5, 700])],
+)  # fmt: skip
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(
+    root, name, layers, lengths, attention
+):
+    torch.manual_seed(0)
+    config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
+    model = ModernBertForPreTraining(config)
+    apart = differences(model, theirs_like(model, "sdpa"), ragged(lengths))
+    assert apart.pop("logits") <= 1e-5
+    assert apart.pop("loss") <= 1e-5
+    assert max(apart.values()) <= 1e-4, apart
+
+
+def test_it_learns_along_the_curve_of_hugging_face():
+    torch.manual_seed(0)
+    model = ModernBertForPreTraining(small(layers=3))
+    theirs = theirs_like(model, "sdpa")
+    batches = [ragged([40, 9, 3, 25], seed) for seed in range(8)]
+    answers = {int(token): int(token * 7 % VOCAB) for token in range(VOCAB)}  # can be learnt
+    batches = [
+        dataclasses.replace(
+            one,
+            masked_labels=torch.tensor(
+                [answers[int(token)] for token in one.input_ids[one.masked_positions]]
+            ),
+        )
+        for one in batches
+    ]
+    curves = []
+    for module in (model, theirs):
+        optimizer = build_optimizer(module, OptimizerConfig(name="adamw", learning_rate=3e-3))
+        losses = []
+        for step in range(200):
+            batch = batches[step % len(batches)]
+            if module is model:
+                loss = F.cross_entropy(model(batch)[0], batch.masked_labels)
+            else:
+                loss = theirs(**padded(batch)[0]).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        curves.append(torch.tensor(losses))
+    torch.testing.assert_close(*curves, atol=2e-3, rtol=0)
+    assert curves[0][-8:].mean() < curves[0][:8].mean() - 2
+
+
+@settings(deadline=None, max_examples=15)
+@given(lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), data=st.data())
+def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
+    torch.manual_seed(0)
+    encoder = ModernBertForPreTraining(small()).double().encoder
+    batch = ragged(lengths)
+    tokens = len(batch.input_ids)
+    keep = data.draw(
+        st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor)
+    )
+    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
+              batch.max_length)  # fmt: skip
+    whole = encoder(*inputs)
+    torch.testing.assert_close(encoder(*inputs, keep.long()), whole[keep.long()])
+    torch.testing.assert_close(encoder.states(*inputs)[-1], whole)
+
+
+def test_recomputed_layers_give_the_same_gradients():
+    gradients = []
+    for recompute in (False, True):
+        torch.manual_seed(0)
+        model = ModernBertForPreTraining(small()).double()
+        model.encoder.recompute = recompute
+        batch = ragged([40, 7])
+        F.cross_entropy(model(batch)[0], batch.masked_labels).backward()
+        gradients.append([p.grad for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_sequences_do_not_see_each_other_and_positions_restart():
+    torch.manual_seed(0)
+    model = ModernBertForPreTraining(small(initializer_range=0.3)).double()
+    batch = ragged([60, 20, 60])
+    ids = batch.input_ids.clone()
+    ids[80:] = ids[:60]
+    same = dataclasses.replace(batch, input_ids=ids, masked_positions=torch.arange(140))
+    logits, _ = model(same)
+    torch.testing.assert_close(logits[:60], logits[80:])
+    ids = ids.clone()
+    ids[60:80] = 7
+    other, _ = model(dataclasses.replace(same, input_ids=ids))
+    torch.testing.assert_close(logits[:60], other[:60])
+    assert not torch.allclose(logits[60:80], other[60:80])
+
+
+def test_a_local_layer_sees_half_a_window_to_each_side():
+    torch.manual_seed(0)
+    # Of its four layers two are local; with one layer that sees all only the last may be local.
+    config = small(layers=2, global_every=1000, local_window=8, initializer_range=0.3)
+    model = ModernBertForPreTraining(config).double()
+    local = model.encoder.layers[1]
+    assert local.window == 4
+    assert model.encoder.layers[0].window is None
+    x = torch.randn(50, 16, dtype=torch.float64, requires_grad=True)
+    where = Sequences(torch.arange(50), torch.tensor([0, 50]).int(), 50, "each")
+    local(x, where, None)[20].sum().backward()
+    seen = x.grad.abs().sum(1).nonzero().flatten().tolist()
+    assert seen == list(range(16, 25))
+
+
+def test_an_empty_batch_has_no_loss_and_no_gradient():
+    model, none = ModernBertForPreTraining(small()), torch.zeros(0, dtype=torch.int64)
+    batch = Batch(none, none, none, torch.zeros(1, dtype=torch.int32), 0, none, none, none)
+    masked, pairs = model(batch)
+    assert masked.shape == (0, VOCAB)
+    assert pairs is None
+    masked.sum().backward()
+    assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
+def test_initialisation_follows_the_seed_and_is_cut_off():
+    def state(seed: int) -> dict[str, Tensor]:
+        torch.manual_seed(seed)
+        return ModernBertForPreTraining(small(hidden=64)).state_dict()
+
+    first, again, other = state(0), state(0), state(1)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["encoder.layers.1.up.weight"], other["encoder.layers.1.up.weight"])
+    for name, value in first.items():
+        if value.dim() < 2:
+            assert torch.all(value == float(name.endswith("norm.weight"))), name
+            continue
+        ends = name.endswith(("mix.weight", "down.weight", "masked_head.dense.weight"))
+        deviation = 0.02 / 8**0.5 if ends else 0.02
+        assert value.abs().max() <= 2 * deviation, name
+        assert value.std() > 0.8 * deviation, name
+
+
+def test_half_precision_follows_single_precision(root):
+    torch.manual_seed(0)
+    model = ModernBertForPreTraining(size(root, "modern-tiny"))
+    batch = ragged([300, 70, 5])
+    exact = F.cross_entropy(model(batch)[0], batch.masked_labels)
+    exact.backward()
+    half = ModernBertForPreTraining(model.config)
+    half.load_state_dict(model.state_dict())
+    half.bfloat16()
+    loss = F.cross_entropy(half(batch)[0].float(), batch.masked_labels)
+    loss.backward()
+    torch.testing.assert_close(loss, exact, atol=0.02, rtol=0)
+    for (name, p), q in zip(model.named_parameters(), half.parameters(), strict=True):
+        assert (p.grad - q.grad).norm() <= 0.1 * p.grad.norm(), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"causal": True}, "model.causal"), ({"heads": 16}, "model.heads"),
+     ({"architecture": "gpt"}, "model.architecture"), ({"local_window": 1}, "local_window"),
+     ({"classifier_pooling": "max"}, "classifier_pooling")],
+)  # fmt: skip
+def test_sizes_that_cannot_be_are_refused(changes, key):
+    with pytest.raises(ConfigError, match=key):
+        small(**changes)

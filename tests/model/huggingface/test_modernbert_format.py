@@ -1,0 +1,158 @@
+"""A folder of ours opens as ModernBERT, and a folder of theirs here, with equal logits."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_bert import make_vocabulary
+from tiny_modernbert import CONFIG, our_logits, our_state, their_logits, their_model
+from tokenizers import Tokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    ModernBertForMaskedLM,
+    ModernBertModel,
+    pipeline,
+)
+
+from model.encoders.architectures import parameter_shapes
+from model.huggingface import bert_format
+from model.training import initial_weights
+from pipeline.common.errors import InputError
+
+
+@pytest.fixture
+def vocab_folder(tmp_path):
+    return make_vocabulary(tmp_path / "vocab")
+
+
+@pytest.fixture
+def folder(tmp_path, vocab_folder):
+    bert_format.save(tmp_path / "saved", CONFIG, our_state(), vocab_folder)
+    return tmp_path / "saved"
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """A folder as transformers itself writes it, and its model."""
+    model = their_model()
+    model.save_pretrained(tmp_path / "theirs")
+    return tmp_path / "theirs", model
+
+
+def test_a_folder_opens_with_equal_logits(folder):
+    opened, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert type(opened) is ModernBertForMaskedLM
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    masked = our_logits(CONFIG, our_state())
+    torch.testing.assert_close(their_logits(opened).logits[0], masked, atol=1e-5, rtol=0)
+    encoder = AutoModel.from_pretrained(folder)
+    assert type(encoder) is ModernBertModel
+    assert their_logits(encoder).last_hidden_state.shape == (1, 30, 16)
+
+
+def test_the_file_has_the_names_that_transformers_writes(folder, theirs):
+    ours, others = (load_file(place / "model.safetensors") for place in (folder, theirs[0]))
+    assert {name: t.shape for name, t in ours.items()} == {n: t.shape for n, t in others.items()}
+
+
+def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, vocab_folder):
+    opened = AutoTokenizer.from_pretrained(folder)
+    library = Tokenizer.from_file(str(vocab_folder / "tokenizer.json"))
+    for text in ("The Über uber.", "中文 abc", "É [MASK] é", ""):
+        made = opened(text)
+        assert made["input_ids"] == library.encode(text).ids
+        assert set(made) == {"input_ids", "attention_mask"}
+    assert (opened.mask_token, opened.pad_token_id, opened.model_max_length) == ("[MASK]", 0, 64)
+
+
+def test_fill_mask_answers(folder):
+    answers = pipeline("fill-mask", str(folder))("the [MASK] .")
+    assert len(answers) == 5
+
+
+@pytest.mark.parametrize("size", [None, 3000])
+def test_what_was_saved_is_loaded(tmp_path, vocab_folder, size):
+    bert_format.save(tmp_path / "saved", CONFIG, our_state(), vocab_folder, shard_bytes=size)
+    config, found, notes = bert_format.load(tmp_path / "saved")
+    assert notes == []
+    assert config == replace(CONFIG, name="saved")
+    assert list(found) == list(parameter_shapes(CONFIG))
+    assert all(torch.equal(found[name], tensor) for name, tensor in our_state().items())
+    ModernBertForMaskedLM.from_pretrained(tmp_path / "saved")
+
+
+def test_the_card_names_it(folder):
+    card = (folder / "README.md").read_text()
+    assert "ModernBERT (5 x 16)" in card
+    assert "next-sentence" not in card
+
+
+def old_spelling(folder):
+    """The config.json as versions of transformers before 5 wrote it."""
+    path = folder / "config.json"
+    said = json.loads(path.read_text())
+    for key in ("layer_types", "rope_parameters"):
+        said.pop(key, None)
+    said |= {"global_attn_every_n_layers": 2, "global_rope_theta": 900.0, "local_rope_theta": 100.0}
+    path.write_text(json.dumps(said))
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_folder_of_theirs_is_read(theirs, old):
+    folder, model = theirs
+    if old:
+        old_spelling(folder)
+    source = initial_weights.read(folder)
+    assert source.notes == []
+    assert source.config == replace(CONFIG, name="theirs")
+    expected = their_logits(model).logits[0]
+    found = our_logits(source.config, source.state)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
+    folder, model = theirs
+    model.model.save_pretrained(folder / "bare")
+    _, state, notes = bert_format.load(folder / "bare")
+    lost = ["masked_head.bias", "masked_head.dense.weight", "masked_head.norm.weight"]
+    assert sorted(notes) == [f"{n}: not in {folder / 'bare'}, drawn anew" for n in lost]
+    assert torch.equal(state["encoder.norm.weight"], model.model.final_norm.weight)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"norm_bias": True}, "norm_bias is True"),
+        ({"hidden_activation": "silu"}, "hidden_activation is silu"),
+        ({"layer_types": ["full_attention"] * 3 + ["sliding_attention"] * 2}, "layer_types is"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is yarn"),
+        ({"classifier_pooling": "max"}, "classifier_pooling"),
+        ({"intermediate_size": 25}, "of shape"),
+    ],
+)
+def test_what_we_compute_otherwise_is_refused(theirs, changes, reason):
+    path = theirs[0] / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(InputError, match=reason):
+        bert_format.load(theirs[0])
+
+
+def test_a_decoder_of_its_own_is_refused(theirs):
+    path = theirs[0] / "model.safetensors"
+    tensors = load_file(path)
+    tensors["decoder.weight"] = tensors["model.embeddings.tok_embeddings.weight"] + 1
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="not tied"):
+        bert_format.load(theirs[0])
+
+
+def test_training_starts_from_it_only_as_what_it_is(theirs):
+    started = initial_weights.start(theirs[0], replace(CONFIG, positions=512))
+    assert started.config.positions == 64
+    for change in ({"architecture": "bert"}, {"local_window": 16}, {"layers": 4}):
+        with pytest.raises(InputError, match=next(iter(change))):
+            initial_weights.start(theirs[0], replace(CONFIG, **change))

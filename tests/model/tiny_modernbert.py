@@ -1,0 +1,52 @@
+"""A ModernBERT of a few thousand parameters, in our form and in transformers'."""
+
+from typing import Any
+
+import torch
+from transformers import ModernBertConfig, ModernBertForMaskedLM
+
+from model.config import ModelConfig
+from model.encoders.batch import Batch
+from model.encoders.modernbert import ModernBertForPreTraining
+from model.huggingface.modernbert_names import MODERNBERT
+from tests.model.tiny_bert import WORDS
+
+CONFIG = ModelConfig(
+    name="small", architecture="modernbert", layers=5, hidden=16, heads=2, feed_forward=24,
+    positions=64, vocab_size=len(WORDS), initializer_range=0.2, local_window=8, global_every=2,
+    rotary_local=100.0, rotary_global=900.0, dropout=0.0, attention_dropout=0.0,
+    layer_norm_epsilon=1e-5,
+)  # fmt: skip
+
+
+def our_state(config: ModelConfig = CONFIG) -> dict[str, torch.Tensor]:
+    """Random weights, always the same."""
+    torch.manual_seed(0)
+    return ModernBertForPreTraining(config).state_dict()
+
+
+def their_model() -> ModernBertForMaskedLM:
+    """Made and drawn by transformers alone."""
+    torch.manual_seed(1)
+    said = {theirs: getattr(CONFIG, ours) for ours, theirs in MODERNBERT.sizes.items()}
+    config = ModernBertConfig(
+        **said, pad_token_id=0, global_attn_every_n_layers=2, global_rope_theta=900.0,
+        local_rope_theta=100.0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    return ModernBertForMaskedLM(config).eval()
+
+
+def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Of one sequence of tokens 5 .. 34, at every position."""
+    model = ModernBertForPreTraining(config).eval()
+    model.load_state_dict(state)
+    each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
+    batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each, each, none[:1])
+    with torch.no_grad():
+        return model(batch)[0]
+
+
+def their_logits(model: Any) -> Any:
+    """What a model of transformers' answers to the same sequence."""
+    with torch.no_grad():
+        return model.eval()(torch.arange(30)[None] + 5)

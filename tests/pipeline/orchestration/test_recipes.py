@@ -1,0 +1,49 @@
+"""Recipes are whole: every stage has keys that there are, and phases fit each other."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from pipeline.cli import conf_files, entry_point
+from pipeline.config import RunConfig
+from pipeline.orchestration import graph
+
+
+def planned(*words: str) -> dict[str, graph.Node]:
+    entry_point.register("run", RunConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("run", list(words)), RunConfig)
+    return {node.name: node for node in graph.plan(config, list(words))}
+
+
+@pytest.mark.parametrize("recipe", conf_files.choices("recipe"))
+def test_a_phase_goes_on_where_the_one_before_it_ended(recipe: str) -> None:
+    nodes = planned("+corpus=text", "corpus.path=TEXT", f"recipe={recipe}")
+    phases = [node.config for node in nodes.values() if node.kind == "train"]
+    done = 0
+    for phase in phases:
+        assert phase.start_optimizer == bool(done)
+        own = phase.schedule.total_steps is None  # a schedule of its own, as of LAMB's phases
+        assert phase.schedule.first_step == (0 if own else done)
+        done += phase.steps
+    assert phases[-1].schedule.total_steps in (None, done)
+    assert len({(p.model.layers, p.schedule.name, p.schedule.decay_share) for p in phases}) == 1
+
+
+def test_a_modern_recipe_brings_its_model_and_another_may_be_named() -> None:
+    assert planned("+corpus=sample", "recipe=modern-laptop")["train"].config.model.layers == 4
+    mini = planned("+corpus=sample", "recipe=modern-laptop", "model=modern-mini")
+    assert mini["train"].config.model.name == "modern-mini"
+    assert planned("+corpus=sample")["train"].config.model.name == "tiny"
+
+
+def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
+    nodes = planned("+corpus=sample", "recipe=modern")
+    first, longer, decay = (nodes[n].config for n in ("train", "train-8192", "train-decay"))
+    lengths = [nodes[name].config.sequence_length for name in ("prepare", "prepare-8192")]
+    assert lengths == [1024, 8192]
+    assert first.model.positions >= 8192
+    assert [c.model.rotary_global for c in (first, longer, decay)] == [1e4, 1.6e5, 1.6e5]
+    assert [c.objective.mask_share for c in (first, longer, decay)] == [0.3, 0.3, 0.15]
+    assert decay.steps == decay.schedule.decay_share * decay.schedule.total_steps
