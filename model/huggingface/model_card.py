@@ -63,16 +63,8 @@ def write(
     corpus = data[0].config.get("corpus", {}) if data else {}
     remarks = dict(remarks)
     example = remarks.pop("example", None)
-    start, copied = (
-        train.config.get("start") if train else None,
-        remarks.pop("converted from", None),
-    )
-    if start:
-        how = f"pre-training continued from `{name_of(start)}`"
-    elif copied:
-        how = f"the weights of `{name_of(copied)}`, pre-trained"
-    else:
-        how = "pre-trained from scratch"
+    start = train.config.get("start") if train else None
+    how = origin_of(start, remarks.pop("converted from", None))
     judged = config.architecture == "bert"
     pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
     kind, tag, paper = PUBLISHED[config.architecture]
@@ -107,6 +99,15 @@ def write(
     if example is None:
         example = ENGLISH if language in (None, "en") else "[MASK]"
     return text + USE.format(example=json.dumps(example, ensure_ascii=False))
+
+
+def origin_of(start: str | None, copied: str | None) -> str:
+    """Say where the weights come from, as a part of a sentence."""
+    if start:
+        return f"pre-training continued from `{name_of(start)}`"
+    return (
+        f"the weights of `{name_of(copied)}`, pre-trained" if copied else "pre-trained from scratch"
+    )
 
 
 def name_of(origin: str) -> str:

@@ -201,6 +201,22 @@ def _client(process: int) -> Any:
     return boto3.client("s3", config=config)
 
 
+def _client_for(address: str) -> Any:
+    """Return this process's client.
+
+    Raises:
+        ConfigError: boto3 is not installed.
+        StoreError: a profile is missing, or ~/.aws is not valid.
+    """
+    try:
+        return _client(os.getpid())
+    except ConfigError:
+        raise
+    except Exception as error:
+        _transient(error)
+        raise StoreError(f"{address}: {error}; check ~/.aws and the AWS_ variables") from error
+
+
 _reached: set[str] = set()  # endpoints that have answered this process
 
 
@@ -215,14 +231,9 @@ def _call(
 
     `failed` is called after each failure.
     """
-    try:
-        s3 = _client(os.getpid())
-        from botocore.exceptions import ClientError
-    except ConfigError:
-        raise
-    except Exception as error:  # of a profile that is missing, or a broken ~/.aws/config
-        _transient(error)
-        raise StoreError(f"{address}: {error}; check ~/.aws and the AWS_ variables") from error
+    s3 = _client_for(address)
+    from botocore.exceptions import ClientError
+
     began, waited = time.monotonic(), False
     for pause in _pauses():
         try:

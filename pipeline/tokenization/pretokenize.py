@@ -7,6 +7,7 @@ the tokens of the pieces, in order, are the tokens of the text.
 Shapes: S sentences, T tokens, N pieces, D distinct ones.
 """
 
+import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from tokenizers import Tokenizer
 
 Ids = npt.NDArray[Any]  # uint16 or uint32
@@ -24,6 +26,8 @@ Bools = npt.NDArray[np.bool_]
 CHUNK = 4 * 2**20  # bytes that are looked at together: larger gains nothing
 CACHED = 2**19  # pieces that are remembered, about 64 MB,
 CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 # What a character is to the cutting of text. The order matters to `starts`.
 _INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
@@ -216,3 +220,18 @@ def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tup
     shift = np.repeat(starts[places] - (np.cumsum(counts) - counts), counts)
     shift += np.arange(len(shift))
     return pool[shift], counts
+
+
+def utf8_buffer(sentences: list[str]) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    """The sentences, their UTF-8 end to end, and where each starts in it `(S+1,)`.
+
+    Without the halves of surrogate pairs.
+    """
+    try:
+        text = pa.array(sentences, pa.large_string())
+    except UnicodeEncodeError:
+        sentences = [_SURROGATES.sub("", sentence) for sentence in sentences]
+        text = pa.array(sentences, pa.large_string())
+    _, bounds, data = text.buffers()
+    ends = np.frombuffer(bounds or bytes(8), np.int64)[: len(text) + 1]
+    return sentences, np.frombuffer(data or b"", np.uint8)[: ends[-1]], ends

@@ -40,7 +40,6 @@ CASED_SHARE = 0.01  # of words with capitals, above which a vocabulary is a case
 _BATCH = 256  # texts: what the library makes of them is large, and slow when it leaves the cache
 _MARKS = "|;!,."  # what may stand between words that are asked together
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def read_vocab(path: Path) -> list[str]:
@@ -278,7 +277,7 @@ class WordPiece:
         No special tokens are added. Ids are uint16 up to 65,536 entries, else uint32. Halves of
         surrogate pairs, which have no place in text, are passed over.
         """
-        sentences, data, bounds = utf8_buffer(sentences)
+        sentences, data, bounds = pretokenize.utf8_buffer(sentences)
         if self._whole:
             return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
         parts = [self._chunk(data, bounds[part]) for part in pretokenize.chunks(bounds)]
@@ -297,7 +296,7 @@ class WordPiece:
         token of a sentence never does.
         """
         assert self.cuts_chinese
-        sentences, data, bounds = utf8_buffer(sentences)
+        sentences, data, bounds = pretokenize.utf8_buffer(sentences)
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
         for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
@@ -392,18 +391,3 @@ class _Chunk:
     lengths: Lengths  # (S,) tokens of each sentence
     starts: Lengths  # (N,) where the pieces start, in bytes,
     firsts: Lengths  # (N,) and the first token of each
-
-
-def utf8_buffer(sentences: list[str]) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
-    """The sentences, their UTF-8 end to end, and where each starts in it `(S+1,)`.
-
-    Without the halves of surrogate pairs.
-    """
-    try:
-        text = pa.array(sentences, pa.large_string())
-    except UnicodeEncodeError:
-        sentences = [_SURROGATES.sub("", sentence) for sentence in sentences]
-        text = pa.array(sentences, pa.large_string())
-    _, bounds, data = text.buffers()
-    ends = np.frombuffer(bounds or bytes(8), np.int64)[: len(text) + 1]
-    return sentences, np.frombuffer(data or b"", np.uint8)[: ends[-1]], ends
