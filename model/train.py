@@ -4,6 +4,7 @@ The only state of a run is a count of samples and what a checkpoint holds: order
 are functions of (seed, position). A killed run starts again with the same command and goes on.
 """
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable
@@ -80,11 +81,27 @@ def train(config: TrainConfig) -> None:
     fingerprint, sources = fingerprints.fingerprint("train", config)
     make = functools.partial(trainer.make, fingerprint=fingerprint)
     if int(os.environ.get("RANK", "0")) == 0:
-        legacy = fingerprints.legacy_fingerprint("train", config, sources)
+        legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         trainer.adopt(Path(config.out), legacy, fingerprint)
         stage.run("train", config, make, in_place=True)
     elif stage.current("train", config) is None:
         make(config, Path(config.out))
+
+
+def as_in_0_1_0(config: TrainConfig) -> TrainConfig:
+    """Return the configuration with the size that release 0.1.0 took where none was chosen."""
+    if config.model.name != "auto":
+        return config
+    base = dataclasses.replace(
+        config.model,
+        name="base",
+        layers=12,
+        hidden=768,
+        heads=12,
+        feed_forward=3072,
+        positions=512,
+    )
+    return dataclasses.replace(config, model=base)
 
 
 def silence_deepspeed() -> None:

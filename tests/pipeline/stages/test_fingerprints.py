@@ -6,6 +6,7 @@ that changes, or a setting that goes, changes what runs in progress are; it need
 """
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
+from model.train import as_in_0_1_0
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.manifest import Manifest, Result
 from pipeline.config import CorpusConfig, TasksConfig
@@ -71,6 +73,14 @@ def test_fingerprints_of_the_first_release_are_known(name: str) -> None:
     then = json.loads((GOLDEN / "fingerprints-0.1.0.json").read_text())[name]
     config = composed(name, then["overrides"])
     assert fingerprints.legacy_fingerprint(name, config, then["inputs"]) == then["fingerprint"]
+
+
+def test_a_start_without_a_size_is_known_from_the_first_release() -> None:
+    """Its size was that of base; now it is the folder's, and the setting says auto."""
+    config = composed("train", ["start=/nowhere/start", "data.dir=/nowhere/prepare"])
+    sources = dict.fromkeys(fingerprints.inputs(config), hashlib.sha256().hexdigest())
+    found = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
+    assert found == "96dafa401969c3ecdc334bebb5d3aeb85515f1cfa4703f2276e3bafa72befd81"
 
 
 @dataclasses.dataclass(kw_only=True)
