@@ -1,6 +1,7 @@
 """Resolved configurations as files: how a run hands a stage its settings, `--from FILE`."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def read(path: Path, schema: type, overrides: list[str]) -> DictConfig:
 def _escaped(value: Any) -> Any:
     """Return the value with `${` written so that it is not read as an interpolation."""
     if isinstance(value, str):
-        return value.replace("${", r"\${")
+        # In OmegaConf's grammar backslashes in front of an interpolation are escaped too.
+        return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}
     return [_escaped(item) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,21 @@ from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerCo
 from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
-    ["${oc.env:HOME}", r"\${x}", "a${b", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n"]
+    [
+        "${oc.env:HOME}",
+        r"\${x}",
+        "a${b",
+        r"\\${x}",
+        "\\\\",
+        "null",
+        "1e4",
+        "yes",
+        "'",
+        '"',
+        "[a, b]",
+        "# no",
+        "é\n",
+    ]
 )
 
 
@@ -36,8 +50,8 @@ def test_any_value_comes_back(
 ) -> None:
     path = tmp_path_factory.mktemp("resolved") / "prepare.yaml"
     before = config(
-        out=text, filters=FiltersConfig(banned=banned),
-        corpus=CorpusConfig(name="c", reader="text", path=text, options=options),
+        out=f"o{text}", filters=FiltersConfig(banned=banned),
+        corpus=CorpusConfig(name="c", reader="text", path=f"p{text}", options=options),
     )  # fmt: skip
     resolved.write(path, before)
     after = entry_point.validate(resolved.read(path, PrepareConfig, []), PrepareConfig)
