@@ -19,7 +19,8 @@ OPTION = "--from"
 def write(path: Path, config: Any) -> None:
     """Write the dataclass `config` to `path` as YAML, readable by its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(_escaped(dataclasses.asdict(config)), sort_keys=False, allow_unicode=True)
+    # All but ASCII is escaped: YAML would read U+0085 and its like back as line ends.
+    text = yaml.safe_dump(_escaped(dataclasses.asdict(config)), sort_keys=False)
     write_text(path, text, mode=0o600)
 
 
