@@ -26,7 +26,10 @@ sys.path.insert(0, str(ROOT / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Programs of others, by what they need that a test has not: only files they name are looked for.
-OTHERS = {"kubectl": "a cluster", "docker": "a daemon", "wandb": "a network", "sbatch": "a cluster"}
+OTHERS = {
+    "kubectl": "a cluster", "docker": "a daemon", "wandb": "a network", "sbatch": "a cluster",
+    "mvn": "a cluster", "java": "a cluster", "go": "a network",
+}  # fmt: skip
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
 
@@ -67,6 +70,8 @@ def check_keys(command: str, words: list[str]) -> None:
 
 def check(words: list[str]) -> None:
     """Raise unless the command can be there; `words` of one command line."""
+    while re.match(r"[A-Z_]+=", words[0]):  # set for the command that follows
+        words = words[1:]
     if words[:3] == ["python", "-m", "model.launch"] and words[3:]:
         assert words[3] in ("deepspeed", "torchrun")
         check(["deepspeed", *words[4:]])

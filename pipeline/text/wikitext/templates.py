@@ -242,12 +242,17 @@ class Templates:
     """The templates of one language's wiki."""
 
     def __init__(self, language: str) -> None:
+        self.language = language
         code = re.split("[-_]", language.lower())[0]
         self._rules = {name: _constant(sign) for name, sign in _SIGNS.items()}
         self._rules |= _table(_COMMON) | _table(_QUOTES, _own_paragraph) | _COMPUTED
         self._rules |= _table(_OF_LANGUAGE.get(code, ""))
         self._rules |= _table(_QUOTES_OF_LANGUAGE.get(code, ""), _own_paragraph)
         self._rules |= _COMPUTED_OF_LANGUAGE.get(code, {})
+
+    def __reduce__(self) -> tuple[type["Templates"], tuple[str]]:
+        """Travel to workers as the language alone: rules are functions without names."""
+        return Templates, (self.language,)
 
     def expand(self, text: str) -> str:
         """Return the text with what templates show in place of them; most show nothing."""

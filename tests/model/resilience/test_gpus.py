@@ -44,11 +44,15 @@ def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from model.resilience.rank_card import RankCard
     from model.training import deepspeed_engine
 
     monkeypatch.setenv("GPUS", "2")
+    card = RankCard(
+        run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={}
+    )
     with pytest.raises(ConfigError) as caught:
-        deepspeed_engine.start_world(None)
+        deepspeed_engine.start_world(card, None)
     assert caught.value.key == "GPUS"
     assert not torch.distributed.is_initialized()
 
