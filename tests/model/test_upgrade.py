@@ -15,7 +15,7 @@ from tests.model.conftest import SMALL
 
 pytestmark = pytest.mark.slow
 
-SETTING = "    clip: float = 1.0"
+SETTING = "    clip: float"
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "DS_ACCELERATO
 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
+from model.resilience.rank_card import RankCard
 from model.training import checkpoint, deepspeed_engine
 
 
@@ -67,7 +68,10 @@ def train(engine, first: int, steps: int) -> None:
 
 deepspeed_engine.build_optimizer = build
 folder = Path(sys.argv[2])
-world = deepspeed_engine.start_world(1, 60.0, 60.0)
+card = RankCard(
+    run="r", out=sys.argv[2], host="h", world=1, fingerprint="f", versions={}, settings={}, code={}
+)
+world = deepspeed_engine.start_world(card, 1, 60.0, 60.0)
 for pair in sys.argv[3:]:
     before, after = map(int, pair.split(","))
     engine = engine_at(before, world)
