@@ -21,6 +21,7 @@ from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
 from pipeline.common.atomic import write_text
+from pipeline.common.batching import batches
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -119,7 +120,7 @@ def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
 def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
     """Return how well the vocabulary fits the text that it was learnt from."""
     documents = size = characters = words = tokens = unknown = 0
-    for texts in batches(sample):
+    for texts in batches(sample, CHUNK):
         ids, _ = tokenizer.encode(texts)
         documents += len(texts)
         size += sum(len(text.encode()) for text in texts)
@@ -138,20 +139,6 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
         "tokens_per_word": tokens / words,
         "characters_per_token": characters / max(tokens, 1),
     }
-
-
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Group texts into lists of about a chunk of the tokenizer."""
-    batch: list[str] = []
-    length = 0
-    for text in texts:
-        batch.append(text)
-        length += len(text)
-        if length >= CHUNK:
-            yield batch
-            batch, length = [], 0
-    if batch:
-        yield batch
 
 
 def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:

@@ -161,7 +161,7 @@ def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> di
         if run not in keys or not path.exists():
             continue
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("key") in (keys[run], _legacy_key(alone)):
+        if record.get("key") == keys[run] or record.get("key") == _legacy_key(alone):
             done[run] = record
     return done
 

@@ -154,7 +154,8 @@ def run(
         recover(out)
         check_free(stage, out, in_place)
         wanted, sources = fingerprint(stage, config)
-        if (present := current(stage, config)) is not None:
+        present = None if config.force else recognise(stage, config, wanted, sources)
+        if present is not None:
             print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
             return present
         started = time.monotonic()

@@ -1,11 +1,13 @@
 """The alphabet of a learnt vocabulary: which characters of a text become entries."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
+
+from pipeline.common.batching import batches
 
 # Letters are kept, all of ASCII and then by frequency, until they make up this share of the text,
 # in at most half of all entries.
@@ -27,28 +29,14 @@ _BATCH = 2**20  # characters that are counted at once
 def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     """Count each character in the words that the tokenizer makes of the texts."""
     counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
-    for text in _batches(texts):
-        part = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32))
+    for batch in batches(texts, _BATCH):  # order and borders are nothing to a count
+        part = np.bincount(np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32))
         counts[: len(part)] += part
     letters: dict[str, int] = {}
     for code in np.flatnonzero(counts):
         for letter in _letters_of(chr(code), tokenizer):
             letters[letter] = letters.get(letter, 0) + int(counts[code])
     return letters
-
-
-def _batches(texts: Iterable[str]) -> Iterator[str]:
-    """Join texts into longer ones: their order and borders are nothing to a count."""
-    batch: list[str] = []
-    length = 0
-    for text in texts:
-        batch.append(text)
-        length += len(text)
-        if length >= _BATCH:
-            yield "".join(batch)
-            batch, length = [], 0
-    if length:
-        yield "".join(batch)
 
 
 def _letters_of(char: str, tokenizer: Tokenizer) -> list[str]:

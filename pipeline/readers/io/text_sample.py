@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.common import counter_rng, storage
+from pipeline.common.batching import batches
 from pipeline.common.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import compressed
@@ -43,7 +44,7 @@ class TextSample:
     def add_beginning(self, texts: Iterable[str], most: int) -> int:
         """Add the first `most` bytes of raw texts, and return how many bytes they came to."""
         before = self.bytes
-        for piece in _pieces(texts):
+        for piece in batches(texts, PIECE):
             start, size = self._write(piece)
             missing = most - (self.bytes - before)
             self._keep([(start, min(size, missing))])
@@ -55,7 +56,7 @@ class TextSample:
         """Add `most` bytes from all over the raw texts, and return how many bytes they came to."""
         kept: list[tuple[float, int, int]] = []  # a heap: the largest random number comes first
         total = 0
-        for number, piece in enumerate(_pieces(texts)):
+        for number, piece in enumerate(batches(texts, PIECE)):
             drawn = -float(counter_rng.uniform(key, number))
             if total >= most and drawn < kept[0][0]:
                 continue
@@ -79,20 +80,6 @@ class TextSample:
     def _keep(self, pieces: list[tuple[int, int]]) -> None:
         self._pieces += (piece for piece in pieces if piece[1])
         self.bytes += sum(size for _, size in pieces)
-
-
-def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Group raw texts into pieces."""
-    piece: list[str] = []
-    length = 0
-    for text in texts:
-        piece.append(text)
-        length += len(text)
-        if length >= PIECE:
-            yield piece
-            piece, length = [], 0
-    if piece:
-        yield piece
 
 
 def is_uncut(split: FileRange) -> bool:

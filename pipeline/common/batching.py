@@ -1,0 +1,17 @@
+"""Texts in batches of a length."""
+
+from collections.abc import Iterable, Iterator
+
+
+def batches(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
+    """Group texts, in order, into lists of at least `characters`; the last one may be shorter."""
+    batch: list[str] = []
+    length = 0
+    for text in texts:
+        batch.append(text)
+        length += len(text)
+        if length >= characters:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
