@@ -5,6 +5,7 @@ its own with it and leaves what differs. When all have come, rank 0 says what is
 or end with the same error on every rank. Nobody enters the process group of another training.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -99,13 +100,29 @@ def _welcome(store: Store, size: int, start_timeout: float, until: float) -> Non
         store.wait(others, _left(until))
     except dist.DistError as error:
         missing = _missing(store, size, start_timeout)
-        store.set(_key(_GO), json.dumps(["missing", missing]))
+        _refuse(store, [key for key in others if store.check([key])], "missing", missing)
         raise Restart(missing) from error
     told = [bytes(store.get(key)).decode() for key in others]
     unlike = sorted({text for text in told if text})
-    store.set(_key(_GO), json.dumps(["unlike", unlike[0]] if unlike else ["start", ""]))
     if unlike:
+        _refuse(store, others, "unlike", unlike[0])
         raise InputError(unlike[0])
+    store.set(_key(_GO), json.dumps(["start", ""]))
+
+
+def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
+    """Tell the ranks that came why the training does not start, and let them read it.
+
+    The store ends with rank 0, so rank 0 must not leave before the others have their answer.
+    """
+    store.set(_key(_GO), json.dumps([what, why]))
+    with contextlib.suppress(dist.DistError):  # a rank that died in between reads nothing
+        store.wait([_read(key) for key in arrived], timedelta(seconds=LEAVING))
+
+
+def _read(came: str) -> str:
+    """Return the key by which a rank says that it has read rank 0's answer."""
+    return f"{came}/read"
 
 
 def _found(card: RankCard, start_timeout: float, until: float) -> Store:
@@ -157,6 +174,8 @@ def _arrive(
         except dist.DistStoreError as error:
             raise Restart(_missing(store, size, start_timeout)) from error
         what, why = json.loads(bytes(store.get(_key(_GO))))
+        if what != "start":
+            store.set(_read(_key(f"came/{rank}")), "")
     except dist.DistNetworkError as error:
         raise Restart(f"{name_of(0)} went away before all ranks came") from error
     if what == "missing":
