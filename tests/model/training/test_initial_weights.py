@@ -32,7 +32,7 @@ def test_rank_0_says_what_was_drawn(
     state = initial_weights.start(folder, CONFIG).state
     drawn = {name for name in state if name.startswith(("pooler.", "next_sentence."))}
     lines = capsys.readouterr().out.splitlines()
-    assert set(lines) == {f"start: {name}: not in {folder}, drawn anew" for name in drawn}
+    assert set(lines) == {f"start: {name}: not in {folder}, randomly initialised" for name in drawn}
     monkeypatch.setenv("RANK", "1")
     again = initial_weights.start(folder, CONFIG).state
     assert capsys.readouterr().out == ""
