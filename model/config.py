@@ -56,14 +56,14 @@ class ModelConfig:
             check(
                 getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: must be at least 1"
             )
-            check(
-                self.global_every >= 1,
-                f"model.global_every={self.global_every}: must be at least 1",
-            )
-            check(
-                self.local_window >= 2,
-                f"model.local_window={self.local_window}: must be at least 2",
-            )
+        check(
+            self.global_every >= 1,
+            f"model.global_every={self.global_every}: must be at least 1",
+        )
+        check(
+            self.local_window >= 2,
+            f"model.local_window={self.local_window}: must be at least 2",
+        )
         check(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
             f"model.heads={self.heads}: must divide model.hidden={self.hidden}",
@@ -153,10 +153,10 @@ class OptimizerConfig:
         check_choice("optimizer.name", self.name, ("adamw", "lamb", "stable_adamw"))
         for key in ("learning_rate", "epsilon"):
             check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: must be above 0")
-            check(
-                self.weight_decay >= 0,
-                f"optimizer.weight_decay={self.weight_decay}: must be at least 0",
-            )
+        check(
+            self.weight_decay >= 0,
+            f"optimizer.weight_decay={self.weight_decay}: must be at least 0",
+        )
         check(
             len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
             f"optimizer.betas={self.betas}: must be two numbers of at least 0 and less than 1",
@@ -190,10 +190,8 @@ class ScheduleConfig:
         for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
             value = getattr(self, key)
             check(0 <= value <= 1, f"schedule.{key}={value}: must be from 0 to 1")
-            check(self.power > 0, f"schedule.power={self.power}: must be above 0")
-            check(
-                self.first_step >= 0, f"schedule.first_step={self.first_step}: must be at least 0"
-            )
+        check(self.power > 0, f"schedule.power={self.power}: must be above 0")
+        check(self.first_step >= 0, f"schedule.first_step={self.first_step}: must be at least 0")
         check(
             self.first_batch is None or self.first_batch >= 1,
             f"schedule.first_batch={self.first_batch}: must be at least 1, or null",

@@ -221,7 +221,7 @@ class SshHosts:
     def _advice(code: int) -> str:
         if code == 255:
             return "`ssh HOST true` must work from here without a prompt"
-            return f"every host needs this working directory and the same Python, {sys.executable}"
+        return f"every host needs this working directory and the same Python, {sys.executable}"
 
     def _send(self) -> None:
         """Send the command to all hosts."""
