@@ -1,4 +1,4 @@
-"""The schema of training: sizes, optimizer, schedule, objective, data. No torch in here."""
+"""Schema of training: sizes, optimizer, schedule, objective, data. Does not import torch."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,7 +7,7 @@ from omegaconf import MISSING
 
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 
-# Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
+# Layers, hidden size, heads and feed-forward size of the published models, as in conf/model.
 PUBLISHED = {
     "tiny": (2, 128, 2, 512),
     "mini": (4, 256, 4, 1024),
@@ -17,14 +17,14 @@ PUBLISHED = {
     "large": (24, 1024, 16, 4096),
 }
 SHAPE = ("layers", "hidden", "heads", "feed_forward")
-AUTO = "auto"  # the name of a size whose zeros are still to be filled
+AUTO = "auto"  # name of a size whose zeros are filled in later
 
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
+    """Size of the encoder: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
 
-    The keys that only ModernBERT (Warner et al. 2024) has say so; BERT leaves them alone.
+    Keys marked modernbert (Warner et al. 2024) do not affect BERT.
     """
 
     name: str = MISSING
@@ -48,34 +48,42 @@ class ModelConfig:
     classifier_pooling: str = "cls"  # modernbert: what fine-tuned heads read, cls or mean
 
     def __post_init__(self) -> None:
-        """Check the ranges and what fits what."""
+        """Check ranges and combinations."""
         check_choice("model.architecture", self.architecture, ("bert", "modernbert"))
         check_choice("model.classifier_pooling", self.classifier_pooling, ("cls", "mean"))
         least = 0 if self.name == AUTO else 1
         for key in (*SHAPE, "positions"):
-            check(getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: at least 1")
-        check(self.global_every >= 1, f"model.global_every={self.global_every}: at least 1")
-        check(self.local_window >= 2, f"model.local_window={self.local_window}: at least 2")
+            check(
+                getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: must be at least 1"
+            )
+        check(
+            self.global_every >= 1,
+            f"model.global_every={self.global_every}: must be at least 1",
+        )
+        check(
+            self.local_window >= 2,
+            f"model.local_window={self.local_window}: must be at least 2",
+        )
         check(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
-            f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
+            f"model.heads={self.heads}: must divide model.hidden={self.hidden}",
         )
         for key in ("dropout", "attention_dropout"):
             value = getattr(self, key)
-            check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
+            check(0 <= value < 1, f"model.{key}={value}: must be at least 0 and less than 1")
         for key in ("initializer_range", "layer_norm_epsilon", "rotary_local", "rotary_global"):
-            check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
+            check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: must be above 0")
         if self.architecture == "modernbert" and self.heads:
-            check(not self.causal, "model.causal=true: modernbert sees both sides; take bert")
+            check(not self.causal, "model.causal=true: not supported by modernbert; use bert")
             check(
                 self.hidden // self.heads % 2 == 0,
-                f"model.heads={self.heads}: rotary positions need heads of an even width, not "
-                f"{self.hidden // self.heads}",
+                f"model.heads={self.heads}: rotary positions need heads of even width, not "
+                f"{self.hidden // self.heads}; change heads or hidden",
             )
 
     @property
     def size_name(self) -> str:
-        """The name of the size: a published one's only where it is of that size."""
+        """Return the name of the size; a published name only for that very size."""
         shape = tuple(getattr(self, key) for key in SHAPE)
         if self.name != AUTO and PUBLISHED.get(self.name, shape) == shape:
             return self.name
@@ -83,7 +91,7 @@ class ModelConfig:
         return next(known, f"{self.layers} x {self.hidden}")
 
     def filled(self, other: "ModelConfig") -> "ModelConfig":
-        """Return this size with the values of `other` where it has zeros, under its true name."""
+        """Return this size with zeros replaced by the values of `other`, and its matching name."""
         zeros = {
             key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)
         }
@@ -93,7 +101,7 @@ class ModelConfig:
 
 @dataclass(kw_only=True)
 class ObjectiveConfig:
-    """What is predicted: Devlin et al. 2019, section 3.1."""
+    """Pre-training objective: Devlin et al. 2019, section 3.1."""
 
     name: str = MISSING
     predict: str = "masked"  # tokens: masked, or next, from those before them
@@ -107,25 +115,31 @@ class ObjectiveConfig:
     span_stop: float = 0.2  # the chance that a run ends after each of them
 
     def __post_init__(self) -> None:
-        """Check the shares."""
+        """Check choices and ranges."""
         check_choice("objective.predict", self.predict, ("masked", "next"))
         check_choice("objective.pairs", self.pairs, ("nsp", "sop"))
-        check(self.span >= 1, f"objective.span={self.span}: at least 1")
-        check(0 < self.span_stop <= 1, f"objective.span_stop={self.span_stop}: above 0, at most 1")
-        check(0 < self.mask_share < 1, f"objective.mask_share={self.mask_share}: between 0 and 1")
+        check(self.span >= 1, f"objective.span={self.span}: must be at least 1")
+        check(
+            0 < self.span_stop <= 1,
+            f"objective.span_stop={self.span_stop}: must be above 0 and at most 1",
+        )
+        check(
+            0 < self.mask_share < 1,
+            f"objective.mask_share={self.mask_share}: must be between 0 and 1",
+        )
         shares = (self.mask_token_share, self.random_token_share)
         check(
             min(shares) >= 0 and sum(shares) <= 1,
             f"objective.mask_token_share={shares[0]}, objective.random_token_share={shares[1]}: "
-            "at least 0 each, at most 1 together",
+            "must be at least 0 each and at most 1 in total",
         )
 
 
 @dataclass(kw_only=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay, plain or with its updates clipped, or LAMB.
+    """Adam with decoupled weight decay, optionally with update clipping, or LAMB.
 
-    There is no decay on biases and layer norms.
+    Biases and layer norms have no decay.
     """
 
     name: str = MISSING
@@ -135,23 +149,26 @@ class OptimizerConfig:
     weight_decay: float = 0.01
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check ranges."""
         check_choice("optimizer.name", self.name, ("adamw", "lamb", "stable_adamw"))
         for key in ("learning_rate", "epsilon"):
-            check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: above 0")
-        check(self.weight_decay >= 0, f"optimizer.weight_decay={self.weight_decay}: at least 0")
+            check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: must be above 0")
+        check(
+            self.weight_decay >= 0,
+            f"optimizer.weight_decay={self.weight_decay}: must be at least 0",
+        )
         check(
             len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
-            f"optimizer.betas={self.betas}: two numbers from 0 to below 1",
+            f"optimizer.betas={self.betas}: must be two numbers of at least 0 and less than 1",
         )
 
 
 @dataclass(kw_only=True)
 class ScheduleConfig:
-    """The learning rate over the steps, as a share of the peak, and the batch size.
+    """Schedule of the learning rate, as a share of the peak, and of the batch size.
 
-    Warm-up, then decay to `final_share`. A run may be a part of a longer schedule: the second of
-    two phases begins at `first_step` where the first one ended, of `total_steps` of both.
+    Warm-up, then decay to `final_share`. A run may be part of a longer schedule: the second of two
+    phases starts at `first_step`, where the first one ended; `total_steps` counts both.
     """
 
     name: str = MISSING
@@ -166,36 +183,36 @@ class ScheduleConfig:
     batch_share: float = 0.1  # of all steps, the first ones, in which it rises to batch_size
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check ranges."""
         names = ("linear", "polynomial", "constant", "cosine", "wsd")
         check_choice("schedule.name", self.name, names)
         check_choice("schedule.decay", self.decay, ("power", "sqrt"))
         for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
             value = getattr(self, key)
-            check(0 <= value <= 1, f"schedule.{key}={value}: from 0 to 1")
-        check(self.power > 0, f"schedule.power={self.power}: above 0")
-        check(self.first_step >= 0, f"schedule.first_step={self.first_step}: at least 0")
+            check(0 <= value <= 1, f"schedule.{key}={value}: must be from 0 to 1")
+        check(self.power > 0, f"schedule.power={self.power}: must be above 0")
+        check(self.first_step >= 0, f"schedule.first_step={self.first_step}: must be at least 0")
         check(
             self.first_batch is None or self.first_batch >= 1,
-            f"schedule.first_batch={self.first_batch}: at least 1, or null",
+            f"schedule.first_batch={self.first_batch}: must be at least 1, or null",
         )
 
     def check_steps(self, steps: int, batch_size: int) -> None:
-        """Check what a run of `steps` updates makes of it."""
+        """Check the schedule against the steps and the batch size of a run."""
         check(
             self.total_steps is None or self.first_step + steps <= self.total_steps,
-            f"schedule.total_steps={self.total_steps}: {steps} steps from "
-            f"schedule.first_step={self.first_step} on are more",
+            f"schedule.total_steps={self.total_steps}: must be at least {self.first_step + steps}, "
+            f"schedule.first_step={self.first_step} plus steps={steps}",
         )
         check(
             (self.first_batch or 1) <= batch_size,
-            f"schedule.first_batch={self.first_batch}: more than batch_size={batch_size}",
+            f"schedule.first_batch={self.first_batch}: must be at most batch_size={batch_size}",
         )
 
 
 @dataclass(kw_only=True)
 class ComputeConfig:
-    """How the same numbers are computed."""
+    """Options of the computation that do not change its result."""
 
     name: str = "plain"
     recompute: bool = False  # activations, in the backward pass, instead of keeping them
@@ -204,7 +221,7 @@ class ComputeConfig:
 
 @dataclass(kw_only=True)
 class TrackingConfig:
-    """Where the figures go, beside metrics.jsonl."""
+    """Trackers in addition to metrics.jsonl."""
 
     name: str = MISSING  # wandb or none
     project: str = "bert-pipeline"
@@ -212,7 +229,7 @@ class TrackingConfig:
     prometheus_port: int | None = None  # rank 0 serves its figures here; null: nowhere
 
     def __post_init__(self) -> None:
-        """Check the choices."""
+        """Check choices."""
         check_choice("tracking.name", self.name, ("wandb", "none"))
         check_choice("tracking.mode", self.mode, ("auto", "online", "offline"))
 
@@ -221,8 +238,8 @@ class TrackingConfig:
 class DataConfig:
     """The shards and how they are read.
 
-    With `weights` each folder gives that share of the samples, however large it is; without, all
-    shards of all folders are read as if they lay in one.
+    With `weights` each folder contributes that share of the samples, regardless of its size;
+    without, all shards of all folders are read as one folder.
     """
 
     dir: str = input_path()  # a folder that `prepare` made
@@ -235,17 +252,18 @@ class DataConfig:
     window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
 
     def __post_init__(self) -> None:
-        """Check that there are as many weights as folders."""
+        """Check the weights and the window."""
         check(
             len(self.weights) in (0, len(self.folders)),
-            f"data.weights={self.weights}: one for each of {', '.join(self.folders)}, or none",
+            f"data.weights={self.weights}: must have one weight for each of "
+            f"{', '.join(self.folders)}, or be empty",
         )
-        check(min(self.weights, default=1) > 0, f"data.weights={self.weights}: above 0 each")
-        check(self.window_rows >= 1, f"data.window_rows={self.window_rows}: at least 1")
+        check(min(self.weights, default=1) > 0, f"data.weights={self.weights}: must be above 0")
+        check(self.window_rows >= 1, f"data.window_rows={self.window_rows}: must be at least 1")
 
     @property
     def folders(self) -> list[str]:
-        """All of them."""
+        """Return all data folders."""
         return [self.dir, *self.more]
 
 
@@ -298,27 +316,27 @@ class TrainConfig(StageConfig):
     processes: int | None = runtime_option(None)
 
     def __post_init__(self) -> None:
-        """Check the ranges and what fits what."""
+        """Check ranges and combinations."""
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
                     "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
-            check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
+            check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: must be at least 1")
         for key in ("keep_every", "threads", "processes"):
             value = getattr(self, key)
-            check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
-        if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
+            check(value is None or value >= 1, f"{key}={value}: must be at least 1, or null")
+        if isinstance(self.schedule, ScheduleConfig):  # may be missing in a partial config
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
             check(
                 self.model.causal == (self.objective.predict == "next"),
                 f"objective.predict={self.objective.predict}, model.causal="
-                f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
-                "attention=causal sets both",
+                f"{str(self.model.causal).lower()}: next-token prediction needs causal attention, "
+                "masked-token prediction needs full; attention=causal or full sets both",
             )
             check(
                 not self.objective.next_sentence or self.model.architecture == "bert",
-                f"objective.next_sentence=true: model={self.model.name} judges no pairs of "
-                "sentences; add objective=modern (or mlm), or objective.next_sentence=false",
+                f"objective.next_sentence=true: model={self.model.name} has no next-sentence head; "
+                "add objective=modern (or mlm), or objective.next_sentence=false",
             )
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
             layers, hidden, heads, width = PUBLISHED["base"]
@@ -327,11 +345,11 @@ class TrainConfig(StageConfig):
             )
             self.model = replace(self.model.filled(base), name="base")
         peak = self.peak_tflops
-        check(peak is None or peak > 0, f"peak_tflops={peak}: above 0, or null")
+        check(peak is None or peak > 0, f"peak_tflops={peak}: must be above 0, or null")
         check(
             not self.start_optimizer or self.start is not None,
-            "start_optimizer=true: of which run? set start=FOLDER too",
+            "start_optimizer=true: requires start=; set start=FOLDER",
         )
-        check(self.clip is None or self.clip > 0, f"clip={self.clip}: above 0, or null")
+        check(self.clip is None or self.clip > 0, f"clip={self.clip}: must be above 0, or null")
         for key in ("start_timeout", "timeout", "watchdog"):
-            check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")
+            check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: must be above 0")

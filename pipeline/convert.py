@@ -123,7 +123,9 @@ def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
-    drawn = sorted({note.partition(".")[0] for note in source.notes if "drawn anew" in note})
+    drawn = sorted(
+        {note.partition(".")[0] for note in source.notes if "randomly initialised" in note}
+    )
     return {
         "license": config.license,
         "example": example_of(config, vocab),
@@ -160,7 +162,7 @@ def describe(figures: dict[str, Any]) -> str:
         parts.append(f"mean of {len(steps)} checkpoints")
     if figures["added_entries"]:
         parts.append(f"{figures['added_entries']:,} entries added")
-    drawn = [note for note in notes if note.endswith("drawn anew")]
+    drawn = [note for note in notes if note.endswith("randomly initialised")]
     if drawn:
         heads = sorted({note.partition(".")[0] for note in drawn})
         parts.append(f"drawn anew as it was not there: {' and '.join(heads)}")

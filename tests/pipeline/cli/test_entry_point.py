@@ -40,7 +40,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.run", "+corpus=sample", "--force"], "name a stage, as in --force train"),
         (["pipeline.run", "--force", "+corpus=sample"], "name a stage, as in --force train"),
         (["pipeline.run", "+corpus=sample", "tasks=[rte]"], "say where the GLUE files are"),
-        (["model.train", "model=tiny", "model.heads=3"], "does not divide model.hidden=128"),
+        (["model.train", "model=tiny", "model.heads=3"], "model.hidden=128"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "no finished prepare there"),
         (["model.train", "optimizer.learning_rate=-1"], "above 0"),
         (["pipeline.run", "+corpus=sample", "tasks=[rtee]"], "task=rtee: there is no such task; "
@@ -55,7 +55,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.train", "force=maybe"], "force=maybe: true or false"),
         (["pipeline.vocab", "+corpus=sample", "--verbose"], "--verbose: no such option"),
         (["pipeline.run", "--dry-run", "+corpus=sample"], "--dry-run: no such option"),
-        (["model.launch"], "no command; add one"),
+        (["model.launch"], "command is required"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(
