@@ -252,7 +252,7 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
 
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     common = {"pretrained": str(pretrained), "input": "in.txt"}
-    with pytest.raises(ConfigError, match=r"out=x\.npy: give it the ending \.arrow"):
+    with pytest.raises(ConfigError, match=r"out=x\.npy: must end with \.arrow"):
         EmbedConfig(**common, out="x.npy", pooling="tokens")
     with pytest.raises(ConfigError) as raised:
         embed.embed(EmbedConfig(**common, out="x.npy", layers=[3]))
