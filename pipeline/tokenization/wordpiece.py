@@ -160,8 +160,7 @@ def read(path: Path) -> str:
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:
             raise InputError(
-                f"{path}: the folder has neither tokenizer.json nor vocab.txt; run "
-                "python -m pipeline.vocab to make one",
+                f"{path}: has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab",
                 path=path,
             )
         path /= found[0]
