@@ -1,1 +1,1 @@
-"""Which documents are dropped before training, and why."""
+"""Document filters and near-duplicate detection."""

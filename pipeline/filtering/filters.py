@@ -1,7 +1,8 @@
-"""Which documents are left out of training, and why: each filter counts what it takes.
+"""Document filters, with a reason for each document that they drop.
 
-A filter sees one document at a time, so its verdict depends on no other; near duplicates are the
-exception, and found between the two phases of `prepare` (see `pipeline.filtering.minhash`).
+A filter sees one document at a time: its verdict does not depend on other documents. Near
+duplicates are the exception, found between the two phases of `prepare`
+(`pipeline.filtering.minhash`).
 """
 
 import json
@@ -26,16 +27,16 @@ NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
 
 class Filter(Protocol):
-    """One reason to leave a document out."""
+    """A reason to drop a document."""
 
     reason: str
 
     def drops(self, name: str, text: str) -> bool:
-        """Whether the cleaned document goes."""
+        """Return whether to drop the cleaned document."""
 
 
 class MaxLength:
-    """Documents with more characters than any real one has: lists, logs, data."""
+    """Filter of overlong documents: lists, logs, data."""
 
     reason = "long"
 
@@ -43,12 +44,12 @@ class MaxLength:
         self.most = most
 
     def drops(self, name: str, text: str) -> bool:
-        """Whether it has more than `most` characters."""
+        """Return whether the document has more than `most` characters."""
         return len(text) > self.most
 
 
 class NonLetterShare:
-    """Documents of numbers, code, tables: what is neither letter nor mark nor space."""
+    """Filter of numbers, code and tables: too many characters that are not letters."""
 
     reason = "non-letters"
 
@@ -59,19 +60,22 @@ class NonLetterShare:
         self._is_letter[list(kept)] = True
 
     def share(self, text: str) -> float:
-        """The share of characters, spaces apart, that are no letters; combining marks are."""
+        """Return the share of non-letters among characters other than spaces.
+
+        Combining marks count as letters.
+        """
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         written = len(codes) - text.count(" ") - text.count("\n")
         letters = int(np.count_nonzero(self._is_letter[codes]))
         return 1 - letters / written if written else 1.0
 
     def drops(self, name: str, text: str) -> bool:
-        """Whether the share is too large."""
+        """Return whether the share is larger than `most`."""
         return self.share(text) > self.most
 
 
 class BannedPatterns:
-    """Documents in which a regular expression is found."""
+    """Filter of documents that match a regular expression."""
 
     reason = "banned"
 
@@ -79,14 +83,14 @@ class BannedPatterns:
         self.patterns = patterns
 
     def drops(self, name: str, text: str) -> bool:
-        """Whether any of the patterns is found."""
+        """Return whether any pattern matches."""
         return any(pattern.search(text) for pattern in self.patterns)
 
 
 class Decontamination:
-    """Documents that share `n` words in a row with an evaluation file (Brown et al. 2020, app. C).
+    """Filter of documents sharing an n-gram with an evaluation file (Brown et al. 2020, app. C).
 
-    `found` counts them by file, and `named` says which they are and what they share.
+    `found` counts the documents by file, `named` lists them with the shared words.
     """
 
     reason = "contaminated"
@@ -106,14 +110,14 @@ class Decontamination:
             parts.append((unique, np.full(len(unique), index)))
         values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
         owners = np.concatenate([np.zeros(0, np.int64), *(owner for _, owner in parts)])
-        # The first file that has an n-gram answers for it.
+        # An n-gram in several files is attributed to the first.
         self.grams, first = np.unique(values, return_index=True)
         self.owners = owners[first]
         self.found = Counter[str]()
         self.named: list[str] = []
 
     def drops(self, name: str, text: str) -> bool:
-        """Whether any n-gram is an evaluation file's."""
+        """Return whether any n-gram occurs in an evaluation file."""
         words = ngrams.words(text)
         hashes = ngrams.hashes(words, self.n)
         if not len(hashes) or not len(self.grams):
@@ -130,40 +134,45 @@ class Decontamination:
         return True
 
 
-def compiled(pattern: str, place: str) -> re.Pattern[str]:
-    """A regular expression; `place` is where it stands.
+def compiled(pattern: str, path: str | None = None, line: int | None = None) -> re.Pattern[str]:
+    """Compile a regular expression of `filters.banned`, or of a line of `filters.banned_file`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is invalid.
     """
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as error:
-        raise ConfigError(f"{place}: {pattern!r} is no regular expression: {error}") from error
+        key = "filters.banned" if path is None else "filters.banned_file"
+        where = key if path is None else f"{path}, line {line}"
+        raise ConfigError(
+            f"{where}: invalid regular expression {pattern!r} ({error}); fix or remove it",
+            key=key, path=path, line=line,
+        ) from error  # fmt: skip
 
 
 def listed(path: str) -> Iterator[re.Pattern[str]]:
-    """The patterns in a file: one a line; blank lines and those that begin with `#` are none.
+    """Yield the patterns in a file: one per line; skip blank lines and comments (`#`).
 
     Raises:
-        InputError: it cannot be read.
-        ConfigError: a line is no regular expression.
+        InputError: the file cannot be read.
+        ConfigError: a line is not a valid regular expression.
     """
     for number, line in enumerate(lines_of(text_of(Path(path))), 1):
         if line.strip() and not line.startswith("#"):
-            yield compiled(line, f"{path}, line {number}")
+            yield compiled(line, path, number)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, by line feeds alone: JSON and TSV hold other separators as text."""
+    """Split a text at line feeds only: JSON and TSV may contain other line separators."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def evaluation_files(places: list[str]) -> list[Path]:
-    """The files that are meant: of a folder all texts and tables but training data.
+    """Return the evaluation files; of a folder, all texts and tables except training data.
 
     Raises:
-        InputError: there are none in one of the places, or it cannot be looked into.
+        InputError: a path has no such files or cannot be read.
     """
     found: list[Path] = []
     for place in places:
@@ -175,19 +184,22 @@ def evaluation_files(places: list[str]) -> list[Path]:
         else:
             files = file_search.files_matching(place)
         if not files:
-            raise InputError(f"filters.decontaminate={place}: no evaluation file there")
+            raise InputError(
+                f"filters.decontaminate={place}: no evaluation files found; correct the path",
+                key="filters.decontaminate", path=place,
+            )  # fmt: skip
         found += files
     return list(dict.fromkeys(found))
 
 
 def evaluation_texts(path: Path) -> Iterator[str]:
-    """The texts of an evaluation file: cells of a table, strings in JSON, or the file whole.
+    """Yield the texts of an evaluation file: table cells, JSON strings, or the whole file.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     text = text_of(path)
-    if path.suffix == ".tsv":  # without quotes, as GLUE's are
+    if path.suffix == ".tsv":  # without quoting, as in GLUE
         for line in lines_of(text):
             yield from line.split("\t")
     elif path.suffix in (".json", ".jsonl"):
@@ -196,25 +208,25 @@ def evaluation_texts(path: Path) -> Iterator[str]:
             try:
                 yield from strings(json.loads(piece)) if piece.strip() else ()
             except ValueError as error:
-                raise InputError(f"{path}: not JSON in line {number} ({error})") from error
+                raise InputError(
+                    f"{path}, line {number}: not valid JSON ({error}); fix the file, or remove it "
+                    "from filters.decontaminate",
+                    key="filters.decontaminate", path=path, line=number,
+                ) from error  # fmt: skip
     else:
         yield text
 
 
 def text_of(path: Path) -> str:
-    """The text of a small file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the text of a small file; raise InputError if it cannot be read."""
     try:
         return encodings.decode(path.read_bytes(), "en").text
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All strings in a JSON value."""
+    """Yield all strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -223,17 +235,17 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def build(config: FiltersConfig) -> list[Filter]:
-    """The filters that are switched on, the quickest first.
+    """Return the enabled filters, fastest first.
 
     Raises:
-        ConfigError, InputError: a pattern or a file is not what it should be.
+        ConfigError, InputError: a pattern is invalid, or a file cannot be read.
     """
     chosen: list[Filter] = []
     if config.maximum_characters is not None:
         chosen.append(MaxLength(config.maximum_characters))
     if config.maximum_non_letters is not None:
         chosen.append(NonLetterShare(config.maximum_non_letters))
-    patterns = [compiled(pattern, "filters.banned") for pattern in config.banned]
+    patterns = [compiled(pattern) for pattern in config.banned]
     if config.banned_file is not None:
         patterns += listed(config.banned_file)
     if patterns:

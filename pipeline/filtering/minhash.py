@@ -1,11 +1,12 @@
 """Near duplicates by MinHash: signatures in phase 1, one comparison of all before phase 2.
 
-A document goes if another one of smaller hash is as like it as the threshold says. That rule knows
-no order, so the outcome is the same on any engine, number of workers or order of files; and as
-held-out documents are those of the smallest hashes, what goes is their copies in training.
+A document is dropped if one with a smaller hash is at least `threshold` similar. The rule is
+independent of order: the result is the same on any runner, for any number of workers and any order
+of files. Held-out documents have the smallest hashes, so it is their copies in training that are
+dropped.
 
-Signatures by Broder 1997, candidates by bands of them (Leskovec, Rajaraman and Ullman, Mining of
-Massive Datasets, section 3.4), and each candidate checked by its whole signature.
+Signatures by Broder 1997, candidates by banding (Leskovec, Rajaraman and Ullman, Mining of Massive
+Datasets, section 3.4); each candidate pair is verified by its full signatures.
 
 Shapes: N documents, P permutations.
 """
@@ -27,25 +28,26 @@ Hashes = npt.NDArray[np.uint64]  # (N, 2): the 16 bytes of a document's hash
 Signatures = npt.NDArray[np.uint32]  # (N, P)
 
 SEED = 1  # of the permutations
-RECALL = 0.98  # of pairs at the threshold that become candidates, at least
-_ROWS = 1 << 16  # candidates that are compared at once: 64 MB of signatures
+RECALL = 0.98  # minimum share of pairs at the threshold that become candidates
+_ROWS = 1 << 16  # candidates compared at once: 64 MB of signatures
 
 
 class MinHasher:
-    """Texts -> signatures, by `rensa`."""
+    """Signatures of texts, computed with `rensa`."""
 
     def __init__(self, config: FiltersConfig):
         try:
             import rensa
         except ImportError as error:
             raise ConfigError(
-                f"filters.near_duplicates needs rensa ({error}): pip install rensa"
+                f"filters.near_duplicates: rensa is not installed ({error}); run pip install rensa",
+                key="filters.near_duplicates",
             ) from error
         self.minhash: Any = rensa.RMinHash
         self.permutations, self.shingle = config.permutations, config.shingle
 
     def sign(self, texts: Sequence[str]) -> Signatures:
-        """The signatures `(N, P)` of the texts' sets of `shingle` words in a row."""
+        """Return the signatures `(N, P)` of the texts' sets of word n-grams (n = `shingle`)."""
         rows = [self._shingles(text) for text in texts]
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.uint64)
         flat = np.concatenate([np.zeros(0, np.uint64), *rows])
@@ -55,13 +57,16 @@ class MinHasher:
         return np.array(matrix.to_rows(), np.uint32).reshape(len(texts), self.permutations)
 
     def _shingles(self, text: str) -> counter_rng.Bits:
-        """A shorter text is one shingle whole; one without words is only like its equal."""
+        """Return the shingles' hashes; a text shorter than a shingle is one shingle.
+
+        A text without words is only similar to an equal one.
+        """
         words = ngrams.words(text) or [text]
         return ngrams.hashes(words, min(self.shingle, len(words)))
 
 
 def rows_per_band(permutations: int, threshold: float) -> int:
-    """The most rows with which pairs at the threshold become candidates with `RECALL`."""
+    """Return the most rows per band for which pairs at the threshold reach `RECALL`."""
     for rows in range(permutations, 1, -1):
         if 1 - (1 - threshold**rows) ** (permutations // rows) >= RECALL:
             return rows
@@ -69,13 +74,13 @@ def rows_per_band(permutations: int, threshold: float) -> int:
 
 
 def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) -> Hashes:
-    """The hashes of documents to leave out, sorted, from the files that `save` wrote."""
+    """Return the sorted hashes of documents to drop, from the files written by `save`."""
     files = [load(path, permutations) for path in paths]
     hashes = np.concatenate([np.zeros((0, 2), np.uint64), *(hashes for hashes, _ in files)])
     order = np.lexsort((hashes[:, 1], hashes[:, 0]))
     distinct = np.ones(len(order), np.bool_)
     distinct[1:] = (hashes[order][1:] != hashes[order][:-1]).any(axis=1)
-    order = order[distinct]  # (N,) in the order of the hashes, equal documents once
+    order = order[distinct]  # (N,) sorted by hash, equal documents once
     signatures = [signature for _, signature in files]
     dropped = np.zeros(len(order), np.bool_)
     rows = rows_per_band(permutations, threshold)
@@ -94,13 +99,16 @@ def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) 
 
 
 def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Pairs of rows `(smaller, larger)` with equal bands: each row with the first and the last."""
+    """Return pairs of rows `(smaller, larger)` with equal bands.
+
+    Each row is paired with the first of its run and with the one before it.
+    """
     key = np.zeros(len(band), np.uint64)
     for column in band.T:
         key = counter_rng.random_bits(key, column)
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
-    later = np.flatnonzero(same) + 1  # places in `order` of all but the first of each run
+    later = np.flatnonzero(same) + 1  # positions in `order` of all but the first of each run
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(key)))
     first = np.maximum.accumulate(starts)[later]
     larger = np.tile(order[later], 2)
@@ -109,7 +117,7 @@ def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...
 
 
 def gather_rows(parts: Sequence[Signatures], rows: npt.NDArray[np.int64]) -> Signatures:
-    """Rows of matrices laid end to end: `(len(rows), P)`."""
+    """Return rows of the concatenated matrices: `(len(rows), P)`."""
     ends = np.cumsum([len(part) for part in parts])
     owner = np.searchsorted(ends, rows, side="right")
     found = np.zeros((len(rows), parts[0].shape[1] if parts else 0), np.uint32)
@@ -120,14 +128,14 @@ def gather_rows(parts: Sequence[Signatures], rows: npt.NDArray[np.int64]) -> Sig
 
 
 def save(path: Path, hashes: Hashes, signatures: Signatures) -> None:
-    """Write all hashes, then all signatures, as plain numbers."""
+    """Write all hashes, then all signatures, as raw little-endian numbers."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(hashes.astype("<u8").tobytes())
         file.write(signatures.astype("<u4").tobytes())
 
 
 def load(path: Path, permutations: int) -> tuple[Hashes, Signatures]:
-    """Hashes, and signatures mapped from the file: `(N, 2)` and `(N, P)`."""
+    """Return hashes `(N, 2)` and memory-mapped signatures `(N, P)` of a file."""
     count = path.stat().st_size // (16 + 4 * permutations)
     if not count:
         return np.zeros((0, 2), np.uint64), np.zeros((0, permutations), np.uint32)

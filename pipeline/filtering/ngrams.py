@@ -1,6 +1,6 @@
-"""Text -> hashes of runs of words: the same for the same words, on any machine and in any process.
+"""Hashes of word n-grams, identical on any machine and in any process.
 
-Words are compared in lower case, without punctuation; a Chinese character is a word of its own.
+Words are compared in lower case, without punctuation; a Chinese character is one word.
 """
 
 import hashlib
@@ -10,15 +10,15 @@ import numpy as np
 
 from pipeline.common import counter_rng
 
-# What has no spaces between words: CJK ideographs, kana; and all other runs of letters and digits.
+# Scripts without spaces between words: CJK ideographs, kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word's place loses bits
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication loses no bits at any position
 _FINAL = np.uint64(0)
 
 
 class _Ids(dict[str, int]):
-    """64 bits for each word, remembered; forgotten when they fill too much memory."""
+    """Cache of a 64-bit hash per word, cleared at `MOST` entries to bound its memory."""
 
     MOST = 1 << 20
 
@@ -34,12 +34,12 @@ _ids = _Ids()
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in lower case."""
+    """Return the words of a text, in lower case."""
     return _WORD.findall(text.lower())
 
 
 def hashes(found: list[str], n: int) -> counter_rng.Bits:
-    """A hash of every `n` words in a row: `(len(found) - n + 1,)`, none where there are fewer."""
+    """Return a hash of every n-gram: `(len(found) - n + 1,)`, empty if there are fewer words."""
     count = len(found) - n + 1
     if count <= 0:
         return np.zeros(0, np.uint64)

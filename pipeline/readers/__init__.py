@@ -1,8 +1,8 @@
-"""Readers: from files as users have them to documents of clean, plain text.
+"""Readers: turn corpus files into documents of clean plain text.
 
 A reader is a module of this package with a class `Reader`. It cuts its files into splits in the
-driver (`splits`), and reads one split in a worker (`read`); both are functions of the files alone,
-so the same corpus gives the same documents on any engine.
+driver (`splits`) and reads one split in a worker (`read`). Both depend on the files alone: the same
+corpus gives the same documents on any runner.
 """
 
 import glob
@@ -24,63 +24,71 @@ from pipeline.config import CorpusConfig
 class Document:
     """One article, book or module.
 
-    `text` has one paragraph (or heading, or list item) a line, and no line breaks within one.
+    `text` has one paragraph (or heading, or list item) per line.
     """
 
-    id: str  # where it is from, stable: for error messages and for people
+    id: str  # stable source location, for error messages
     title: str
     text: str
-    language: str = ""  # where it is not the corpus's
-    sentence_lines: bool = False  # every line is one sentence already
-    copies: int = 1  # how often it is to be learnt from
+    language: str = ""  # set only if it differs from the corpus's
+    sentence_lines: bool = False  # every line is one sentence
+    copies: int = 1  # repetition count
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The part of a file that one task reads: the documents that start in bytes [start, end)."""
+    """A part of a file, read by one task: the documents that start in bytes [start, end)."""
 
     path: str
     start: int
     end: int
-    stamp: str = ""  # what was there when the plan was made; a worker finds out if it changed
-    part: str = ""  # of a mix of corpora: which of them
+    stamp: str = ""  # file version at planning time, lets a worker detect changes
+    part: str = ""  # name of the corpus within a mix
 
 
 class SkipCounts(Counter[str]):
-    """What a reader passed over, by reason; and beside that, what people should know of it."""
+    """Numbers of documents that a reader skipped, by reason, and notes on those that it read."""
 
-    NAMED = 100  # single documents of a kind that are named; the others are counted only
+    NAMED = 100  # broken documents listed by name; further ones are only counted
 
     def __init__(self, on_error: str = "fail"):
         super().__init__()
         self.on_error = on_error
-        self.notes = Counter[str]()  # what was mended or guessed in documents that were read
-        self.broken: list[str] = []  # what is wrong with which document
+        self.notes = Counter[str]()  # repairs and guesses in documents that were read
+        self.broken: list[str] = []  # location and fault of broken documents
 
-    def bad(self, where: str, why: str, *, offer_skip: bool = True) -> None:
-        """Count and name a document that cannot be read, or fail, as `on_error` says.
+    def bad(
+        self,
+        where: str,
+        why: str,
+        *,
+        path: str | None = None,
+        line: int | None = None,
+        offer_skip: bool = True,
+    ) -> None:
+        """Count and list a document that cannot be read, or fail, depending on `on_error`.
 
-        Without `offer_skip` the error does not say that such documents can be left out.
+        With `offer_skip=False` the error does not suggest skipping such documents.
 
         Raises:
             InputError: `on_error` is fail.
         """
         if self.on_error == "fail":
-            cure = "; corpus.on_error=skip leaves such documents out" if offer_skip else ""
-            raise InputError(f"{where}: {why}{cure}")
+            cure = "; set corpus.on_error=skip to skip such documents" if offer_skip else ""
+            raise InputError(f"{where}: {why}{cure}", path=path, line=line)
         self["broken"] += 1
         if len(self.broken) < self.NAMED:
             self.broken.append(f"{where}: {why}")
 
     def take(self, other: "SkipCounts", prefix: str) -> None:
-        """Add what a part of this corpus passed over, by reasons that begin with `prefix`."""
+        """Add the counts of a part of this corpus, with `prefix` before each reason."""
         for mine, more in ((self, other), (self.notes, other.notes)):
             mine.update({prefix + reason: count for reason, count in more.items()})
         self.broken = (self.broken + other.broken)[: self.NAMED]
 
 
 def passed_over(counts: Mapping[str, int]) -> str:
-    """Return what was passed over in words: `64 redirects, 75 other namespaces, 53 empty`."""
+    """Format the skip counts: `64 redirects, 75 other namespaces, 53 empty`."""
     return ", ".join(
         f"{count:,} {_in_words(reason, count)}"
         for reason, count in sorted(counts.items(), key=lambda item: -item[1])
@@ -89,54 +97,54 @@ def passed_over(counts: Mapping[str, int]) -> str:
 
 
 def _in_words(reason: str, count: int) -> str:
-    part, colon, reason = reason.rpartition(": ")  # of a mix of corpora
+    part, colon, reason = reason.rpartition(": ")  # name of a corpus within a mix
     words = _REASONS.get(reason, reason)
     if count != 1 and words.endswith(_COUNTED):
         words += "s"
     return f"{words} ({part})" if colon else words
 
 
-# What reasons to pass over a document are called, where they have no such name themselves.
+# Display names of skip reasons whose key is not readable as it is.
 _REASONS = {
     "namespace": "other namespace",
     "model": "not wikitext",
     "little prose": "with little prose",
 }
-_COUNTED = ("redirect", "namespace", "duplicate")  # that are nouns
+_COUNTED = ("redirect", "namespace", "duplicate")  # nouns: they take a plural
 
 
 class Reader(Protocol):
-    """What every corpus reader offers.
+    """Interface of every corpus reader.
 
-    A class attribute `UNIT` says what users call a document of it, such as `page`.
+    An optional class attribute `UNIT` names one document for users, such as `page`.
     """
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the corpus into parts of about `split_bytes` each, in a fixed order.
 
         Raises:
-            InputError: no files, or files that cannot be of this corpus.
+            InputError: no files were found, or they do not belong to this corpus.
         """
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the documents of a split, in order.
 
-        What is passed over on purpose (redirects, talk pages) is counted in `tally` by reason, and
-        so are single documents that are broken, where it allows them.
+        Documents skipped on purpose (redirects, talk pages) are counted in `tally` by reason, as
+        are single broken documents if it allows them.
 
         Raises:
-            InputError: the file is broken; the message says where.
+            InputError: the file is damaged; the message says where.
         """
 
 
 def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[File]:
-    """The corpus's files, sorted: `corpus.path` (file, folder, glob, address), else `source`.
+    """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
-    A folder stands for all files below it whose names end in one of `suffixes`, in capitals or not.
+    A folder means all files below it whose names end in one of `suffixes` (case-insensitive).
 
     Raises:
-        InputError: there is no such file.
-        ConfigError: the corpus has no files of its own, and nobody said where they are.
+        InputError: no file was found.
+        ConfigError: the corpus has no download, and `corpus.path` is not set.
     """
     place = corpus.path or source
     top = storage.at(place)
@@ -155,34 +163,34 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
             f"this corpus first, or set {key}",
             key=key, path=place,
         )  # fmt: skip
-    raise ConfigError(f"{key}: say where the files of corpus {corpus.name} are", key=key)
+    raise ConfigError(f"{key} is required for corpus {corpus.name}", key=key)
 
 
 def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
-    """Return what is not there, of a place where no file of a corpus was found."""
+    """Return why no file of a corpus was found at `place`."""
     if glob.has_magic(place):
-        return "no file has such a name"
+        return "no file matches this pattern"
     if not storage.is_folder(storage.at(place)):
         return "no such file or folder"
     plain = [end for end in suffixes if not any(end != o and end.startswith(o) for o in suffixes)]
     if not any(plain):
         return "no file in this folder"
-    packed = " (plain or packed)" if len(plain) < len(suffixes) else ""
+    packed = " (plain or compressed)" if len(plain) < len(suffixes) else ""
     return f"no {', '.join(plain)} file{packed} in this folder"
 
 
 def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
-    """The reader of a corpus.
+    """Return the reader of a corpus.
 
     Raises:
-        ConfigError: no such reader, an option that it does not know, or one that it lacks.
-        InputError: a reader that looks at its files at once finds none.
+        ConfigError: the reader is unknown, or an option is unknown or missing.
+        InputError: the reader opens its files at once and finds none.
     """
     kind = reader_class(corpus.reader)
     if kind is None:
         cure = f"choose one of {', '.join(readers())}"
         if corpus.files:
-            cure = "this corpus is for python -m pipeline.download alone"
+            cure = "this corpus only works with python -m pipeline.download"
         raise ConfigError(
             f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader"
         )
@@ -200,36 +208,39 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
 
 
 def reader_class(name: str) -> type | None:
-    """The class `Reader` of the module `name` of this package; None where there is none."""
+    """Return the class `Reader` of the module `name` of this package, or None."""
     if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
         return None
     return getattr(importlib.import_module(f"{__name__}.{name}"), "Reader", None)
 
 
 def readers() -> list[str]:
-    """The names of all readers."""
+    """Return the names of all readers."""
     names = (module.name for module in pkgutil.iter_modules(__path__))
     return [name for name in names if reader_class(name) is not None]
 
 
 class FixEncoding:
-    """Another reader's documents, with what was decoded in a wrong encoding put right by ftfy."""
+    """Wrapper of a reader that repairs mojibake in its documents with ftfy."""
 
     def __init__(self, reader: Reader):
         try:
             import ftfy
         except ImportError as error:
-            raise ConfigError(f"corpus.mend=true needs ftfy ({error}): pip install ftfy") from error
+            raise ConfigError(
+                f"corpus.mend=true: ftfy is not installed ({error}); run pip install ftfy",
+                key="corpus.mend",
+            ) from error
         self.reader = reader
-        # Letters alone: no normalisation, no straight quotation marks, no ligatures taken apart.
+        # Encoding only: no normalisation, no straightened quotation marks, no split ligatures.
         self.fix = ftfy.fix_encoding
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """As the other reader cuts."""
+        """Return the splits of the wrapped reader."""
         return self.reader.splits(split_bytes)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """What the other reader yields, mended line by line."""
+        """Yield the documents of the wrapped reader, repaired line by line."""
         for document in self.reader.read(split, tally):
             text = "\n".join(map(self.fix, document.text.split("\n")))
             if text != document.text:

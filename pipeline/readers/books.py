@@ -1,4 +1,4 @@
-"""Books, one a file: plain text, Markdown or EPUB, in folders or inside zip and tar archives."""
+"""Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ SUFFIXES = (".txt", ".md", ".epub")
 
 
 class Reader:
-    """Reads books. Headers and licences (Project Gutenberg's) and hard wraps go."""
+    """Reader of books; removes Project Gutenberg headers and licences, and hard wraps."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
         self.corpus = corpus
@@ -28,12 +28,12 @@ class Reader:
                 try:
                     book = epub.parse(raw)
                 except epub.Broken as error:
-                    tally.bad(name, str(error))
+                    tally.bad(name, str(error), path=name)
                     continue
             else:
                 if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:
                     continue
                 book = book_text.parse(decoded.text)
-            if book.mended:
+            if book.repaired:
                 tally.notes["mis-encoded letters mended"] += 1
             yield Document(name, book.title or archives.stem(name), book.text)

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, as published on the Hugging Face hub."""
+"""JSON lines: one object per line, as published on the Hugging Face hub."""
 
 import json
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ NAMES = text_lines.suffixes(".jsonl", ".json", ".ndjson")
 
 
 class Reader:
-    """Reads the fields `text` of objects: a name, or several that follow one another in a document.
+    """Reader of the field `text` of objects: one name, or several to concatenate.
 
-    A dot leads into an object within the object. A field may hold a string, a list of strings
-    (each a paragraph), or null (a document without text).
+    A dot selects a field of a nested object. A field may hold a string, a list of strings (each a
+    paragraph), or null (an empty document).
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Reader:
         self.files = text_lines.TextFiles(corpus, source, NAMES)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files anywhere."""
+        """Cut the files into byte ranges of about `split_bytes`."""
         return self.files.splits(split_bytes)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The documents in the lines that the part owns."""
+        """Yield the documents in the lines that the split owns."""
         for line in self.files.lines(split, tally):
             if not line.owned:
                 return
@@ -48,33 +48,28 @@ class Reader:
                 document = self.fields.document(row, document_id(split, line.number))
             except ValueError as error:
                 form = other_form(line.text) if first else None
-                # Of a file in another form, or with other fields, all lines would be left out.
+                # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
-                where = text_lines.place(split, line.number)
-                tally.bad(where, form or str(error), offer_skip=alone)
+                text_lines.bad_line(tally, split, line.number, form or str(error), offer_skip=alone)
                 continue
             yield document
 
 
 def other_form(first: str) -> str | None:
-    """Return what a file is that begins with this line, where it is JSON but not JSON lines."""
+    """Return the fault and the cure if the first line begins JSON that is not JSON lines."""
     if first.lstrip().startswith("["):
-        return "a JSON array, but every line must be an object; jq -c '.[]' FILE writes such lines"
+        return "is a JSON array, but every line must be an object; convert with jq -c '.[]' FILE"
     if first.strip() == "{":
-        return "an object of several lines, but each must be on one; jq -c . FILE writes it so"
+        return "the object spans several lines; put each object on one line with jq -c . FILE"
     return None
 
 
 def parse(line: str) -> dict[str, Any]:
-    """The object in a line.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Parse a line that must hold one JSON object; raise ValueError otherwise."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error}); every line must be an object") from error
+        raise ValueError(f"not valid JSON ({error}); every line must be an object") from error
     if not isinstance(row, dict):
-        raise ValueError(f"a JSON {type(row).__name__} where every line must be an object")
+        raise ValueError(f"is a JSON {type(row).__name__}; every line must be an object")
     return row

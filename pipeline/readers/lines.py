@@ -1,4 +1,4 @@
-"""One sentence a line, a blank line between documents: what Google's own BERT code reads."""
+"""One sentence per line, a blank line between documents: the input of Google's BERT code."""
 
 from collections.abc import Iterator
 
@@ -10,17 +10,17 @@ NAMES = text_lines.suffixes(".txt", ".sentences")
 
 
 class Reader:
-    """Reads files of sentences. What is a sentence stays one: nothing is split or joined."""
+    """Reader of files of sentences; lines are neither split nor joined."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
         self.files = text_lines.TextFiles(corpus, source, NAMES)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files anywhere."""
+        """Cut the files into byte ranges of about `split_bytes`."""
         return self.files.splits(split_bytes)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The documents that follow a blank line of the part."""
+        """Yield the documents that follow a blank line of the split."""
         lines = self.files.lines(split, tally)
         for block in text_lines.blocks(lines, split.start == 0):
             text = "\n".join(line.text for line in block)
@@ -28,6 +28,6 @@ class Reader:
 
 
 def document_id(split: FileRange, number: int) -> str:
-    """The name of the document that begins in a line of the part."""
+    """Return the id of the document that begins in a line of the split."""
     part = f" counted from byte {split.start}" if split.start else ""
     return f"{split.path} line {number}{part}"

@@ -1,8 +1,8 @@
 """Several corpora in one run, each with a weight.
 
-A weight of 0.25 keeps each document with a probability of a quarter; one of 2.5 has each learnt
-from twice, and every other one a third time. The choice is a function of the document's text and of
-the seed, so it depends on neither the order of files nor on how the work is cut.
+A weight of 0.25 keeps each document with probability 1/4; a weight of 2.5 repeats each document
+twice, and every other one a third time. The choice is a function of the document's text and the
+seed: it depends neither on the order of files nor on the splits.
 """
 
 import contextlib
@@ -19,15 +19,17 @@ from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.readers import Document, FileRange, SkipCounts
 
-MOST = 1000  # times that a document may be repeated
+MOST = 1000  # largest weight
 
 
 class Reader:
-    """Reads the corpora in `corpus.parts`, in the order of their names."""
+    """Reader of the corpora in `corpus.parts`, ordered by name."""
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
         if len(corpus.parts) < 1:
-            raise ConfigError("corpus.parts: at least one corpus is needed, with a weight")
+            raise ConfigError(
+                "corpus.parts: must have at least one corpus with a weight", key="corpus.parts"
+            )
         self.parts: dict[str, tuple[CorpusConfig, float, readers.Reader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
@@ -36,7 +38,7 @@ class Reader:
                 self.parts[name] = part, weight, readers.open_corpus(part, source)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """The splits of all parts; one of weight 0 has none."""
+        """Return the splits of all parts; a part of weight 0 has none."""
         found = []
         for name, (_, weight, reader) in self.parts.items():
             with keys_of_part(name):
@@ -45,7 +47,7 @@ class Reader:
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """Documents of one part that its weight keeps; counted by part."""
+        """Yield the documents of one part that its weight keeps; count by part."""
         part, weight, reader = self.parts[split.part]
         inner = SkipCounts(part.on_error)
         key = counter_rng.key(self.seed, "mix", split.part)
@@ -70,11 +72,7 @@ class Reader:
 
 @contextlib.contextmanager
 def keys_of_part(name: str) -> Iterator[None]:
-    """Have errors of the body name the keys of a part of the mix, not those of the mix.
-
-    Raises:
-        UserError: in place of the body's.
-    """
+    """Make errors raised in the body name the keys of a part of the mix."""
     try:
         yield
     except UserError as error:
@@ -88,41 +86,54 @@ def keys_of_part(name: str) -> Iterator[None]:
 
 
 def repeat_count(key: np.uint64, text: str, weight: float) -> int:
-    """How often a document is learnt from; on average `weight` times."""
+    """Return how often to repeat a document; `weight` on average."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     drawn = counter_rng.uniform(key, np.uint64(int.from_bytes(digest, "big")))
     return int(weight) + bool(drawn < weight - int(weight))
 
 
 def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
-    """The configuration of a part, and its weight.
+    """Return the configuration of a part, and its weight.
 
     Raises:
-        ConfigError: it is incomplete, has an unknown key, or a weight that cannot be.
+        ConfigError: it is incomplete, has an unknown key, or an invalid weight.
     """
     key = f"corpus.parts.{name}"
     settings = corpus.parts[name]
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{key}: a corpus with keys of its own, such as reader, path and weight")
+        raise ConfigError(
+            f"{key}: must be a mapping with keys such as reader, path and weight", key=key
+        )
     settings = {"name": name, "on_error": corpus.on_error, **settings}
     weight = settings.pop("weight", 1.0)
     if not isinstance(weight, int | float) or not 0 <= weight <= MOST:
-        raise ConfigError(f"{key}.weight={weight}: from 0 to {MOST}")
+        raise ConfigError(
+            f"{key}.weight={weight}: must be between 0 and {MOST}", key=f"{key}.weight"
+        )
     known = {field.name for field in dataclasses.fields(CorpusConfig)}
     if unknown := sorted(set(settings) - known):
-        raise ConfigError(f"{key}.{unknown[0]}: no such key; there are weight, {', '.join(known)}")
+        raise ConfigError(
+            f"{key}.{unknown[0]}: unknown key; use one of weight, {', '.join(known)}",
+            key=f"{key}.{unknown[0]}",
+        )
     if "reader" not in settings:
-        raise ConfigError(f"{key}.reader: say how it is read")
+        raise ConfigError(f"{key}.reader is required", key=f"{key}.reader")
     if settings["reader"] == "mix":
-        raise ConfigError(f"{key}.reader=mix: no mix in a mix; name its parts beside this one")
+        raise ConfigError(
+            f"{key}.reader=mix: mixes cannot be nested; list its parts in this mix",
+            key=f"{key}.reader",
+        )
     try:
         settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
     except TypeError as error:
-        raise ConfigError(f"{key}.files: each has url, and sums or digest ({error})") from error
+        raise ConfigError(
+            f"{key}.files: each must have url, and sums or digest ({error})", key=f"{key}.files"
+        ) from error
     part = CorpusConfig(**settings)
     if part.files and part.path is None:
         raise ConfigError(
-            f"{key}.path: where are its files? python -m pipeline.download with this "
-            f"corpus alone fetches them to work/{part.name}/download"
+            f"{key}.path is required; python -m pipeline.download with this corpus alone "
+            f"downloads its files to work/{part.name}/download",
+            key=f"{key}.path",
         )
     return part, float(weight)

@@ -13,11 +13,11 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, row_fields
 
-ROWS = 256  # that are in memory as Python objects at once
+ROWS = 256  # held in memory as Python objects at once
 
 
 class Reader:
-    """Reads columns as `jsonl` reads fields; a split is a range of a file's row groups."""
+    """Reader of columns, named like the fields of `jsonl`; a split is a range of row groups."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Reader:
         self.fields = row_fields.RowFields(text, title, id)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut between row groups; a group's size is that of its wanted columns, unpacked."""
+        """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
         found = []
         for path in files_of(self.corpus, self.source, (".parquet",)):
             with self._open(str(path)) as file:
@@ -42,10 +42,10 @@ class Reader:
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The documents of the row groups that begin in the part.
+        """Yield the documents of the row groups that begin in the split.
 
         Raises:
-            InputError: the file was changed, or is damaged.
+            InputError: the file was changed or is damaged.
         """
         with self._open(split.path) as file:
             for group, first in byte_ranges.items_in_range(self._numbered(file), split):
@@ -58,51 +58,59 @@ class Reader:
                         try:
                             document = self.fields.document(row, where)
                         except ValueError as error:
-                            tally.bad(where, str(error))
+                            tally.bad(where, str(error), path=split.path)
                             continue
                         yield document
                 except (OSError, pa.ArrowException) as error:
                     raise InputError(
                         f"{split.path}: row group {group} is damaged, after row {number} "
-                        f"({error}); fetch the file again"
+                        f"({error}); download the file again",
+                        path=split.path,
                     ) from error
 
     def _open(self, path: str) -> Any:
         try:
-            # Pages are unpacked one after another: a row group of 1 GB takes no such memory.
+            # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
             place = storage.at(path)
             source = path if isinstance(place, Path) else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: not a whole Parquet file ({error})") from error
+            raise InputError(
+                f"{path}: not a complete Parquet file ({error}); download the file again",
+                path=path,
+            ) from error
         self._check(path, file)
         return file
 
     def _check(self, path: str, file: Any) -> None:
-        """Raise unless the wanted columns are there and hold text."""
+        """Raise InputError unless the selected columns exist and hold text."""
         schema = file.schema_arrow
         for name in self.fields.names():
             top = name if name in schema.names else name.partition(".")[0]
             if top not in schema.names:
                 raise InputError(
-                    f"{path}: no column {name}; its columns are {', '.join(schema.names)}: "
-                    "set corpus.options.text"
+                    f"{path}: column {name} not found among {', '.join(schema.names)}; "
+                    "set corpus.options.text",
+                    path=path,
                 )
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if pa.types.is_list(kind) or pa.types.is_large_list(kind):
                 kind = kind.value_type
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                raise InputError(f"{path}: column {name} holds {kind}, not text")
+                raise InputError(
+                    f"{path}: column {name} holds {kind}, not text; set corpus.options.text",
+                    key="corpus.options.text", path=path,
+                )  # fmt: skip
 
     def _columns(self, file: Any) -> list[str]:
-        """The names of the wanted columns as Parquet has them; a name stands for all within it."""
+        """Return the selected top-level columns; selecting one selects all fields nested in it."""
         names = file.schema_arrow.names
         wanted = self.fields.names()
         return [name if name in names else name.partition(".")[0] for name in wanted]
 
     def _groups(self, file: Any) -> list[tuple[int, int]]:
-        """Each row group and the size of its wanted columns."""
+        """Return each row group and the size of its selected columns."""
         wanted = {column.partition(".")[0] for column in self._columns(file)}
         found = []
         for group in range(file.metadata.num_row_groups):
@@ -117,7 +125,7 @@ class Reader:
         return found
 
     def _numbered(self, file: Any) -> list[tuple[tuple[int, int], int]]:
-        """Each row group with the number of rows before it, and its size."""
+        """Return each row group with the number of rows before it, and its size."""
         before, found = 0, []
         for group, size in self._groups(file):
             found.append(((group, before), size))

@@ -1,7 +1,7 @@
-"""The sample corpus: the documentation of Python and of packages that this one needs anyway.
+"""The sample corpus: the documentation of Python and of packages that this one depends on.
 
-Every installation has this text, so that everything can be tried without a download. A document is
-a module: its docstrings in order, as prose. Modules are parsed, never imported.
+Every installation has this text, so everything can be tried without a download. A document is the
+prose of one module's docstrings, in order. Modules are parsed, never imported.
 """
 
 import ast
@@ -25,10 +25,10 @@ _PASSED_OVER = frozenset(
 
 
 class Reader:
-    """Reads the modules of installed packages.
+    """Reader of the modules of installed packages.
 
-    The modules of a package, in order of their paths, count as one long file: a split is a range
-    of bytes of it, so that packages of any size are read in parallel.
+    The modules of a package, sorted by path, count as one long file. A split is a byte range of it,
+    so packages of any size are read in parallel.
     """
 
     def __init__(
@@ -40,7 +40,10 @@ class Reader:
         minimum_characters: int = 500,
     ):
         if not isinstance(packages, list):
-            raise ConfigError(f"corpus.options.packages={packages}: a list, such as [python,numpy]")
+            raise ConfigError(
+                f"corpus.options.packages={packages}: must be a list, such as [python,numpy]",
+                key="corpus.options.packages",
+            )
         self.packages = packages
         self.minimum = minimum_characters
 
@@ -52,7 +55,7 @@ class Reader:
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """Yield the modules that begin in the split, but those with too little prose."""
+        """Yield the modules that begin in the split, except those with too little prose."""
         top = folder(split.path)
         for path in byte_ranges.items_in_range(modules(split.path), split):
             name = path.relative_to(top).with_suffix("").as_posix()
@@ -65,7 +68,7 @@ class Reader:
 
 
 def folder(package: str) -> Path:
-    """Where a package is installed; nothing is imported to find out.
+    """Return the folder of an installed package, without importing anything.
 
     Raises:
         InputError: it is not installed.
@@ -78,13 +81,14 @@ def folder(package: str) -> Path:
         if (found := Path(place, *inner)).is_dir():
             return found
     raise InputError(
-        f"corpus sample: the package {package} is not installed; install it, or leave it out of "
-        "corpus.options.packages"
+        f"corpus.options.packages: package {package} is not installed; install it or remove it "
+        "from the list",
+        key="corpus.options.packages",
     )
 
 
 def modules(package: str) -> list[tuple[Path, int]]:
-    """The package's source files and their sizes, in order of their paths, without its tests."""
+    """Return the package's source files, sorted, and their sizes, without its tests."""
     found = []
     for place, folders, names in os.walk(folder(package)):
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
@@ -96,15 +100,15 @@ def modules(package: str) -> list[tuple[Path, int]]:
 
 
 def prose(path: Path) -> str:
-    """The prose of a module's docstrings, a paragraph a line; each paragraph stands there once."""
+    """Return the prose of a module's docstrings, one paragraph per line, without repetitions."""
     source = path.read_bytes()
     if b'"""' not in source and b"'''" not in source:
         return ""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on escapes in other people's code
+        warnings.simplefilter("ignore")  # on invalid escapes in third-party code
         try:
             tree = ast.parse(source)
-        except (SyntaxError, ValueError):  # templates and code of other versions
+        except (SyntaxError, ValueError):  # templates and code for other Python versions
             return ""
     found: dict[str, None] = {}
     for text in documentation(tree):
@@ -113,7 +117,7 @@ def prose(path: Path) -> str:
 
 
 def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
-    """The docstrings of a module and of its classes and their methods, in the order of the code."""
+    """Yield the docstrings of a module, its functions, classes and methods, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         if text := ast.get_docstring(node):
             yield text

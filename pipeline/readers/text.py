@@ -1,4 +1,4 @@
-"""Plain text: one document a file, a paragraph, or a line."""
+"""Plain text: one document per file, paragraph or line."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,10 @@ SUFFIXES = (".txt", ".text")
 
 
 class Reader:
-    """Reads text files as they are: unlike `books`, it takes no headers or licences away.
+    """Reader of text files; unlike `books`, it keeps headers and licences.
 
-    `document` says what a document is: a `file`, a `paragraph` (what stands between blank lines)
-    or a `line`. With `hard_wraps` the lines of a paragraph are one: they end where the page did.
+    A `document` is a `file`, a `paragraph` (delimited by blank lines) or a `line`. `hard_wraps`
+    joins the lines of a paragraph.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Reader:
         self.files = text_lines.TextFiles(corpus, source, text_lines.suffixes(*SUFFIXES))
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut between files, or anywhere."""
+        """Cut between files, or at any byte if a document is smaller than a file."""
         reader = self.whole if self.document == "file" else self.files
         return reader.splits(split_bytes)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The documents that begin in the part."""
+        """Yield the documents that begin in the split."""
         if self.document == "file":
             yield from self._files(split, tally)
             return

@@ -1,4 +1,4 @@
-"""What WikiExtractor makes of a Wikipedia dump: `<doc …>` elements, or JSON lines (`--json`)."""
+"""WikiExtractor's output for a Wikipedia dump: `<doc …>` elements, or JSON lines (`--json`)."""
 
 import html
 import re
@@ -14,17 +14,17 @@ from pipeline.text.wikitext import Extractor
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _NAME = re.compile(r"wiki_\d+")
-# Version 2 wrote list items and headings so: `BULLET::::- item`, `Section::::Heading.`
+# Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
-# Where templates went, brackets stay behind; and it lets some markup pass.
+# Removed templates leave empty brackets, and some markup is not removed.
 _EMPTY = re.compile(r"\s?(?:\(\s*[,;]*\s*\)|（[\s，；、,;]*）)")
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 
 
 class Reader:
-    """Reads articles. The title that stands above each is not part of its text.
+    """Reader of articles; the title above each article is not part of its text.
 
-    An article of a title alone (they are many: what held only templates) is an empty document.
+    An article with nothing but a title (common: it held only templates) is an empty document.
     """
 
     def __init__(self, corpus: CorpusConfig, source: str):
@@ -33,14 +33,14 @@ class Reader:
         self.extractor = Extractor(corpus.language)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files anywhere."""
+        """Cut the files into byte ranges of about `split_bytes`."""
         return self.files.splits(split_bytes)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The articles whose first line the part owns.
+        """Yield the articles whose first line the split owns.
 
         Raises:
-            InputError: an article has no end, or another program wrote the file.
+            InputError: an article has no end, or WikiExtractor did not write the file.
         """
         lines = self.files.lines(split, tally)
         first = True  # nothing but blank lines so far
@@ -55,9 +55,10 @@ class Reader:
                     yield document
             elif first and line.text.strip() and split.start == 0:
                 raise InputError(
-                    f"{text_lines.place(split, line.number)}: no <doc …> and no JSON object: "
-                    "WikiExtractor did not write this file"
-                )
+                    f"{text_lines.place(split, line.number)}: neither <doc …> nor a JSON object; "
+                    "WikiExtractor did not write this file, choose another corpus.reader",
+                    path=split.path, line=line.number,
+                )  # fmt: skip
             first = first and not line.text.strip()
 
     def _body(
@@ -71,9 +72,10 @@ class Reader:
                 break
             body.append(line.text)
         raise InputError(
-            f"{text_lines.place(split, first.number)}: the article that begins here has no </doc>: "
-            "the file is cut off or damaged"
-        )
+            f"{text_lines.place(split, first.number)}: the article that begins here has no </doc>; "
+            "the file is truncated or damaged, extract it again",
+            path=split.path, line=text_lines.file_line(split, first.number),
+        )  # fmt: skip
 
     def _article(self, attributes: str, body: list[str]) -> Document:
         known = dict(_ATTRIBUTE.findall(attributes))
@@ -86,9 +88,9 @@ class Reader:
         try:
             row = jsonl.parse(line.text)
             if not isinstance(row.get("text"), str):
-                raise ValueError("no text in this object")
+                raise ValueError("the object has no text")
         except ValueError as error:
-            tally.bad(text_lines.place(split, line.number), str(error))
+            text_lines.bad_line(tally, split, line.number, str(error))
             return None
         return self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"])
 
@@ -105,7 +107,7 @@ class Reader:
 
 
 class _Files(text_lines.TextFiles):
-    """Files named `wiki_00` with anything around; where there are none, all files."""
+    """Files whose names contain `wiki_00` (any number); all files if none do."""
 
     def files(self) -> list[File]:
         found = super().files()

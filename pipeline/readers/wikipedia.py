@@ -9,15 +9,15 @@ from pipeline.readers import Document, FileRange, SkipCounts, files_of
 from pipeline.readers.io import compressed, mediawiki_xml
 from pipeline.text.wikitext import Extractor
 
-# Beside the articles, a folder of dumps has indices, lists of titles and database tables.
+# A folder of dumps also has indices, lists of titles and database tables.
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
 
 
 class Reader:
-    """Articles of one language's Wikipedia, or of any other MediaWiki.
+    """Reader of the articles of one language's Wikipedia, or of any other MediaWiki.
 
-    Passed over, by reason in the tally: `namespace` (talk, categories, templates ...), `redirect`,
-    `model` (CSS, JSON, Lua), `empty` (no text at all, or none left without the markup).
+    Skip reasons in the tally: `namespace` (talk, categories, templates ...), `redirect`, `model`
+    (CSS, JSON, Lua), `empty` (no text at all, or none left after removing the markup).
     """
 
     UNIT = "page"
@@ -28,11 +28,15 @@ class Reader:
         found = files_of(corpus, source, (".xml", ".bz2", ".gz"))
         self.files = [path for path in found if not _OTHER.search(path.name)]
         if not self.files:
-            raise InputError(f"{found[0].parent}: no dump of pages there, only {found[0].name}")
+            raise InputError(
+                f"{found[0].parent}: no dump of pages found, only {found[0].name}; "
+                "download pages-articles",
+                path=found[0].parent,
+            )
         self._extractors: dict[str, tuple[mediawiki_xml.Site, Extractor]] = {}
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Every dump in byte ranges; one that can only be read from its beginning is one part."""
+        """Cut every dump into byte ranges; a dump that is not seekable is one split."""
         parts = []
         for path in self.files:
             site = mediawiki_xml.site(str(path))
@@ -40,7 +44,7 @@ class Reader:
         return parts
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        """The articles whose pages start in the part."""
+        """Yield the articles whose pages start in the split."""
         site, extractor = self._site(split.path)
         for page in mediawiki_xml.pages(split):
             reason = skip_reason(page, site, extractor)
@@ -62,7 +66,7 @@ class Reader:
 def skip_reason(
     page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: Extractor
 ) -> str | None:
-    """Why a page is no article; None if it is one."""
+    """Return why a page is not an article, or None if it is one."""
     namespace = page.namespace
     if namespace is None:
         prefix, colon, _ = page.title.partition(":")

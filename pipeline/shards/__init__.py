@@ -1,4 +1,4 @@
-"""The shard format, the one contract of `prepare` and `train`, and how its rows are made."""
+"""The shard format, the only contract between `prepare` and `train`, and the instances in it."""
 
 from pipeline.shards.format import (
     FORMATS,

@@ -1,18 +1,18 @@
-"""The shard format: the one contract between `pipeline` and `model`.
+"""The shard format: the only contract between `pipeline` and `model`.
 
-A shard is an uncompressed Arrow IPC file with exactly one record batch, so that a reader maps it
-into memory and sees each column as one contiguous buffer:
+A shard is an uncompressed Arrow IPC file with exactly one record batch. A reader maps it into
+memory and sees each column as one contiguous buffer:
 
-    input_ids       list<uint16>, or list<uint32> where 16 bits are too few: segment A, then
+    input_ids       list<uint16>, or list<uint32> if 16 bits are too few: segment A, then
                     segment B, without [CLS] and [SEP]
     a_len           uint16: tokens of segment A
-    is_random_next  bool: B is not what follows A (of `sop`: A is what follows B)
+    is_random_next  bool: B does not follow A (with `sop`: A follows B)
 
-Masks are not in it: they are drawn when a batch is made. The schema's metadata holds `ShardInfo`
+Masks are not stored: they are drawn when a batch is made. The schema's metadata holds `ShardInfo`
 as JSON under the key `shard`.
 
-Where the words of the text are marked, the format is shard/2: the top bit of an id says that its
-token goes on with the word of the token before it, and the other bits are the id.
+Shards with marked words have the format shard/2: the top bit of an id is set if its token continues
+the word of the token before it; the other bits are the id.
 """
 
 import dataclasses
@@ -28,47 +28,47 @@ import pyarrow as pa
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import InputError, first_line
 
-FORMATS = ("shard/1", "shard/2")  # ids alone; ids with a bit that marks words
+FORMATS = ("shard/1", "shard/2")  # plain ids; ids with a word bit
 KEY = b"shard"
 SPLITS = ("train", "validation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardInfo:
-    """What a shard says of itself."""
+    """Metadata of a shard."""
 
     split: str  # train or validation
-    pairs: str  # nsp: B is next or random; sop: next or swapped with A; none: A alone
+    pairs: str  # nsp: B is next or random; sop: next or swapped with A; none: only A
     tokenizer: str  # sha256 of tokenizer.json
     vocab_size: int
-    sequence_length: int  # longest, with [CLS] and two [SEP]
+    sequence_length: int  # maximum, with [CLS] and two [SEP]
     seed: int
-    words: str | None = None  # what found the words that are marked; None: they are not
+    words: str | None = None  # segmenter that marked the words; None: not marked
 
     @property
     def format(self) -> str:
-        """Its name, by which a reader knows whether it can read it."""
+        """Return the name of the format, which tells a reader whether it can read the shard."""
         return FORMATS[self.words is not None]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a token id as it is stored, with the bit that marks words."""
+        """Return the dtype of a stored id, including the word bit."""
         values = self.vocab_size << (self.words is not None)
         return np.dtype(np.uint16 if values <= 2**16 else np.uint32)
 
     @property
     def word_bit(self) -> int:
-        """The bit of a stored id that marks words; 0: none."""
+        """Return the bit of a stored id that marks words; 0: none."""
         return 0 if self.words is None else 1 << (8 * self.dtype.itemsize - 1)
 
     def marked(self, ids: npt.NDArray[Any], goes_on: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        """Ids as they are stored: `goes_on` is whether each goes on with a word; both `(T,)`."""
+        """Return ids as stored; `goes_on`: the token continues a word; both `(T,)`."""
         stored = ids.astype(self.dtype)
         stored[goes_on] |= self.dtype.type(self.word_bit)
         return stored
 
     def as_json(self) -> str:
-        """What the shard's metadata says; a key that the format does not know is left out."""
+        """Return the metadata as JSON, without keys that the format does not have."""
         fields = {"format": self.format, **dataclasses.asdict(self)}
         if self.words is None:
             del fields["words"]
@@ -76,23 +76,23 @@ class ShardInfo:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "ShardInfo":
-        """From what a shard's metadata says.
+        """Parse a shard's metadata.
 
         Raises:
-            ValueError, TypeError, KeyError: it is not that of a shard that this code reads.
+            ValueError, TypeError, KeyError: it is invalid, or of an unsupported format.
         """
         fields = dict(json.loads(text))
         name = fields.pop("format")
         if name not in FORMATS:
-            raise ValueError(f"format {name}, this code reads {' and '.join(FORMATS)}")
+            raise ValueError(f"format {name} is not supported, only {' and '.join(FORMATS)}")
         info = cls(**fields)
         if info.format != name or not isinstance(info.words, str | None):
-            raise ValueError(f"words {info.words!r} in {name}")
+            raise ValueError(f"words={info.words!r} is invalid in {name}")
         return info
 
 
 class Shard:
-    """A shard in mapped memory; nothing is copied and nothing is read before it is used."""
+    """A memory-mapped shard; data is neither copied nor read before it is used."""
 
     def __init__(self, path: Path, info: ShardInfo, batch: pa.RecordBatch):
         self.path, self.info, self._batch = path, info, batch
@@ -100,19 +100,19 @@ class Shard:
         ids = batch.column("input_ids")
         # (rows+1,) int32 into `values`
         self.offsets: npt.NDArray[np.int32] = _view(ids.buffers()[1], np.int32)[: self.rows + 1]
-        # (tokens,) uint16 or uint32, the ids of all rows end to end, with the bit that marks words
+        # (tokens,) uint16 or uint32, the concatenated ids of all rows, with the word bit
         self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
         # (rows,) uint16
         self.a_len: npt.NDArray[np.uint16] = batch.column("a_len").to_numpy(zero_copy_only=True)
 
     def ids(self, low: int, high: int) -> npt.NDArray[Any]:
-        """The ids of tokens `low` to `high - 1`, without the bit that marks words."""
+        """Return the ids of tokens `low` to `high - 1`, without the word bit."""
         stored = self.values[low:high]
         return stored & (self.info.word_bit - 1) if self.info.word_bit else stored
 
     @cached_property
     def is_random_next(self) -> npt.NDArray[np.bool_]:
-        """`(rows,)` bool."""
+        """Return the flags `(rows,)` bool."""
         flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(
             zero_copy_only=False
         )
@@ -124,7 +124,7 @@ def _view(buffer: pa.Buffer, dtype: Any) -> npt.NDArray[Any]:
 
 
 def schema(info: ShardInfo) -> pa.Schema:
-    """The Arrow schema of a shard."""
+    """Return the Arrow schema of a shard."""
     return pa.schema(
         [
             pa.field("input_ids", pa.list_(pa.from_numpy_dtype(info.dtype)), nullable=False),
@@ -143,12 +143,12 @@ def write_shard(
     a_len: npt.NDArray[np.integer[Any]],
     is_random_next: npt.NDArray[np.bool_],
 ) -> None:
-    """Write a shard; it gets its name when it is whole.
+    """Write a shard atomically.
 
-    `values` `(tokens,)` ids as `ShardInfo.marked` has them, `offsets` `(rows+1,)` into it, `a_len`
-    and `is_random_next` `(rows,)`. The bytes are a function of the arguments.
+    `values` `(tokens,)` ids as returned by `ShardInfo.marked`, `offsets` `(rows+1,)` into it,
+    `a_len` and `is_random_next` `(rows,)`. The bytes are a function of the arguments.
     """
-    assert offsets[-1] == len(values) < 2**31, "a shard holds less than 2**31 tokens"
+    assert offsets[-1] == len(values) < 2**31, "a shard must have fewer than 2**31 tokens"
     ids = pa.ListArray.from_arrays(
         pa.array(offsets.astype(np.int32)), pa.array(values, type=pa.from_numpy_dtype(info.dtype))
     )
@@ -166,63 +166,61 @@ def open_shard(path: Path | str) -> Shard:
     """Map a shard into memory.
 
     Raises:
-        InputError: it is missing, cut short, or not a shard of this format.
+        InputError: the file is missing, truncated, or not a shard of a supported format.
     """
     path = Path(path)
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         metadata = (reader.schema.metadata or {}).get(KEY)
         if metadata is None:
-            raise InputError(f"{path}: an Arrow file, but not a shard")
+            raise InputError(f"{path}: is an Arrow file, but not a shard", path=path)
         info = ShardInfo.from_json(metadata)
         if reader.num_record_batches != 1 or not reader.schema.equals(schema(info)):
-            raise InputError(f"{path}: not the columns of {info.format}")
+            raise InputError(f"{path}: does not have the columns of {info.format}", path=path)
         batch = reader.get_batch(0)
         batch.validate()
         shard = Shard(path, info, batch)
         _check_rows(shard, batch)
         return shard
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such shard") from error
+        raise InputError(f"{path}: shard not found", path=path) from error
     except (
         pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError,
     ) as error:  # fmt: skip
         raise InputError(
-            f"{path}: not a readable shard ({first_line(error)}); prepare it again"
+            f"{path}: not a readable shard ({first_line(error)}); run prepare again", path=path
         ) from error
 
 
 def _check_rows(shard: Shard, batch: pa.RecordBatch) -> None:
-    """Raise unless every row is a range of ids, the first `a_len` of them segment A's.
-
-    Raises:
-        ValueError: the file is sound, but what it says is not.
-    """
+    """Raise ValueError unless every row is a range of ids with at least `a_len` tokens."""
     lengths = np.diff(shard.offsets)
     if any(column.null_count for column in batch.columns):
-        raise ValueError("rows without a value")
+        raise ValueError("rows have null values")
     if (lengths < 0).any() or shard.offsets[0] < 0 or shard.offsets[-1] > len(shard.values):
-        raise ValueError("rows that are not within its ids")
+        raise ValueError("row offsets are out of range")
     if (shard.a_len > lengths).any():
-        raise ValueError("rows with a longer segment A than they are")
+        raise ValueError("segment A is longer than its row")
 
 
 def open_folder(folder: Path | str, split: str) -> list[Shard]:
-    """The shards of a split, by name.
+    """Open the shards of a split, sorted by name.
 
     Raises:
-        InputError: there are none, one is broken, or they do not belong together.
+        InputError: none are found, one is broken, or their metadata differ.
     """
     paths = sorted(Path(folder).glob(f"{split}-*.arrow"))
     if not paths:
-        mend = "run python -m pipeline.prepare first, or set data.dir"
+        cure = "run python -m pipeline.prepare first, or set data.dir"
         if any(Path(folder).glob("*.arrow")):
-            mend = "prepare again with a greater validation_share"
-        raise InputError(f"{folder}: no {split} shards; {mend}")
+            cure = "run prepare again with a larger validation_share"
+        raise InputError(f"{folder}: no {split} shards found; {cure}", path=folder)
     shards = [open_shard(path) for path in paths]
     for shard in shards:
         if shard.info != shards[0].info:
             raise InputError(
-                f"{shard.path}: made otherwise than {paths[0].name}; do not mix folders"
+                f"{shard.path}: metadata differs from {paths[0].name}; a folder must contain the "
+                "shards of one prepare run",
+                path=shard.path,
             )
     return shards

@@ -1,4 +1,4 @@
-"""Documents -> sequences of full sentences, without pairs: Liu et al. 2019 (RoBERTa), section 4.2.
+"""Sequences of full sentences, without pairs: Liu et al. 2019 (RoBERTa), section 4.2.
 
 Shapes: T tokens, S sentences, D documents, N sequences.
 """
@@ -15,23 +15,23 @@ from pipeline.shards.sentence_pairs import Documents, Ints, Pairs
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """Documents laid end to end in some order, perhaps with a separator between two."""
+    """Documents concatenated in some order, optionally with separators."""
 
     tokens: npt.NDArray[Any]  # (T,)
     starts: Ints  # (S,) of each sentence in `tokens`
     ends: Ints  # (S,)
-    limits: Ints  # (S,) the sentence before which a sequence with this one must end
+    limits: Ints  # (S,) sentence before which a sequence containing this one must end
 
 
 def stream(documents: Documents, order: Ints, longest: int, separator: int | None) -> Stream:
-    """The documents in this order; a sentence of more than `longest` tokens becomes several.
+    """Concatenate the documents in this order; split sentences of more than `longest` tokens.
 
-    With a `separator` (an id) between two documents, a sequence may reach over both; without, it
-    ends where its document does.
+    With a `separator` (an id) between documents, a sequence may span several; without, it ends with
+    its document.
     """
     bounds = documents.sentences[documents.starts]  # (D+1,) of documents in tokens
     sizes = np.diff(bounds)[order] + (separator is not None)
-    begins = np.cumsum(sizes) - sizes  # (D,) of each document in the new tokens
+    begins = np.cumsum(sizes) - sizes  # (D,) start of each document in the new tokens
     mark = np.array([] if separator is None else [separator], documents.tokens.dtype)
     spans = zip(bounds[order].tolist(), bounds[order + 1].tolist(), strict=True)
     parts = [part for low, high in spans for part in (documents.tokens[low:high], mark)]
@@ -60,11 +60,11 @@ def full_sentences(
     separator: int | None,
     chosen: Ints | None = None,
 ) -> tuple[npt.NDArray[Any], Pairs]:
-    """Tokens `(T,)` and slices of them: as many whole sentences as `max_tokens` hold, and no B.
+    """Pack whole sentences into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
-    The documents (all, or those `chosen`) come in a keyed order. Nothing is lost: a sentence that
-    is too long by itself is cut. `separator` is the id that stands between two documents in one
-    sequence; None has each sequence end with its document.
+    Segment B is empty. The documents (all, or those `chosen`) are in keyed order. No token is lost:
+    an overlong sentence is cut. `separator` is the id between two documents in one sequence; with
+    None, each sequence ends with its document.
     """
     live = np.arange(len(documents)) if chosen is None else chosen
     order = live[np.argsort(counter_rng.random_bits(key, documents.keys[live]), kind="stable")]
@@ -83,7 +83,7 @@ def full_sentences(
 
 
 def _ranges(first: Ints, counts: Ints) -> Ints:
-    """`counts[k]` numbers from `first[k]` on, for all k."""
+    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
     before = np.cumsum(counts) - counts
     ranged: Ints = np.repeat(first - before, counts) + np.arange(counts.sum())
     return ranged

@@ -1,7 +1,7 @@
-"""Documents -> sentence pairs: Devlin et al. 2019, section A.2, and their create_pretraining_data.
+"""Sentence pairs: Devlin et al. 2019, section A.2, and their create_pretraining_data.py.
 
-A pair is two contiguous slices of a token array, so nothing is copied while pairs are drawn: all
-documents advance together, one pair each per turn, and a turn is a few numpy operations.
+A pair is two contiguous slices of a token array, so drawing pairs copies nothing. All documents
+advance together, one pair each per turn; a turn is a few numpy operations.
 
 Shapes: T tokens, S sentences, D documents, N pairs.
 """
@@ -23,22 +23,22 @@ _DRAWS = 8
 
 
 def document_hash(text: str) -> bytes:
-    """16 bytes that name a document by its text: its identity, its place, its randomness."""
+    """Return 16 bytes derived from the text: a document's identity, bucket and random key."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def held_out(digest: bytes, share: float) -> bool:
-    """Whether the document goes to validation: a fixed `share` of all texts, by hash alone."""
+    """Return whether the document belongs to validation: a fixed `share` of texts, by hash."""
     return int.from_bytes(digest[:8], "big") < share * 2.0**64
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Tokenized documents laid end to end; no sentence and no document is empty."""
+    """Concatenated tokenized documents; no sentence and no document is empty."""
 
     tokens: npt.NDArray[Any]  # (T,) ids
-    sentences: Ints  # (S+1,) where each sentence starts in `tokens`, and T
-    starts: Ints  # (D+1,) where each document starts in `sentences`, and S
+    sentences: Ints  # (S+1,) start of each sentence in `tokens`, and T
+    starts: Ints  # (D+1,) start of each document in `sentences`, and S
     keys: counter_rng.Bits  # (D,) uint64, from the hash of each text
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Pairs:
 
     @classmethod
     def concatenate(cls, parts: list["Pairs"]) -> "Pairs":
-        """All pairs of `parts`, in order."""
+        """Concatenate the pairs of `parts`, in order."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
 
@@ -79,18 +79,17 @@ def next_sentence_pairs(
 ) -> Pairs:
     """Draw the pairs of all documents (or of those `chosen`) once, as the reference code does.
 
-    From its start, a document gives chunks of whole sentences of at least `target` tokens (the
-    last may be shorter). Segment A is the chunk's first 1 .. n-1 sentences. B is the rest, or with
-    probability one half (always, if the chunk is one sentence) sentences from a random place in
-    another document; then the rest of the chunk is put back. Pairs longer than `max_tokens` lose
-    tokens from the longer segment, from its front or back by a fair coin for each token.
+    From its start, a document is cut into chunks of whole sentences of at least `target` tokens
+    (the last may be shorter). Segment A is the chunk's first 1 .. n-1 sentences. B is the rest, or
+    with probability 1/2 (always, if the chunk is one sentence) sentences from a random position in
+    another document; the rest of the chunk is then put back. Pairs longer than `max_tokens` lose
+    tokens from the longer segment, from its front or back by a fair coin per token.
 
-    Unlike the reference, where there is no other document the true next sentences are used, and
-    labelled so.
+    Unlike the reference, a lone document gets its true next sentences as B, labelled as such.
 
-    With `by_order` no B is from elsewhere: with probability one half A and B change places, and
-    `is_random_next` says so (Lan et al. 2020, section 3.1). Where a document ends with a sentence
-    that would be left alone, the one before it is used once more.
+    With `by_order`, B is always the rest, A and B are swapped with probability 1/2, and
+    `is_random_next` marks swapped pairs (Lan et al. 2020, section 3.1). If a single sentence would
+    be left at the end of a document, the one before it is reused.
     """
     keys = counter_rng.random_bits(key, documents.keys)
     ends = documents.starts[1:]
@@ -99,7 +98,7 @@ def next_sentence_pairs(
     target[short] = 2 + counter_rng.integers(keys[short], 1, max_tokens - 1)
 
     live = np.arange(len(documents)) if chosen is None else chosen
-    here = documents.starts[:-1].copy()  # (D,) the next sentence of each document
+    here = documents.starts[:-1].copy()  # (D,) next sentence of each document
     turns, turn = [], 1
     while len(live):
         first = here[live]
@@ -117,7 +116,7 @@ def _turn(
     documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int,
     by_order: bool,
 ) -> tuple[Pairs, Ints]:  # fmt: skip
-    """One untruncated pair of each live document, and the sentence where its next chunk starts."""
+    """Draw one untruncated pair per live document; return also where its next chunk starts."""
 
     def draw(purpose: int) -> int:
         return turn * _DRAWS + purpose
@@ -139,7 +138,7 @@ def _turn(
     random_start = other_first + counter_rng.integers(keys, draw(_START), other_end - other_first)
     b_target = target - a_len
     random_end = _reach(offsets, random_start, other_end, b_target)
-    # A chunk of one sentence has no rest: its true next is what follows it, if anything does.
+    # A chunk of one sentence has no rest: its true next is whatever follows it, if anything.
     true_end = np.where(count == 1, _reach(offsets, middle, end, b_target), last)
 
     b_first = np.where(is_random, random_start, middle)
@@ -152,7 +151,7 @@ def _turn(
 
 
 def _swapped(pairs: Pairs) -> Pairs:
-    """A and B exchanged where `is_random_next` says that they are not in order."""
+    """Swap A and B in pairs marked by `is_random_next`."""
     swap = pairs.is_random_next
     return Pairs(
         a_start=np.where(swap, pairs.b_start, pairs.a_start),
@@ -164,13 +163,13 @@ def _swapped(pairs: Pairs) -> Pairs:
 
 
 def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
-    """The end of the shortest run of sentences from `first` with `tokens` tokens, at most `end`."""
+    """Return the end (at most `end`) of the shortest run of sentences with `tokens` tokens."""
     enough = np.searchsorted(offsets, offsets[first] + np.maximum(tokens, 1), side="left")
     return np.minimum(enough, end)
 
 
 def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: int) -> Pairs:
-    """Cut pairs to `max_tokens`: the closed form of dropping from the longer, B at a tie."""
+    """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
     excess = np.maximum(pairs.a_len + pairs.b_len - max_tokens, 0)
     half = (max_tokens + 1) // 2
     kept_a = np.where(
@@ -194,11 +193,11 @@ def _no_pairs() -> Pairs:
 
 
 def gather(tokens: npt.NDArray[Any], pairs: Pairs) -> tuple[npt.NDArray[Any], Ints]:
-    """The tokens of each pair, A then B, end to end `(sum of lengths,)`, and offsets `(N+1,)`."""
+    """Concatenate the tokens of the pairs, A then B: `(sum of lengths,)`, and offsets `(N+1,)`."""
     offsets = np.zeros(len(pairs) + 1, np.int64)
     np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])
     values = np.empty(offsets[-1], tokens.dtype)
-    rows = 2**13  # at a time: the index arrays take 16 bytes a token
+    rows = 2**13  # at a time: the index arrays take 16 bytes per token
     for start in range(0, len(pairs), rows):
         part = pairs[start : start + rows]
         lengths = np.stack([part.a_len, part.b_len], axis=1).ravel()

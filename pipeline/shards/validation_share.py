@@ -1,30 +1,30 @@
-"""Which `validation_share` holds out how many documents: known from the hashes, never guessed."""
+"""Search for the `validation_share` that holds out a given number of documents, by their hashes."""
 
 import math
 from bisect import insort
 
-LOWEST = 8  # hashes that are remembered
+LOWEST = 8  # hashes kept
 
 
 class LowestHashes(list[float]):
-    """The lowest of the documents' places by hash, in order; those below the share are held out."""
+    """The lowest document hashes as sorted fractions; those below the share are held out."""
 
     def wants(self, digest: bytes) -> bool:
-        """Return whether a document is one of the first to be held out, as far as is known."""
+        """Return whether a document is among the first to be held out, of those seen so far."""
         return len(self) < LOWEST or _place(digest) < self[-1]
 
     def add(self, digest: bytes) -> None:
-        """Remember a document, if it is one of the first to be held out."""
+        """Add a document if it is among the first to be held out."""
         if self.wants(digest) and (place := _place(digest)) not in self:
             insort(self, place)
             del self[LOWEST:]
 
     def merge(self, other: list[float]) -> None:
-        """Take in what another part of the corpus remembers."""
+        """Merge the lowest hashes of another part of the corpus."""
         self[:] = sorted({*self, *other})[:LOWEST]
 
     def share_for(self, count: int) -> float:
-        """Return a short number, as validation_share, that holds out `count` documents."""
+        """Return a validation_share with few digits that holds out `count` documents."""
         place = self[count - 1]
         for digits in range(-math.floor(math.log10(max(place, 1e-9))), 18):
             share = math.ceil(place * 10.0**digits) / 10.0**digits
@@ -38,12 +38,12 @@ def _place(digest: bytes) -> float:
 
 
 def sensible_count(documents: int) -> int:
-    """Return how many of a few documents to hold out: the sample tasks want four, pairs two."""
+    """Return how many of a few documents to hold out: sample tasks need four, pairs two."""
     return 4 if documents >= 8 else 2 if documents >= 4 else 1
 
 
 def advice(share: float) -> str:
-    """Return the words to type for a share."""
+    """Return the advice for an error message to set a share."""
     return (
         f"set validation_share={share} (in a run: prepare.validation_share={share} "
         f"tasks.validation_share={share})"

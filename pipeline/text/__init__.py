@@ -1,1 +1,1 @@
-"""From the text of a document to sentences, and from sentences to token ids."""
+"""Decoding, markup removal, cleaning and sentence splitting of documents."""

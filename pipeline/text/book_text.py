@@ -1,17 +1,17 @@
-"""The text of books -> title and paragraphs: hard wraps, headers, licences, markup."""
+"""Title and paragraphs from the text of books, without hard wraps, headers, licences and markup."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A line longer than this is not hard-wrapped: no editor wraps wider.
+# A longer line is not hard-wrapped: no editor wraps wider.
 WRAP = 120
 
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):\s*(.*)$")
-_SCAN = 40  # lines in which the facts of a header stand
+_SCAN = 40  # lines searched for header facts
 
 _GUTENBERG_START = re.compile(
     r"\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*", re.IGNORECASE
@@ -31,7 +31,7 @@ _IMAGE = re.compile(r"!\[[^\]]*\]\([^)\s]*\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 
-# UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
+# UTF-8 misread as Latin-1 or cp1252: é became Ã©, a dash â€”.
 _CP1252 = {ord(bytes([b]).decode("cp1252", "replace")): chr(b) for b in range(0x80, 0xA0)}
 _CP1252.pop(0xFFFD)
 _HIGH = "[\x80-\xbf" + "".join(map(chr, _CP1252)) + "]"
@@ -40,15 +40,15 @@ _MISREAD = re.compile(f"[ÂÃÅ]{_HIGH}|â[€\x80]{_HIGH}")
 
 @dataclass(frozen=True)
 class Book:
-    """A book; `text` has one paragraph or heading a line."""
+    """A book; `text` has one paragraph or heading per line."""
 
-    title: str  # empty where the file does not say
+    title: str  # empty if the file does not state it
     text: str
-    mended: bool  # letters that had been read in the wrong encoding were put right
+    repaired: bool  # mojibake was found and decoded correctly
 
 
 def parse(text: str) -> Book:
-    """A book from the text of its file."""
+    """Parse the text of a book's file."""
     whole = _MISREAD.sub(_reread, text)
     title, lines = without_licence(_BREAK.split(whole.replace("\ufeff", "")))
     stated, lines = _without_header(lines)
@@ -57,13 +57,13 @@ def parse(text: str) -> Book:
 
 
 def unwrapped(text: str) -> str:
-    """The text with each paragraph, that blank lines set apart, on one line."""
+    """Return the text with each paragraph (delimited by blank lines) joined into one line."""
     lines = "\n".join(line.strip() for line in _BREAK.split(text))
     return "\n".join(" ".join(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
 
 
 def plain(paragraph: str) -> str:
-    """A paragraph without the marks of emphasis, links and pictures, its spaces made single."""
+    """Remove the markup of emphasis, links and images, and collapse white space."""
     paragraph = _LINK.sub(r"\1", _IMAGE.sub("", paragraph))
     if "_" in paragraph or "*" in paragraph:
         paragraph = _EMPHASIS.sub(r"\2", paragraph)
@@ -78,14 +78,14 @@ def _reread(match: re.Match[str]) -> str:
 
 
 def without_licence(lines: list[str]) -> tuple[str, list[str]]:
-    """The title in a Project Gutenberg header, and the lines between header and licence."""
+    """Return the title in a Project Gutenberg header, and the lines between header and licence."""
     starts = [i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)]
     if not starts:
         return "", lines
     start = starts[-1]
     header, body = "\n".join(lines[:start]), lines[start + 1 :]
     if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
-        # A long title goes on over the next lines, up to three more stars.
+        # A long title continues on the next lines, up to three more stars.
         closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
         body = body[next(closing, -1) + 1 :]
     ends = (i for i, line in enumerate(body) if _GUTENBERG_END.match(line))
@@ -94,7 +94,7 @@ def without_licence(lines: list[str]) -> tuple[str, list[str]]:
 
 
 def _without_credit(lines: list[str]) -> list[str]:
-    """The lines after a first paragraph that says who made the file."""
+    """Drop a first paragraph that credits the makers of the file."""
     first = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
     if first == len(lines) or not _GUTENBERG_CREDIT.match(lines[first]):
         return lines
@@ -102,7 +102,7 @@ def _without_credit(lines: list[str]) -> list[str]:
 
 
 def _without_header(lines: list[str]) -> tuple[str, list[str]]:
-    """The title that the first lines state, and the lines after such statements."""
+    """Return the title stated in the first lines, and the lines after these facts."""
     title, end = "", 0
     for number, line in enumerate(lines[:_SCAN]):
         fact, heading = _FACT.match(line), _HEADING.match(line)
@@ -118,7 +118,7 @@ def _without_header(lines: list[str]) -> tuple[str, list[str]]:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[str]:
-    """Headings, and the lines between blank ones joined, unless they are paragraphs already."""
+    """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
     block: list[str] = []
     for line in [*lines, ""]:
         heading = _HEADING.match(line)

@@ -1,7 +1,7 @@
-"""Docstrings as people write them in Python packages -> paragraphs of English prose.
+"""Paragraphs of English prose from the docstrings of Python packages.
 
-Knows reStructuredText, the numpy and Google section styles, and Markdown fences, as far as it must
-to leave code, tables and references out and to undo the markup of what stays.
+Parses just enough of reStructuredText, the numpy and Google section styles, and Markdown fences to
+drop code, tables and references and to remove the markup of the rest.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 _DROPPED_SECTIONS = frozenset(
     {"example", "examples", "reference", "references", "methods", "see also", "shape", "shapes"}
 )
-# Directives whose body is prose; the bodies of all others go.
+# Directives whose body is prose; the bodies of all others are dropped.
 _PROSE_DIRECTIVES = frozenset(
     {"note", "warning", "important", "tip", "hint", "caution", "attention", "admonition", "danger"}
 )
@@ -38,7 +38,7 @@ _WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*[.,;:!?)]*$|\([A-Za-z]+$|[aAI
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The prose of a docstring (already dedented): one paragraph, list item or entry a string."""
+    """Return the prose of a dedented docstring: one string per paragraph, list item or entry."""
     found = []
     for block in _blocks(docstring.expandtabs().splitlines()):
         raw = " ".join(block)
@@ -49,7 +49,7 @@ def paragraphs(docstring: str) -> list[str]:
 
 
 def inline(text: str) -> str:
-    """The text without the markup of roles, links, literals, emphasis and footnotes."""
+    """Remove the markup of roles, links, literals, emphasis and footnotes."""
     text = _FOOTNOTE.sub("", text)
     text = _ROLE.sub(lambda match: match[1].strip(), text)
     text = _LINK.sub(r"\1", text)
@@ -60,7 +60,7 @@ def inline(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a paragraph reads as English: five words or more, and few symbols among them."""
+    """Return whether a paragraph reads as English: at least five words, and few symbols."""
     tokens = text.split()
     words = sum(1 for token in tokens if _WORD.match(token))
     return words >= 5 and words >= 0.7 * len(tokens)
@@ -68,25 +68,25 @@ def is_prose(text: str) -> bool:
 
 @dataclass
 class _State:
-    """Where the scan of a docstring is."""
+    """State of the scan of a docstring."""
 
     block: list[str] = field(default_factory=list)  # lines of the paragraph so far
     base: int = 0  # indent of the paragraph's first line
-    entries: bool = False  # whether that was `name: ...`
+    entries: bool = False  # that line was `name: ...`
     floor: int | None = None  # lines indented deeper are dropped
     fenced: bool = False
-    dropping: bool = False  # to the next blank line
+    dropping: bool = False  # until the next blank line
     section: str = ""
 
     def take(self) -> Iterator[list[str]]:
-        """The paragraph, if there is one; a new one begins."""
+        """Yield the paragraph, if any, and begin a new one."""
         if self.block and self.section not in _DROPPED_SECTIONS:
             yield self.block
         self.block = []
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each paragraph, list item and parameter entry, without code and tables."""
+    """Yield the lines of each paragraph, list item and parameter entry, without code and tables."""
     state = _State()
     for number, line in enumerate(lines, 1):
         after = lines[number] if number < len(lines) else ""
@@ -109,7 +109,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _line(state: _State, text: str, indent: int, after: str) -> Iterator[list[str]]:
-    """Take one line outside code into the state; yields the paragraph that it ends, if any."""
+    """Process one line outside code; yield the paragraph that it ends, if any."""
     heading = _UNDERLINE.match(after.strip()) is not None and not _UNDERLINE.match(text)
     google = text.endswith(":") and _SECTION.match(text) is not None
     if state.dropping:
@@ -134,18 +134,18 @@ def _line(state: _State, text: str, indent: int, after: str) -> Iterator[list[st
 
 
 def _prose_line(state: _State, text: str, indent: int, after: str) -> Iterator[list[str]]:
-    """Take one line of prose: it goes on with the paragraph or begins the next."""
+    """Process one line of prose, which continues the paragraph or begins the next."""
     starts = True
     deeper = bool(after.strip()) and len(after) - len(after.lstrip()) > indent
-    beside = state.entries and indent == state.base  # entries of a list stand at one indent
+    aligned = state.entries and indent == state.base  # entries of a list share one indent
     if matched := _FIELD.match(text):
         name = matched[1].split()[-1:]
         text = ": ".join([*name, text[matched.end() :].strip()])
     elif matched := _ITEM.match(text):
         text = text[matched.end() :]
-    elif (matched := _ENTRY.match(text)) and (beside or (deeper and not state.block)):
+    elif (matched := _ENTRY.match(text)) and (aligned or (deeper and not state.block)):
         rest = text[matched.end() :].strip()
-        # A few words there are a type; more are the description itself.
+        # A few words after the colon are a type; more are the description.
         text = f"{matched[1]}: {rest}" if len(rest.split()) > 7 or not deeper else f"{matched[1]}:"
         state.entries = True
     else:

@@ -1,8 +1,8 @@
-"""Bytes -> text: by a byte-order mark, as UTF-8, else in an encoding that the language is old in.
+"""Encoding detection: a byte order mark, else UTF-8, else a legacy encoding of the language.
 
-Detectors that know only the bytes are often wrong on short or nearly ASCII text. So the candidates
-are those in which a language was written before UTF-8, and `charset-normalizer` chooses among them
-by the frequencies of letters, where more than one fits.
+Detectors that see only the bytes are often wrong on short or mostly ASCII text. The candidates are
+therefore the legacy encodings of the corpus's language; if several fit, `charset-normalizer`
+chooses by letter frequencies.
 """
 
 import codecs
@@ -28,7 +28,7 @@ _LEGACY = {
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -36,33 +36,33 @@ _MARKS = {
 _UNMARKED = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
 BINARY = "binary, not text"
-CONTROL_SHARE = 0.01  # of characters, above which content is binary
-FEW_CONTROLS = 8  # that even a short text may have
-# Control characters that text has no use for, as `file` has them: not BEL to CR, nor ESC.
+CONTROL_SHARE = 0.01  # content with a larger share of control characters is binary
+FEW_CONTROLS = 8  # control characters allowed in any text, however short
+# Control characters that do not occur in text, as in file(1): all but BEL to CR, and ESC.
 _CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
 
-SAMPLE = 1 << 16  # bytes that the choice among several candidates is made from
+SAMPLE = 1 << 16  # bytes used to choose among several candidates
 
-# The five bytes that cp1252 leaves open become the control characters of Latin-1.
+# The five bytes that cp1252 does not define become the control characters of Latin-1.
 _CP1252 = {b: bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(0x80, 0xA0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Text, and how it was written."""
+    """Decoded text and its encoding."""
 
     text: str
     encoding: str
-    whole: bool  # nothing had to be replaced
+    whole: bool  # no bytes had to be replaced
 
 
 def candidates(language: str) -> tuple[str, ...]:
-    """The encodings that text of the language was written in before UTF-8."""
+    """Return the legacy (pre-UTF-8) encodings of the language."""
     return _LEGACY.get(language.lower().partition("-")[0], WESTERN)
 
 
 def detect(raw: bytes, language: str, *, final: bool = True) -> str:
-    """The encoding of a text, or of its beginning (`final=False`)."""
+    """Return the encoding of a text, or of its beginning (`final=False`)."""
     for mark, name in _MARKS.items():
         if raw.startswith(mark):
             return name
@@ -79,9 +79,9 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
 
 
 def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
-    """The text of `raw`, in the encoding that is stated, else in the one that it seems to have."""
+    """Decode `raw` in the stated encoding, else in the detected one."""
     name = encoding or detect(raw, language)
-    if name == "cp1252":  # no byte is without meaning in it
+    if name == "cp1252":  # with Latin-1's controls it maps every byte
         return Decoded(raw.decode("latin-1").translate(_CP1252), name, True)
     try:
         return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
@@ -90,10 +90,10 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
 
 
 def is_binary(raw: bytes, text: str) -> bool:
-    """Return whether `raw`, decoded as `text`, is no text: more than 1 % control characters.
+    """Return whether `raw`, decoded as `text`, has more than 1 % control characters.
 
-    Any bytes are something in cp1252, so that a program would be read as letters. Zeros at the end
-    are padding, and many elsewhere may be UTF-16 or UTF-32 without a mark.
+    cp1252 decodes any bytes, even those of a program. Zeros at the end are padding; many zeros
+    elsewhere may be UTF-16 or UTF-32 without a byte order mark.
     """
     if not _many_controls(raw) or not _many_controls(text.encode("utf-8", "replace")):
         return False
@@ -112,7 +112,7 @@ def _many_controls(data: bytes) -> bool:
 
 
 def line_ends(text: str) -> str:
-    """What ends the text's lines, mostly: LF, CRLF or CR."""
+    """Return the prevailing line end of the text: LF, CRLF or CR."""
     if "\r" not in text:
         return "LF"
     return "CR" if "\n" not in text else "CRLF" if "\r\n" in text else "LF"

@@ -1,7 +1,7 @@
-"""EPUB, versions 2 and 3 -> title and paragraphs, in reading order.
+"""Title and paragraphs of an EPUB, versions 2 and 3, in reading order.
 
-An EPUB is a zip archive: META-INF/container.xml names a package file, whose spine names XHTML files
-in their order. Source: https://www.w3.org/TR/epub-33/
+An EPUB is a zip archive: META-INF/container.xml names a package file, whose spine lists XHTML files
+in order. Source: https://www.w3.org/TR/epub-33/
 """
 
 import io
@@ -16,7 +16,7 @@ from pipeline.common.storage import BROKEN_ZIP
 from pipeline.text.book_text import Book, without_licence
 from pipeline.text.encodings import decode
 
-LARGEST = 256 * 2**20  # bytes of all that is read of one book, unpacked
+LARGEST = 256 * 2**20  # decompressed bytes read per book
 _DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
@@ -31,7 +31,7 @@ class Broken(Exception):
 
 
 class _Paragraphs(HTMLParser):
-    """Blocks of text. Tags that are open when a file ends do no harm."""
+    """Parser of text blocks; tolerates unclosed tags."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,29 +58,29 @@ class _Paragraphs(HTMLParser):
             self.open.append(data)
 
     def end(self) -> None:
-        """A block ends here."""
+        """End the current block."""
         if paragraph := " ".join("".join(self.open).split()):
             self.found.append(paragraph)
         self.open.clear()
 
 
 def parse(raw: bytes) -> Book:
-    """A book from the bytes of its file.
+    """Parse the bytes of a book's file.
 
     Raises:
-        Broken: it is damaged, encrypted, or no EPUB.
+        Broken: the file is damaged, encrypted, or not an EPUB.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             return _read(archive)
     except KeyError as error:
-        raise Broken(f"no whole EPUB: {str(error.args[0]).lower()}") from error
+        raise Broken(f"incomplete EPUB: {str(error.args[0]).lower()}") from error
     except (*BROKEN_ZIP, ET.ParseError, LookupError) as error:
-        raise Broken(f"no EPUB that can be read ({error})") from error
+        raise Broken(f"not a readable EPUB ({error})") from error
 
 
 def paragraphs(page: str) -> list[str]:
-    """The blocks of text of an XHTML page."""
+    """Return the text blocks of an XHTML page."""
     parser = _Paragraphs()
     parser.feed(page)
     parser.close()
@@ -89,20 +89,20 @@ def paragraphs(page: str) -> list[str]:
 
 
 class _Members:
-    """The members of an archive, as long as they are not too large together."""
+    """Members of an archive, up to `LARGEST` decompressed bytes in total."""
 
     def __init__(self, archive: zipfile.ZipFile):
         self.archive, self.room = archive, LARGEST
 
     def read(self, name: str) -> bytes:
-        """The content of a member; no more of it is unpacked than its header states.
+        """Return the content of a member, at most the size stated in its header.
 
         Raises:
-            Broken: all that was read so far is too much for one book.
+            Broken: the total size read so far exceeds the limit.
         """
         self.room -= self.archive.getinfo(name).file_size
         if self.room < 0:
-            raise Broken(f"{name}: too large, or too often in the book")
+            raise Broken(f"{name}: too large, or referenced too often")
         return self.archive.read(name)
 
 
@@ -112,7 +112,7 @@ def _read(archive: zipfile.ZipFile) -> Book:
         raise Broken("encrypted (DRM)")
     root = _find(ET.fromstring(members.read("META-INF/container.xml")), "rootfile")
     if not root:
-        raise Broken("no package file is named in META-INF/container.xml")
+        raise Broken("META-INF/container.xml does not name a package file")
     package_path = root[0].get("full-path", "")
     package = ET.fromstring(members.read(package_path))
     items = {item.get("id", ""): item for item in _find(package, "item")}
@@ -132,12 +132,12 @@ def _read(archive: zipfile.ZipFile) -> Book:
 
 
 def _find(root: Element, tag: str) -> list[Element]:
-    """The elements of a name, whatever their namespace."""
+    """Return the elements with a tag name, in any namespace."""
     return [found for found in root.iter() if str(found.tag).rpartition("}")[2] == tag]
 
 
 def _encrypts_text(members: _Members) -> bool:
-    """Whether more than fonts is encrypted."""
+    """Return whether anything but fonts is encrypted."""
     listed = _find(ET.fromstring(members.read("META-INF/encryption.xml")), "CipherReference")
     fonts = (".otf", ".ttf", ".woff", ".woff2")
     return any(not found.get("URI", "").lower().endswith(fonts) for found in listed)

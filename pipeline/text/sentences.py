@@ -1,35 +1,35 @@
-"""Paragraphs -> sentences, by `sentencex` (Wikimedia), which knows the rules of 300 languages."""
+"""Sentence splitting with `sentencex` (Wikimedia), which has rules for 300 languages."""
 
 import re
 
 from sentencex import segment
 
-# A sentence longer than this is cut. BERT's longest sequence is 512 tokens, about four characters
-# each in English: what goes beyond would be truncated away when pairs are made. Nothing that long
-# is found in encyclopaedias; in books it is lists and verse without full stops.
+# Longer sentences are cut. BERT's longest sequence is 512 tokens of about four characters in
+# English: the rest would be truncated when pairs are made. Encyclopaedias have no sentence of that
+# length; in books these are lists and verse without full stops.
 LONGEST = 2048
 
 _PIECE = re.compile(
     rf".{{1,{LONGEST}}}(?=\s|$)"  # up to the last space that fits,
-    rf"|.{{1,{LONGEST}}}(?<=[、，；：。])"  # else the last mark that fits,
-    rf"|.{{1,{LONGEST}}}",  # else wherever it must be
+    rf"|.{{1,{LONGEST}}}(?<=[、，；：。])"  # else the last punctuation that fits,
+    rf"|.{{1,{LONGEST}}}",  # else at the limit
     re.DOTALL,
 )
 
 
 def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list[str]:
-    """The sentences of a cleaned text: none empty, no space at their ends, in order.
+    """Return the sentences of a cleaned text, stripped, in order, none of them empty.
 
-    A sentence never spans two lines; with `by_lines` every line is one. A `language` (ISO 639 code)
-    that the library does not know is read by the rules of English.
+    A sentence never spans two lines; with `by_lines` every line is one sentence. The rules of
+    English apply to a `language` (ISO 639 code) that the library does not know.
     """
     if not text:
         return []
     if by_lines:
         lines = filter(None, map(str.strip, text.split("\n")))
         return [piece for line in lines for piece in _capped(line)]
-    # Blank lines are paragraphs to the library: one call a document, and nothing (an open quote)
-    # reaches over a line's end.
+    # The library takes blank lines as paragraph ends: one call per document is enough, and an open
+    # quote does not extend beyond its line.
     parts = _segment(language, text.replace("\n", "\n\n"))
     if parts is None:
         parts = []
@@ -42,21 +42,21 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
 
 
 def _segment(language: str, text: str) -> list[str] | None:
-    """What the library says; None where it fails.
+    """Call the library; return None if it fails.
 
-    Version 1.0.32 slices inside a character on some texts with white space that `clean` takes out.
+    Version 1.0.32 slices inside a character on some texts with white space that `clean` removes.
     """
     try:
         parts: list[str] = segment(language, text)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # Rust's, derived from BaseException
+        if type(error).__name__ != "PanicException":  # a Rust panic, not a subclass of Exception
             raise
         return None
     return parts
 
 
 def _capped(sentence: str) -> list[str]:
-    """The sentence in pieces of at most `LONGEST` characters."""
+    """Cut a sentence into pieces of at most `LONGEST` characters."""
     if len(sentence) <= LONGEST:
         return [sentence]
     return [piece for part in _PIECE.findall(sentence) if (piece := part.strip())]

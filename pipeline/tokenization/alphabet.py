@@ -1,4 +1,4 @@
-"""The alphabet of a learnt vocabulary: which characters of a text become entries."""
+"""Alphabet of a trained vocabulary: the characters of a text that become entries."""
 
 import sys
 from collections.abc import Iterable
@@ -9,27 +9,28 @@ from tokenizers import Tokenizer
 
 from pipeline.common.batching import batches
 
-# Letters are kept, all of ASCII and then by frequency, until they make up this share of the text,
-# in at most half of all entries.
+# Letters are kept, ASCII first and then by frequency, until they cover this share of the text, in
+# at most half of all entries.
 COVERAGE = 0.99995
 
-# Then in at most an eighth of all entries: what any text may have, whether the sample has it or
-# not, and letters met that often, up to that many of both. A word with rarer ones is [UNK].
+# Then, in at most an eighth of all entries and at most MOST_RARE in number: common characters that
+# the sample may lack, and letters seen at least MINIMUM_COUNT times. A word with rarer ones is
+# [UNK].
 ASCII = "".join(map(chr, range(0x21, 0x7F)))
 PUNCTUATION = (
-    "‘’‚‛“”„‟‹›«»‐‑‒–—―…‥·•‣†‡‖′″‴‰※⁄"  # quotes, dashes, points and marks
-    "¡¿§¶©®™°ªº№¢£¤¥€±×÷−¬µ¹²³¼½¾¦"  # and signs that stand among words of any language
+    "‘’‚‛“”„‟‹›«»‐‑‒–—―…‥·•‣†‡‖′″‴‰※⁄"  # quotes, dashes, points and marks,
+    "¡¿§¶©®™°ªº№¢£¤¥€±×÷−¬µ¹²³¼½¾¦"  # and symbols used in any language
 )
 MINIMUM_COUNT = 10
 MOST_RARE = 1000
 
-_BATCH = 2**20  # characters that are counted at once
+_BATCH = 2**20  # characters counted at once
 
 
 def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """Count each character in the words that the tokenizer makes of the texts."""
+    """Count the characters of the texts, as the tokenizer normalizes them."""
     counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
-    for batch in batches(texts, _BATCH):  # order and borders are nothing to a count
+    for batch in batches(texts, _BATCH):  # counts do not depend on order or batch bounds
         part = np.bincount(np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32))
         counts[: len(part)] += part
     letters: dict[str, int] = {}
@@ -40,19 +41,19 @@ def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def _letters_of(char: str, tokenizer: Tokenizer) -> list[str]:
-    """Return the letters that the tokenizer makes of a character; none of a space."""
+    """Return the letters that a character is normalized to; none for a space."""
     return [part for part in tokenizer.normalizer.normalize_str(char) if not part.isspace()]
 
 
 def choose(letters: dict[str, int], tokenizer: Tokenizer, size: int) -> tuple[list[str], list[str]]:
-    """Return the letters to keep in a vocabulary, sorted, and those that can stand inside a word.
+    """Return the letters to keep in a vocabulary, sorted, and those that can occur inside a word.
 
     Args:
-        letters: how often each was met.
-        tokenizer: normalizes and cuts text as the vocabulary's will.
+        letters: count of each letter.
+        tokenizer: normalizes and pre-tokenizes like the vocabulary's tokenizer.
         size: entries of the vocabulary.
     """
-    kept: dict[str, bool] = {}  # a letter -> whether it can stand inside a word
+    kept: dict[str, bool] = {}  # letter -> can occur inside a word
     room, seen, enough = size // 2, 0, COVERAGE * sum(letters.values())
     for letter in sorted(letters, key=lambda letter: (letter > "~", -letters[letter], letter)):
         if letter > "~" and seen >= enough:
@@ -74,7 +75,7 @@ def choose(letters: dict[str, int], tokenizer: Tokenizer, size: int) -> tuple[li
 
 
 def _rare(letters: dict[str, int], kept: Iterable[str], tokenizer: Tokenizer) -> list[str]:
-    """Return the letters that are worth an entry though the coverage is reached without them."""
+    """Return the letters that are worth an entry beyond the coverage."""
     always = (letter for char in ASCII + PUNCTUATION for letter in _letters_of(char, tokenizer))
     met = (letter for letter, count in letters.items() if count >= MINIMUM_COUNT)
     ranked = [*always, *sorted(met, key=lambda letter: (-letters[letter], letter))]
@@ -83,6 +84,6 @@ def _rare(letters: dict[str, int], kept: Iterable[str], tokenizer: Tokenizer) ->
 
 
 def _joins(letter: str, tokenizer: Tokenizer) -> bool:
-    """Whether a letter between others is of one word with them."""
+    """Return whether a letter between others forms one word with them."""
     between = tokenizer.normalizer.normalize_str(f"a{letter}a")
     return len(tokenizer.pre_tokenizer.pre_tokenize_str(between)) == 1

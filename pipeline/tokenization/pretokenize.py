@@ -1,8 +1,8 @@
-"""Text in pieces that the BERT tokenizer takes one by one: where to cut, and what is known of each.
+"""Cutting text into pieces that the BERT tokenizer treats independently, and a cache of their ids.
 
-Text may be cut where the BERT normalizer and pre-tokenizer cut whatever stands around: at spaces,
-and on both sides of punctuation and Chinese characters. They look at one character at a time, so
-the tokens of the pieces, in order, are the tokens of the text.
+Text may be cut where the BERT normalizer and pre-tokenizer cut in any context: at spaces, and on
+both sides of punctuation and Chinese characters. Both look at one character at a time: the tokens
+of the pieces, concatenated, are the tokens of the text.
 
 Shapes: S sentences, T tokens, N pieces, D distinct ones.
 """
@@ -23,39 +23,40 @@ Ids = npt.NDArray[Any]  # uint16 or uint32
 Lengths = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CHUNK = 4 * 2**20  # bytes that are looked at together: larger gains nothing
-CACHED = 2**19  # pieces that are remembered, about 64 MB,
-CACHED_BYTES = 2**25  # and bytes of them, for text that is not in words
+CHUNK = 4 * 2**20  # bytes processed at once; larger chunks are not faster
+CACHED = 2**19  # cached pieces, about 64 MB,
+CACHED_BYTES = 2**25  # and their bytes, for text without word boundaries
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
-# What a character is to the cutting of text. The order matters to `starts`.
+# Character classes for cutting. `starts` depends on their order.
 _INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
 
 _BLANK = ord(" ")
 
 
 def _may_stand_alone(char: str) -> bool:
-    """Whether it is worth asking: ASCII, spaces, punctuation, the common Chinese characters."""
+    """Return whether to query the library: ASCII, spaces, punctuation, common Chinese."""
     return char.isascii() or unicodedata.category(char)[0] in "PZ" or "\u4e00" <= char < "\ua000"
 
 
 class CharClasses:
-    """What each character up to U+FFFF is to the cutting of text, asked of the library once.
+    """Class of each character up to U+FFFF for cutting, queried from the library once.
 
-    A character that stands alone between letters does so everywhere, if it is a starter in
-    Unicode's canonical order and its own decomposition: nothing moves over it.
+    A character that is a separate piece between letters is one in any context, provided that it is
+    a starter in Unicode's canonical ordering and its own decomposition: nothing is reordered
+    across it.
     """
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
         self._table = np.full(2**16, _UNKNOWN, np.uint8)
-        # Of bytes: those that are no ASCII belong to longer characters.
+        # Classes of bytes; non-ASCII bytes belong to longer characters.
         self.ascii = np.full(256, _INSIDE, np.uint8)
         self.ascii[:128] = self.of(np.arange(128))
 
     def of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-        """The kind of each character `(N,)`."""
+        """Return the class of each character `(N,)`."""
         found: npt.NDArray[np.uint8] = self._table[codes]
         unknown = codes[found == _UNKNOWN]
         if len(unknown):
@@ -64,17 +65,17 @@ class CharClasses:
         return found
 
     def stands_alone(self, char: str) -> bool:
-        """Whether a character is a piece of its own wherever it stands."""
+        """Return whether a character is a separate piece in any context."""
         return bool(self.of(np.array([ord(char)])) == _ALONE)
 
     def _learn(self, chars: list[str]) -> None:
-        # Other threads read the table meanwhile: an entry changes once, from unknown to its kind.
+        # Other threads may read the table: an entry changes once, from unknown to its class.
         asked = [char for char in chars if _may_stand_alone(char)]
         found = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
         self._table[list(map(ord, found))] = list(found.values())
 
     def _ask(self, chars: list[str]) -> dict[str, int]:
-        """Ask the library for the kinds of characters."""
+        """Query the library for the classes of characters."""
         text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
         words = [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
         ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
@@ -88,14 +89,14 @@ class CharClasses:
 
 
 def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> Lengths:
-    """Where the pieces of UTF-8 `data` start `(N,)`: each a word, or one character alone.
+    """Return where the pieces of UTF-8 `data` start `(N,)`: each a word or a single character.
 
-    Spaces belong to the piece before them. Every sentence, they start at `bounds`, starts a piece.
+    Spaces belong to the piece before them. Every sentence (start: `bounds`) starts a piece.
     """
     kind = kinds.ascii[data]
     found = kind == _ALONE
     found[1:] |= kind[1:] < kind[:-1]
-    # Of longer characters those of three bytes are looked at: quotes, dashes, Chinese.
+    # Among multi-byte characters, only those of three bytes matter: quotes, dashes, Chinese.
     wide = np.flatnonzero((data >= 0xE0) & (data < 0xF0))
     wide = wide[kinds.of(_codes(data, wide)) != _INSIDE]
     found[wide] = True
@@ -106,14 +107,14 @@ def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> 
 
 
 def without_spaces(data: npt.NDArray[np.uint8], cuts: Lengths) -> tuple[bytes, Lengths]:
-    """Return the text without its spaces, and where `cuts` are in it.
+    """Return the text without spaces, and `cuts` as positions in it.
 
-    So a word is one piece, whether a space follows it or not.
+    Without spaces, a word is the same piece whether a space follows it or not.
     """
     words = data.tobytes().translate(None, b" ")
     new = np.zeros_like(cuts)
     np.cumsum(np.diff(cuts) - (data[cuts[1:] - 1] == _BLANK), out=new[1:])
-    if new[-1] != len(words):  # some pieces have several, which cleaned text has not
+    if new[-1] != len(words):  # a piece has several spaces; does not happen in cleaned text
         spaces = np.zeros(len(data) + 1, np.int64)  # before each byte
         np.cumsum(data == _BLANK, out=spaces[1:])
         new = cuts - spaces[cuts]
@@ -121,7 +122,7 @@ def without_spaces(data: npt.NDArray[np.uint8], cuts: Lengths) -> tuple[bytes, L
 
 
 def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
-    """Whether the character at each place of UTF-8 `data` is Chinese, a common one: `(N,)`."""
+    """Return whether the character at each position of UTF-8 `data` is common Chinese: `(N,)`."""
     lead = data[places]
     found: Bools = (lead >= 0xE4) & (lead <= 0xE9)
     found[found] = _codes(data, places[found]) >= 0x4E00
@@ -129,7 +130,7 @@ def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
 
 
 def _codes(data: npt.NDArray[np.uint8], places: Lengths) -> npt.NDArray[Any]:
-    """The characters of three bytes at `places` `(N,)`."""
+    """Decode the three-byte characters at positions `places` `(N,)`."""
     code = (data[places] & 0xF).astype(np.uint16) << 12
     code |= (data[places + 1] & 0x3F).astype(np.uint16) << 6
     code |= data[places + 2] & 0x3F
@@ -137,7 +138,7 @@ def _codes(data: npt.NDArray[np.uint8], places: Lengths) -> npt.NDArray[Any]:
 
 
 def chunks(bounds: Lengths) -> Iterator[slice]:
-    """Runs of whole sentences, of about `CHUNK` bytes each, as slices of `bounds`."""
+    """Yield runs of whole sentences of about `CHUNK` bytes, as slices of `bounds`."""
     first, last = 0, len(bounds) - 1
     while first < last:
         end = int(np.searchsorted(bounds, bounds[first] + CHUNK))
@@ -147,20 +148,20 @@ def chunks(bounds: Lengths) -> Iterator[slice]:
 
 
 class Cache:
-    """The ids of pieces that were met before, shared by the threads of a process."""
+    """Cache of the ids of pieces, shared by the threads of a process."""
 
     def __init__(self, ask: Callable[[list[str]], tuple[Ids, Lengths]]):
-        """`ask` tokenizes texts: their ids end to end, and how many each has."""
+        """Create an empty cache; `ask` tokenizes texts to concatenated ids and their counts."""
         self._ask = ask
-        # A place is good while the lock is held; arrays are replaced, never written to again,
-        # but for `_again`, whose values change no ids.
+        # Indices are valid while the lock is held. Arrays are replaced, never modified, except
+        # `_again`, which does not affect ids.
         self._lock = threading.Lock()
-        self._places: dict[bytes, int] = {}  # a piece -> its place in the arrays
+        self._places: dict[bytes, int] = {}  # piece -> index into the arrays
         self._bytes = 0  # of all pieces
         self._counts: Lengths = np.zeros(0, np.int64)
         self._starts: Lengths = np.zeros(0, np.int64)  # in the pool
-        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all places, end to end
-        self._again: Bools = np.zeros(0, np.bool_)  # met after they were learnt
+        self._pool: Ids = np.zeros(0, np.uint16)  # the ids of all pieces, concatenated
+        self._again: Bools = np.zeros(0, np.bool_)  # hit after they were cached
 
     def __len__(self) -> int:
         return len(self._places)
@@ -168,7 +169,7 @@ class Cache:
     def encode(self, pieces: list[bytes], indices: Lengths) -> tuple[Ids, Lengths]:
         """Return the ids `(T,)` of the distinct `pieces` at `indices` `(N,)`, and counts `(N,)`.
 
-        What is new is tokenized first. Safe to call from several threads.
+        Tokenizes new pieces first. Thread-safe.
         """
         with self._lock:
             places = self._look_up(pieces)[indices]
@@ -176,7 +177,7 @@ class Cache:
         return _gather(places, counts, starts, pool)
 
     def _look_up(self, pieces: list[bytes]) -> Lengths:
-        """Return the places of distinct pieces `(D,)`; what is new is tokenized first."""
+        """Return the indices of distinct pieces `(D,)`; tokenize new ones first."""
         if len(self) > CACHED or self._bytes > CACHED_BYTES:
             self._drop_rare()
         places = np.fromiter(map(self._places.get, pieces, repeat(-1)), np.int64, len(pieces))
@@ -187,8 +188,8 @@ class Cache:
         return places
 
     def _learn(self, pieces: list[bytes]) -> list[int]:
-        """Tokenize new pieces; return their places."""
-        new = sorted(pieces, key=bytes.isascii)  # asked together, those in ASCII take half the time
+        """Tokenize new pieces; return their indices."""
+        new = sorted(pieces, key=bytes.isascii)  # batched together, ASCII takes half the time
         ids, counts = self._ask([piece.decode() for piece in new])
         first = len(self._counts)
         self._places.update(zip(new, range(first, first + len(new)), strict=True))
@@ -201,7 +202,7 @@ class Cache:
         return list(map(self._places.__getitem__, pieces))
 
     def _drop_rare(self) -> None:
-        """Keep what was met again, unless that is most of it: then nothing."""
+        """Keep the pieces with hits, or none if those are more than half of the capacity."""
         again = self._again.tolist()
         kept = {piece: place for piece, place in self._places.items() if again[place]}
         if len(kept) > CACHED // 2:
@@ -215,7 +216,7 @@ class Cache:
 
 
 def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tuple[Ids, Lengths]:
-    """Return the ids of places `(N,)` end to end `(T,)`, and how many each has `(N,)`."""
+    """Return the concatenated ids `(T,)` at indices `places` `(N,)`, and their counts `(N,)`."""
     counts = counts[places]
     shift = np.repeat(starts[places] - (np.cumsum(counts) - counts), counts)
     shift += np.arange(len(shift))
@@ -223,9 +224,9 @@ def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tup
 
 
 def utf8_buffer(sentences: list[str]) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
-    """The sentences, their UTF-8 end to end, and where each starts in it `(S+1,)`.
+    """Return the sentences, their concatenated UTF-8, and the offset of each in it `(S+1,)`.
 
-    Without the halves of surrogate pairs.
+    Lone surrogates are removed.
     """
     try:
         text = pa.array(sentences, pa.large_string())

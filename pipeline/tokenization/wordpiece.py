@@ -1,11 +1,11 @@
-"""Text -> token ids, by WordPiece (Devlin et al. 2019; Schuster and Nakajima 2012).
+"""Token ids by WordPiece (Devlin et al. 2019; Schuster and Nakajima 2012).
 
-The library `tokenizers` is the truth, and does all the work once: text is cut where it would be cut
-anyway (`pretokenize`), the library tokenizes each distinct piece, and from then on its ids are
-looked up. Words repeat, so this is 15 times faster, and the same.
+The library `tokenizers` is the reference: text is cut where the library would cut anyway
+(`pretokenize`), the library tokenizes each distinct piece once, and later occurrences are looked up
+in a cache. Words repeat: this is 15 times faster, with identical results.
 
-Special tokens are never read out of the text: an article that says "[MASK]" gives the tokens
-"[", "mask", "]", as in Google's tokenization.py, and not the id that the masked LM is about.
+Special tokens are never recognised in text: an article containing "[MASK]" gives the tokens
+"[", "mask", "]", as in Google's tokenization.py, not the id used by the masked LM.
 
 Shapes: S sentences, T tokens, N pieces of text, D distinct ones.
 """
@@ -35,36 +35,39 @@ from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-CASED_SHARE = 0.01  # of words with capitals, above which a vocabulary is a cased one
+CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
 
-_BATCH = 256  # texts: what the library makes of them is large, and slow when it leaves the cache
-_MARKS = "|;!,."  # what may stand between words that are asked together
+_BATCH = 256  # texts: the library's results are large, and slow once they exceed the CPU cache
+_MARKS = "|;!,."  # possible separators of words tokenized together
 _SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
 
 
 def read_vocab(path: Path) -> list[str]:
-    """The entries of a vocab.txt; the n-th line is that of id n, from 0.
+    """Return the entries of a vocab.txt; line n (from 0) is id n.
 
     Raises:
-        InputError: not UTF-8, empty, or an entry that stands there twice.
+        InputError: the file is not UTF-8, is empty, or has a duplicate entry.
     """
     try:
         lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
+        raise InputError(
+            f"{path}: not valid UTF-8 at byte {error.start}; re-encode the file", path=path
+        ) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"{path}: empty, not a vocabulary")
+        raise InputError(f"{path}: the vocabulary is empty", path=path)
     first: dict[str, int] = {}
     for number, entry in enumerate(lines, 1):
         if first.setdefault(entry, number) != number:
             raise InputError(
-                f"{path}, line {number}: {entry!r} stands on line {first[entry]} already; "
-                "remove one, and mind that ids are line numbers"
-            )
+                f"{path}, line {number}: {entry!r} is a duplicate of line {first[entry]}; "
+                "replace one of them (ids are line numbers)",
+                path=path, line=number,
+            )  # fmt: skip
     return lines
 
 
@@ -74,9 +77,9 @@ def build(
     strip_accents: bool | None = None,
     split_chinese: bool = True,
 ) -> str:
-    """The BERT tokenizer of a vocabulary, as a tokenizer.json.
+    """Return the BERT tokenizer of a vocabulary as a tokenizer.json.
 
-    Without `lowercase`, the entries tell whether the vocabulary is a cased one: see `is_cased`.
+    With `lowercase=None`, the case is inferred from the entries: see `is_cased`.
     """
     ids = {entry: number for number, entry in enumerate(vocab)}
     if lowercase is None:
@@ -100,30 +103,32 @@ def build(
 
 
 def normalization(path: Path) -> tuple[bool | None, bool | None, bool]:
-    """What a tokenizer_config.json beside a vocab.txt says, as `build` takes it.
+    """Read the arguments of `build` from the tokenizer_config.json next to a vocab.txt, if any.
 
     Raises:
-        InputError: it is there, and broken.
+        InputError: the file exists but is broken.
     """
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
         return (
-            said.get("do_lower_case"),
-            said.get("strip_accents"),
-            said.get("tokenize_chinese_chars", True),
+            settings.get("do_lower_case"),
+            settings.get("strip_accents"),
+            settings.get("tokenize_chinese_chars", True),
         )
     except FileNotFoundError:
         return None, None, True
     except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: not a tokenizer's configuration ({error})") from error
+        raise InputError(
+            f"{path}: not a valid tokenizer configuration ({error}); fix or delete it", path=path
+        ) from error
 
 
 def is_cased(vocab: list[str]) -> bool:
-    """Return whether a notable share of the words in a script with capitals have some.
+    """Return whether more than `CASED_SHARE` of the words in bicameral scripts have capitals.
 
-    Only entries of letters are asked: lower-case vocabularies have some others, such as `[CLS]` and
-    `<S>`. A few words in capitals, perhaps added by hand, do not make a vocabulary a cased one; of
-    Google's cased one they are 30 %.
+    Only entries of letters count: lower-case vocabularies have others, such as `[CLS]` and `<S>`. A
+    few capitalized words, perhaps added by hand, do not make a vocabulary cased; in Google's cased
+    one they are 30 %.
     """
     words = (entry.removeprefix("##") for entry in vocab)
     bicameral = [word for word in words if word.isalpha() and word.lower() != word.upper()]
@@ -132,55 +137,58 @@ def is_cased(vocab: list[str]) -> bool:
 
 
 def check_special(vocab: Collection[str], place: str) -> None:
-    """Check that the five special tokens are there.
-
-    Raises:
-        InputError: some are not.
-    """
+    """Check that the vocabulary has the five special tokens; raise InputError otherwise."""
     if missing := [token for token in SPECIAL if token not in vocab]:
         raise InputError(
-            f"{place}: no entry {' and no '.join(missing)}; BERT needs {' '.join(SPECIAL)}"
+            f"{place}: {' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place
         )
 
 
 def read(path: Path) -> str:
-    """Return a vocab.txt, a tokenizer.json, or a folder of one or both as a tokenizer.json's text.
+    """Return a vocab.txt, a tokenizer.json, or a folder with one or both as tokenizer.json text.
 
-    Padding and truncation are switched off: published models come with those of their own use.
+    Padding and truncation are disabled: published models carry settings of their own.
 
     Raises:
-        InputError: it is not there, it is broken, or a special token is missing.
+        InputError: the file is missing or broken, or lacks a special token.
     """
     if not path.exists():
-        raise InputError(f"{path}: no vocabulary there; run python -m pipeline.vocab to make one")
+        raise InputError(
+            f"{path}: vocabulary not found; run python -m pipeline.vocab to make one", path=path
+        )
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:
-            raise InputError(f"{path}: neither tokenizer.json nor vocab.txt in this folder")
+            raise InputError(
+                f"{path}: has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab",
+                path=path,
+            )
         path /= found[0]
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
         return build(vocab, *normalization(path.with_name("tokenizer_config.json")))
     try:
-        text = path.read_bytes().decode()  # line ends as they are: the checksum is of this
+        text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
         tokenizer = Tokenizer.from_str(text)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     except Exception as error:  # the library raises nothing narrower
-        raise InputError(f"{path}: not a tokenizer.json ({error})") from error
+        raise InputError(
+            f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path
+        ) from error
     check_special(tokenizer.get_vocab(with_added_tokens=True), str(path))
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
 
 
 def _without_padding(source: str) -> str:
-    """Return a tokenizer.json with padding and truncation switched off."""
+    """Return a tokenizer.json with padding and truncation disabled."""
     spec = json.loads(source) | {"padding": None, "truncation": None}
     return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
 def entries_of(library: Tokenizer) -> list[str]:
-    """All entries by id, those that were added to the model's own among them; "" in a gap."""
+    """Return all entries by id, including added tokens; "" for unused ids."""
     ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
     entries = [""] * (max(ids.values()) + 1)
     for entry, number in ids.items():
@@ -189,7 +197,7 @@ def entries_of(library: Tokenizer) -> list[str]:
 
 
 def uncached_reason(spec: dict[str, Any]) -> str | None:
-    """Why this tokenizer.json forbids to cut text into pieces; None where it may be cut."""
+    """Return why text cannot be cut into pieces for this tokenizer.json; None if it can."""
     wanted = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
     for part, kind in (wanted | {"model": "WordPiece"}).items():
         found = (spec[part] or {}).get("type", "none")
@@ -200,9 +208,9 @@ def uncached_reason(spec: dict[str, Any]) -> str | None:
 
 
 def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
-    """The same for pieces in printable ASCII, at twice the speed.
+    """Return an equivalent tokenizer for pieces in printable ASCII, twice as fast.
 
-    They have no accents, controls or Chinese characters to look for, and no punctuation to cut at.
+    It need not handle accents, control characters, Chinese characters or punctuation.
     """
     found = Tokenizer(tokenizer.model)
     if lowercase:
@@ -212,10 +220,9 @@ def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
 
 
 def whole_words(spec: dict[str, Any]) -> dict[str, int]:
-    """Return the ids of words that are tokens as a whole: longest match first finds them so.
+    """Return the ids of words that are one token, as longest match first would find.
 
-    They are of ASCII letters and digits alone, which the tokenizer leaves as they are once they are
-    lowercased.
+    Only words of ASCII letters and digits, which normalization leaves unchanged once lowercased.
     """
     lowercase, most = spec["normalizer"]["lowercase"], spec["model"]["max_input_chars_per_word"]
     return {
@@ -227,15 +234,15 @@ def whole_words(spec: dict[str, Any]) -> dict[str, int]:
 
 
 class WordPiece:
-    """Sentences to ids, as `tokenizers` has them, at several times its speed."""
+    """Tokenizer of sentences, identical to `tokenizers` and several times as fast."""
 
     def __init__(self, source: str):
-        """`source` is the text of a tokenizer.json with the five special tokens."""
-        # Workers are as many as cores: the library's threads would only be in their way.
+        """Build from `source`, the text of a tokenizer.json with the five special tokens."""
+        # One worker per core: the library's threads would only compete with them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.sha256 = hashlib.sha256(source.encode()).hexdigest()
         self.library = Tokenizer.from_str(source)
-        self.library.encode_special_tokens = True  # as text, that is
+        self.library.encode_special_tokens = True  # treat them as plain text
         self.library.no_padding()
         self.library.no_truncation()
         self.vocab = entries_of(self.library)
@@ -243,11 +250,11 @@ class WordPiece:
         self.special_ids = [self.vocab.index(token) for token in SPECIAL]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
-        # As the library writes it: old files of published models do not name the model's type.
+        # Serialized by the library: old files of published models lack the model's type.
         spec = json.loads(self.library.to_str())
         self._whole = uncached_reason(spec)
         if self._whole:
-            warnings.warn(f"tokenizing at the library's own speed: {self._whole}", stacklevel=3)
+            warnings.warn(f"tokenizing without the cache (slow): {self._whole}", stacklevel=3)
         else:
             self._kinds = pretokenize.CharClasses(self.library)
             self._lowercase: bool = spec["normalizer"]["lowercase"]
@@ -255,7 +262,7 @@ class WordPiece:
             self._cache = pretokenize.Cache(self._ask_new)
             self._whole_words = whole_words(spec)
             marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
-            # (a mark, its id) where one is an entry of the vocabulary
+            # (mark, id) of the first mark in the vocabulary, else None
             self._mark = next(
                 ((mark, ids[0]) for mark, ids in zip(_MARKS, marks, strict=True)
                  if len(ids) == 1 and ids[0] != self.unk),
@@ -264,18 +271,18 @@ class WordPiece:
 
     @classmethod
     def load(cls, folder: Path | str) -> "WordPiece":
-        """From a vocab.txt, a tokenizer.json, or a folder that holds one or both.
+        """Load a vocab.txt, a tokenizer.json, or a folder with one or both.
 
         Raises:
-            InputError: it is not there, it is broken, or a special token is missing.
+            InputError: the file is missing or broken, or lacks a special token.
         """
         return cls(read(Path(folder)))
 
     def encode(self, sentences: list[str]) -> tuple[Ids, Lengths]:
-        """The ids of all sentences, end to end `(T,)`, and the tokens of each `(S,)`.
+        """Return the concatenated ids of all sentences `(T,)`, and the token counts `(S,)`.
 
-        No special tokens are added. Ids are uint16 up to 65,536 entries, else uint32. Halves of
-        surrogate pairs, which have no place in text, are passed over.
+        Adds no special tokens. Ids are uint16 up to 65,536 entries, else uint32. Lone surrogates
+        are skipped.
         """
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
         if self._whole:
@@ -286,14 +293,14 @@ class WordPiece:
 
     @property
     def cuts_chinese(self) -> bool:
-        """Whether each Chinese character is a token of its own, as `encode_words` needs it."""
+        """Return whether each Chinese character is a separate token, as `encode_words` requires."""
         return not self._whole and self._kinds.stands_alone("中")
 
     def encode_words(self, sentences: list[str], cut: Segmenter) -> tuple[Ids, Lengths, Bools]:
-        """As `encode`, and whether each token goes on with the word of the one before `(T,)`.
+        """Encode as `encode` does, and return whether each token continues a word `(T,)`.
 
-        Those do that begin with "##", and Chinese characters within a word of `cut`. The first
-        token of a sentence never does.
+        Tokens that begin with "##", and Chinese characters within a word of `cut`, continue the
+        word of the token before. The first token of a sentence never does.
         """
         assert self.cuts_chinese
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
@@ -313,11 +320,11 @@ class WordPiece:
 
     @cached_property
     def continues(self) -> Bools:
-        """Whether each entry of the vocabulary goes on with the word before it `(V,)`."""
+        """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
 
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
-        """What the library says: ids end to end, and how many of each text."""
+        """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
             part = texts[start : start + _BATCH]
@@ -327,8 +334,8 @@ class WordPiece:
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
     def _ask_new(self, words: list[str]) -> tuple[Ids, Lengths]:
-        """As `_ask`: words that the vocabulary has whole are looked up, the others asked."""
-        # Only words in ASCII are looked up: others may be normalized in other ways.
+        """Tokenize as `_ask` does, but look up words that are entries of the vocabulary."""
+        # Only ASCII words are looked up: normalization may change others.
         keys = [word if word.isascii() else "" for word in words]
         if self._lowercase:
             keys = list(map(str.lower, keys))
@@ -344,10 +351,10 @@ class WordPiece:
         return all_ids, counts
 
     def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
-        """As `_ask`: many words in one text, a mark after each, which is several times as fast.
+        """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 
-        The words stand between spaces, where the library cuts anyway. Should marks and words not
-        be equal in number, a word held a mark, and all are asked one by one.
+        Words and marks are separated by spaces, where the library cuts anyway. If the numbers of
+        marks and words differ, a word contains a mark, and all are tokenized one by one.
         """
         if self._mark is None:
             return self._ask(words)
@@ -368,7 +375,7 @@ class WordPiece:
         return np.concatenate(found), np.concatenate([part[1] for part in parts])
 
     def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
-        """The tokens of the sentences that `bounds` cut out of UTF-8 `data`."""
+        """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""
         data = data[bounds[0] : bounds[-1]]
         bounds = bounds - bounds[0]
         starts = pretokenize.starts(data, bounds, self._kinds)
@@ -385,9 +392,9 @@ class WordPiece:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some sentences, tokenized."""
+    """Tokens of some sentences."""
 
     ids: Ids  # (T,)
     lengths: Lengths  # (S,) tokens of each sentence
-    starts: Lengths  # (N,) where the pieces start, in bytes,
-    firsts: Lengths  # (N,) and the first token of each
+    starts: Lengths  # (N,) byte offset of each piece
+    firsts: Lengths  # (N,) first token of each piece

@@ -188,7 +188,7 @@ def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
 def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "vocab.txt"
     file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
-    with pytest.raises(InputError, match=r"vocab.txt: no entry \[MASK\]"):
+    with pytest.raises(InputError, match=r"vocab.txt: \[MASK\]"):
         make(tmp_path, tmp_path / "out", existing=str(file))
 
 
@@ -273,7 +273,7 @@ def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
         ],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
-    with pytest.warns(match="library's own"):
+    with pytest.warns(match="without the cache"):
         out, result = make(
             books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), learn=60
         )
@@ -288,7 +288,7 @@ def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: 
     Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "more.txt").write_text("running\n")
     with (
-        pytest.warns(match="library's own"),
+        pytest.warns(match="without the cache"),
         pytest.raises(InputError, match="a WordLevel tokenizer"),
     ):
         make(

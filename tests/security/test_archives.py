@@ -75,7 +75,7 @@ def test_members_named_outside_are_text_and_nothing_else(tmp_path: Path, suffix,
 
 
 def test_a_book_cannot_name_files_outside_its_archive() -> None:
-    with pytest.raises(epub.Broken, match="no whole EPUB"):
+    with pytest.raises(epub.Broken, match="incomplete"):
         epub.parse(book({"a": b"<p>Words.</p>"}, href="../../etc/passwd"))
 
 
@@ -88,7 +88,7 @@ def test_a_member_that_unpacks_to_more_than_fits_is_refused(
     for suffix, data in ((".zip", zipped({"a.txt": bomb})), (".tar.gz", tarred({"a.txt": bomb}))):
         path = tmp_path / f"a{suffix}"
         path.write_bytes(data)
-        with pytest.raises(InputError, match="more than 10,000 bytes"):
+        with pytest.raises(InputError, match="10,000 bytes"):
             documents(path)
     with pytest.raises(epub.Broken, match="too large"):
         epub.parse(book({"a": bomb}))

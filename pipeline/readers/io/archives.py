@@ -1,4 +1,4 @@
-"""One document a file: in folders, packed, or inside zip and tar archives."""
+"""One document per file: in folders, compressed, or in zip and tar archives."""
 
 import lzma
 import os
@@ -20,19 +20,18 @@ from pipeline.text.encodings import Decoded
 
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ARCHIVES = (".zip", *TARS)
-# What the module tarfile raises where an archive is damaged: also of what it calls itself.
+# What tarfile raises for a damaged archive, including errors of the libraries that it uses.
 BROKEN_TAR = (
     tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, TypeError,
 )  # fmt: skip
-LARGEST = 256 * 2**20  # bytes; what is longer would not fit in a worker
+LARGEST = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
 
 
 class ArchiveFiles:
     """Files and members of archives whose names end in one of `suffixes`.
 
-    The files, in order of their names, count as one long file, and so do the members of a zip
-    archive: a split is a range of bytes of it. A tar archive can only be read from its beginning,
-    so it is one split.
+    The files, sorted by name, count as one long file, as do the members of a zip archive: a split
+    is a byte range of it. A tar archive is not seekable and is one split.
     """
 
     def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
@@ -41,17 +40,17 @@ class ArchiveFiles:
 
     @cached_property
     def files(self) -> list[File]:
-        """Everything there, sorted."""
+        """Return all files of the corpus, sorted."""
         return files_of(self.corpus, self.source, self.loose + ARCHIVES)
 
     @cached_property
     def texts(self) -> list[tuple[File, int]]:
-        """The files that are documents, and their sizes."""
+        """Return the files that are documents, and their sizes."""
         loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
         return [(path, path.stat().st_size) for path in loose]
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut what is there into parts of about `split_bytes`."""
+        """Cut the files into parts of about `split_bytes`."""
         place = self.corpus.path or self.source
         found = byte_ranges.cut(place, (size for _, size in self.texts), split_bytes)
         for path in self.files:
@@ -65,10 +64,10 @@ class ArchiveFiles:
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
-        """Names and bytes of the documents that begin in the split.
+        """Yield names and bytes of the documents that begin in the split.
 
         Raises:
-            InputError: something was changed or is broken.
+            InputError: a file was changed or is damaged.
         """
         path, name = storage.at(split.path), split.path.lower()
         if name.endswith(TARS) and not path.is_dir():
@@ -81,26 +80,29 @@ class ArchiveFiles:
                     yield str(file), raw
 
     def wanted(self, name: str) -> bool:
-        """Whether an archive's member is a document, by its name; macOS leaves shadows: `._x`."""
+        """Return whether an archive's member is a document, not an AppleDouble file (`._x`)."""
         return name.lower().endswith(self.suffixes) and not os.path.basename(name).startswith(".")
 
     def _check_size(self, name: str, size: int) -> None:
         if size > LARGEST:
             raise InputError(
-                f"{name}: more than {LARGEST:,} bytes, but corpus.reader={self.corpus.reader} "
-                "takes each file for one document; cut it, or choose another reader"
-            )
+                f"{name}: larger than {LARGEST:,} bytes, but corpus.reader={self.corpus.reader} "
+                "reads each file as one document; split it, or choose another reader",
+                key="corpus.reader", path=name,
+            )  # fmt: skip
 
     def _file(self, path: File, tally: SkipCounts) -> bytes | None:
-        """The bytes of a document, unpacked; None if it is broken and may be left out."""
+        """Return a document's decompressed bytes; None if it is broken and may be skipped."""
         try:
             if not path.name.lower().endswith(compressed.PACKED):
                 self._check_size(str(path), path.stat().st_size)
                 return path.read_bytes()
         except FileNotFoundError as error:
-            raise InputError(f"{path}: went away during the run; start it again") from error
+            raise InputError(
+                f"{path}: was deleted during the run; rerun the command", path=path
+            ) from error
         except OSError as error:
-            tally.bad(str(path), f"cannot be read ({error.strerror})")
+            tally.bad(str(path), f"cannot be read ({error.strerror})", path=str(path))
             return None
         raw = bytearray()
         try:
@@ -108,7 +110,7 @@ class ArchiveFiles:
                 raw += data
                 self._check_size(str(path), len(raw))
         except InputError as error:
-            tally.bad(str(path), str(error).removeprefix(f"{path}: "))
+            tally.bad(str(path), str(error).removeprefix(f"{path}: "), path=str(path))
             return None
         return bytes(raw)
 
@@ -125,15 +127,17 @@ class ArchiveFiles:
                 try:
                     raw = archive.read(member)
                 except BROKEN_ZIP as error:
-                    tally.bad(name, f"cannot be read ({error})")
+                    tally.bad(name, f"cannot be read ({error})", path=name)
                     continue
                 yield name, raw
 
     def _tar(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
-        """Streamed: nothing is put on disk."""
+        """Stream the documents of a tar archive; nothing is written to disk."""
         path, last = split.path, "its beginning"
         if split.stamp and split.stamp != compressed.version_stamp(path):
-            raise InputError(f"{path}: the file was changed during the run; start it again")
+            raise InputError(
+                f"{path}: the file was changed during the run; rerun the command", path=path
+            )
         try:
             with (
                 storage.at(path).open("rb") as packed,
@@ -152,30 +156,34 @@ class ArchiveFiles:
                     assert file is not None  # regular files have content
                     yield f"{path}/{member.name}", file.read()
         except BROKEN_TAR as error:
-            raise InputError(f"{path}: broken tar archive after {last} ({error})") from error
+            raise InputError(
+                f"{path}: damaged tar archive after {last} ({error}); download it again", path=path
+            ) from error
 
 
 def zip_members(path: File) -> list[zipfile.ZipInfo]:
-    """The files in a zip archive, in its order.
+    """Return the files in a zip archive, in archive order.
 
     Raises:
-        InputError: it is not a zip archive.
+        InputError: it is not a readable zip archive.
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        raise InputError(f"{path}: not a zip archive that can be read ({error})") from error
+        raise InputError(
+            f"{path}: not a readable zip archive ({error}); download it again", path=path
+        ) from error
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
-    """Decode a document and count how; None if it is broken and left out."""
+    """Decode a document and note the encoding; return None if it is broken and skipped."""
     decoded = encodings.decode(raw, corpus.language, corpus.encoding)
     if corpus.encoding is not None and not decoded.whole:
-        tally.bad(name, f"not in {decoded.encoding}")
+        tally.bad(name, f"not valid {decoded.encoding}", path=name)
         return None
     if encodings.is_binary(raw, decoded.text):
-        tally.bad(name, encodings.BINARY)
+        tally.bad(name, encodings.BINARY, path=name)
         return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1
@@ -187,7 +195,7 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
 
 
 def stem(name: str) -> str:
-    """The name of a file without its folders and ends."""
+    """Return the name of a file without folders and suffixes."""
     path = PurePosixPath(name)
     packed = name.lower().endswith(compressed.PACKED)
     return PurePosixPath(path.stem).stem if packed else path.stem

@@ -1,6 +1,6 @@
-"""Many small files as one long one, so that byte ranges cut them into parts of even size.
+"""Many small files treated as one long file, cut by byte ranges into parts of even size.
 
-A range owns the files that begin in it: whatever the cut, each file is in one part.
+A range owns the files that begin in it: whatever the cut, each file is in exactly one part.
 """
 
 import hashlib
@@ -16,12 +16,12 @@ Item = TypeVar("Item")
 
 
 def stamp(sizes: list[int]) -> str:
-    """What tells whether things of these sizes are still the same."""
+    """Return a hash of the items' sizes, to detect changes."""
     return hashlib.blake2b(repr(sizes).encode(), digest_size=8).hexdigest()
 
 
 def cut(path: str, sizes: Iterable[int], split_bytes: int) -> list[FileRange]:
-    """Splits of `split_bytes` each over things of these sizes, laid end to end under one name."""
+    """Cut items of these sizes, concatenated under one name, into splits of `split_bytes`."""
     sizes = list(sizes)
     total, mark = sum(max(size, 1) for size in sizes), stamp(sizes)
     bounds = [*range(0, total, split_bytes), total]
@@ -29,17 +29,18 @@ def cut(path: str, sizes: Iterable[int], split_bytes: int) -> list[FileRange]:
 
 
 def items_in_range(items: Iterable[tuple[Item, int]], split: FileRange) -> Iterator[Item]:
-    """Those of the things (with their sizes) that begin in the split.
+    """Yield the items (given with their sizes) that begin in the split.
 
     Raises:
-        InputError: the things are not those that were there when the split was cut, so that what
-            begins where has changed.
+        InputError: the sizes have changed since the split was cut, and with them the positions.
     """
     items, begin = list(items), 0
     if split.stamp and split.stamp != stamp([size for _, size in items]):
-        raise InputError(f"{split.path}: files there were changed during the run; start it again")
+        raise InputError(
+            f"{split.path}: files were changed during the run; rerun the command", path=split.path
+        )
     for item, size in items:
         if split.start <= begin < split.end:
             read_position.reached(split, begin)
             yield item
-        begin += max(size, 1)  # an empty file begins somewhere too
+        begin += max(size, 1)  # an empty file needs a position of its own

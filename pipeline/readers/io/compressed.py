@@ -1,7 +1,7 @@
-"""Bytes of a big text file, plain or packed, in ranges that workers can read on their own.
+"""Bytes of a large text file, plain or compressed, in ranges that workers read independently.
 
-A range of a bzip2 file owns every stream that starts in it, so a file of many streams can be cut
-anywhere and no index is needed: ten bytes mark where a stream starts.
+A range of a bzip2 file owns every stream that starts in it. A file of many streams can be cut
+anywhere without an index: ten bytes mark the start of a stream.
 """
 
 import bz2
@@ -22,12 +22,12 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 
 CHUNK = 1 << 18  # bytes read at once
-_UNPACKED = 1 << 20  # bytes given out at once, however well they were packed
+_UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compression ratio
 
 # "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_LENGTH = 10
-# Multistream dumps have 100 pages a stream: no second stream within so much means that it is one.
+# Multistream dumps have 100 pages per stream: a file without a second one in this range has one.
 _LOOK = 64 << 20
 
 _FOREIGN = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z"}
@@ -36,12 +36,12 @@ _PACKINGS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\x00": "xz",
 }
-_WINDOW = 1 << 31  # bytes that a zstd stream may refer back to: what `zstd --long=31` writes
-PACKED = (".gz", ".bz2", ".zst", ".xz")  # the ends of such names
+_WINDOW = 1 << 31  # largest zstd window in bytes, as written by `zstd --long=31`
+PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
 
 
 class _Unpacker(Protocol):
-    """What unpacks one stream."""
+    """Incremental decompressor of one stream."""
 
     @property
     def eof(self) -> bool: ...
@@ -53,7 +53,7 @@ class _Unpacker(Protocol):
 
 
 class _Gzip:
-    """zlib's unpacker, spoken to as bzip2's."""
+    """Adapter of zlib's decompressor to the interface of bzip2's."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -75,7 +75,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """zstandard's unpacker, spoken to as bzip2's; a little input at a time bounds its output."""
+    """Adapter of zstandard's decompressor; small inputs (`STEP` bytes) bound its output."""
 
     STEP = 1 << 14
 
@@ -112,21 +112,23 @@ _DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def compression(path: File | str) -> str:
-    """How the file is packed, by its first bytes: plain, gzip, bzip2, zstd or xz.
+    """Return the compression by the file's first bytes: plain, gzip, bzip2, zstd or xz.
 
     Raises:
-        InputError: it cannot be read, is empty, or is packed in another way.
+        InputError: the file cannot be read, is empty, or has an unsupported compression.
     """
     try:
         with storage.at(path).open("rb") as file:
             head = file.read(8)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     if not head:
-        raise InputError(f"{path}: the file is empty")
+        raise InputError(f"{path}: is empty; replace or delete the file", path=path)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(f"{path}: packed with {name}: unpack it, or use gzip or bzip2")
+            raise InputError(
+                f"{path}: {name} is not supported; extract it, or use gzip or bzip2", path=path
+            )
     for magic, name in _PACKINGS.items():
         if head.startswith(magic):
             return name
@@ -136,10 +138,10 @@ def compression(path: File | str) -> str:
 def byte_ranges(
     path: File | str, split_bytes: int, *, seekable_text: bool = True
 ) -> list[FileRange]:
-    """The file in parts of about `split_bytes` of its own bytes each.
+    """Cut a file into ranges of about `split_bytes`, before decompression.
 
-    A gzip, zstd or xz file, a bzip2 file of one stream, and text that can only be read from its
-    beginning on (`seekable_text=False`) are one part.
+    A gzip, zstd or xz file, a bzip2 file of one stream, and text that must be read from its
+    beginning (`seekable_text=False`) are one range.
     """
     path = storage.at(path)
     size = path.stat().st_size
@@ -154,22 +156,22 @@ def byte_ranges(
 
 
 def version_stamp(path: File | str) -> str:
-    """What tells whether the file is still the same.
+    """Return the file's size and version (or modification time), to detect changes.
 
     Raises:
-        InputError: it is not there.
+        InputError: the file cannot be read.
     """
     try:
         file = storage.at(path)
         stat = file.stat()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     version = "" if isinstance(file, Path) else file.version
     return f"{stat.st_size} {version or stat.st_mtime_ns}"
 
 
 def next_stream(path: File | str, start: int, end: int) -> int | None:
-    """The first byte in [start, end) where a bzip2 stream starts."""
+    """Return the first byte in [start, end) where a bzip2 stream starts, or None."""
     with storage.at(path).open("rb") as file:
         file.seek(start)
         data = b""
@@ -185,19 +187,21 @@ def next_stream(path: File | str, start: int, end: int) -> int | None:
 
 
 def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
-    """The unpacked bytes of a part in chunks, each with whether the part owns it.
+    """Yield the decompressed bytes of a range in chunks, each with whether the range owns it.
 
-    What follows the part is read on, not owned, until the caller stops: what starts in a part may
-    end after it.
+    Bytes after the range follow, not owned, until the caller stops: a document that starts in the
+    range may end after it.
 
     Raises:
-        InputError: the file is cut off or damaged; the message says at which byte. Or it is not
-            the file any more that the plan was made for.
+        InputError: the file is truncated or damaged (the message gives the byte), or has changed
+            since the splits were planned.
     """
-    source = storage.at(split.path)  # one object: all that follows reads one version of the file
+    source = storage.at(split.path)  # one object: all reads below see the same version of the file
     kind = compression(source)
     if split.stamp and split.stamp != version_stamp(source):
-        raise InputError(f"{split.path}: the file was changed during the run; start it again")
+        raise InputError(
+            f"{split.path}: the file was changed during the run; rerun the command", path=split.path
+        )
     start = split.start
     if kind == "bzip2":
         first = next_stream(source, start, split.end) if start else 0
@@ -223,22 +227,24 @@ def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, b
 def _unpack(
     file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]
 ) -> Iterator[tuple[bytes, bool]]:
-    """One packed stream after another from byte `at` on."""
+    """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
         stream, owned = new(), at < split.end
         while not stream.eof:
             if stream.needs_input and not data and not (data := file.read(CHUNK)):
                 raise InputError(
-                    f"{split.path}: cut off at byte {file.tell()}, within the packed stream that "
-                    f"starts at byte {at}; fetch the file again"
+                    f"{split.path}: truncated at byte {file.tell()}, within the compressed stream "
+                    f"that starts at byte {at}; download the file again",
+                    path=split.path,
                 )
             try:
                 unpacked = stream.decompress(data, _UNPACKED)
             except _DAMAGE as error:
                 raise InputError(
                     f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "
-                    "fetch the file again"
+                    "download the file again",
+                    path=split.path,
                 ) from error
             data = b""
             read_position.reached(split, file.tell())
@@ -249,7 +255,7 @@ def _unpack(
 
 
 def _past_padding(data: bytes, file: BinaryIO) -> bytes:
-    """What comes after the zeros that fill up tapes and blocks, however many they are."""
+    """Return the data after the zero padding of tapes and blocks, of any length."""
     while not (data := data.lstrip(b"\0")) and (data := file.read(CHUNK)):
         pass
     return data

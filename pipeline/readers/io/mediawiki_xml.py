@@ -1,4 +1,4 @@
-"""MediaWiki's export format, versions 0.3 to 0.11: bytes of a dump -> pages.
+"""Pages from the bytes of a dump in MediaWiki's export format, versions 0.3 to 0.11.
 
 Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
 """
@@ -16,39 +16,39 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import compressed
 
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
-# What XML raises that is broken, in an encoding that the parser has not, or with words for numbers.
+# Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
 MALFORMED = (ET.ParseError, ValueError, LookupError)
-_READ_ON = 64  # chunks of at most a megabyte: more than a block of bzip2 has
-_HELD = 64  # bytes held back at the end of a chunk: more than the tags above and a few blanks
+_READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
+_HELD = 64  # bytes held back at the end of a chunk: more than the longest tag above
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a dump says of its wiki."""
+    """Header of a dump: the wiki's properties."""
 
     database: str = ""  # such as enwiki
     namespaces: dict[int, str] = field(default_factory=dict)  # number -> local name
-    utf8: bool = True  # only then may a part of it be read without what is before
+    utf8: bool = True  # required for reading it from the middle
 
 
 @dataclass(slots=True)
 class Page:
-    """One page, with its newest revision."""
+    """One page with its newest revision."""
 
     id: str = ""
     title: str = ""
-    namespace: int | None = None  # None: an old dump, where only the title tells
+    namespace: int | None = None  # None in old dumps, where only the title shows it
     redirect: bool = False
-    timestamp: str = ""  # ISO 8601, so that the order of strings is that of times
+    timestamp: str = ""  # ISO 8601: sorts as a string
     model: str = "wikitext"
     text: str = ""
 
 
 def site(path: str) -> Site:
-    """The header of a dump.
+    """Read the header of a dump.
 
     Raises:
-        InputError: the file is damaged, or no dump.
+        InputError: the file is damaged or not a dump.
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     database, namespaces, utf8 = "", dict[int, str](), True
@@ -78,10 +78,10 @@ def site(path: str) -> Site:
 
 
 def pages(split: FileRange) -> Iterator[Page]:
-    """The pages that start in a part of a dump, in order.
+    """Yield the pages that start in a split, in order.
 
     Raises:
-        InputError: the file is damaged, cut off, not well-formed, or no dump.
+        InputError: the file is damaged, truncated, not well-formed, or not a dump.
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     root: Element | None = None
@@ -117,22 +117,22 @@ def pages(split: FileRange) -> Iterator[Page]:
 
 
 def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
-    """That the XML is broken, once the `rest` has shown that it is not the packed file that is.
+    """Return the error for malformed XML, unless draining `rest` reveals a damaged archive.
 
-    A damaged block unpacks to anything; that its checksum is wrong is only seen at its end.
+    A damaged block decompresses to garbage, and its checksum is only compared at its end.
 
     Raises:
-        InputError: the packed file is damaged.
+        InputError: the compressed file is damaged.
     """
     for _ in itertools.islice(rest, _READ_ON):
         pass
     kind = compressed.compression(path)
-    hint = f"; `{kind} -t {path}` tells whether the file is damaged" if kind != "plain" else ""
-    return InputError(f"{path}: not well-formed XML: {why}{hint}")
+    hint = f"; run `{kind} -t {path}` to check the file for damage" if kind != "plain" else ""
+    return InputError(f"{path}: not well-formed XML: {why}{hint}", path=path)
 
 
 def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
-    """Start and end events: no others are asked for."""
+    """Return the parser's pending start and end events."""
     return cast(Iterator[tuple[str, Element]], parser.read_events())
 
 
@@ -141,16 +141,16 @@ def _local(element: Element) -> str:
 
 
 def _revise(page: Page, revision: Element) -> None:
-    """Take a revision into `page` if it is newer than what is there."""
+    """Copy a revision into `page` if it is newer than the present one."""
     parts = {_local(part): part.text or "" for part in revision}
     if (timestamp := parts.get("timestamp", "")) >= page.timestamp:
         page.timestamp = timestamp
-        page.model = parts.get("model") or "wikitext"  # before 0.6 there was no other
+        page.model = parts.get("model") or "wikitext"  # the only model before version 0.6
         page.text = parts.get("text", "")
 
 
 def _complete(page: Page, element: Element) -> None:
-    """Take what stands outside the revisions."""
+    """Copy the fields outside the revisions into `page`."""
     for part in element:
         tag, value = _local(part), part.text or ""
         if tag == "title":
@@ -166,24 +166,25 @@ def _complete(page: Page, element: Element) -> None:
 def _check_root(path: str, tag: str) -> str:
     if tag != "mediawiki":
         raise InputError(
-            f"{path}: line 1: the root element is <{tag}>, not <mediawiki>: this is no complete "
-            "dump of a wiki's pages"
-        )
+            f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of "
+            "a wiki's pages",
+            path=path, line=1,
+        )  # fmt: skip
     return tag
 
 
 def _document(split: FileRange) -> Iterator[bytes]:
-    """The pages that start in the part, within a root: a document that parses by itself.
+    """Yield the pages that start in the split, within a root: a well-formed document.
 
-    `<` is always escaped in the text of a page, so the tags of pages are found without parsing.
+    `<` is always escaped in the text of a page, so page tags are found without parsing.
     """
     chunks = compressed.read(split)
     if split.start == 0 and split.end >= storage.at(split.path).stat().st_size:
         yield from (data for data, _ in chunks)
         return
-    root = _ROOT if split.start else b""  # the first part has the dump's own
-    begun = inside = False  # the first page was given out; the last one given out is open
-    held = b""  # what follows may complete a tag in it
+    root = _ROOT if split.start else b""  # the first split has the dump's own
+    begun = inside = False  # the first page was yielded; the last one yielded is open
+    held = b""  # may end within a tag
     for data, owned in chunks:
         if not owned:
             rest = (data for data, _ in chunks)
@@ -205,11 +206,14 @@ def _document(split: FileRange) -> Iterator[bytes]:
     if begun:
         yield held
     elif held and not held.rstrip().endswith(_END):
-        raise InputError(f"{split.path}: cut off: it does not end in {_END.decode()}")
+        raise InputError(
+            f"{split.path}: truncated, does not end in {_END.decode()}; download the file again",
+            path=split.path,
+        )
 
 
 def _is_open(data: bytes, before: bool) -> bool:
-    """Whether a page is open at the end of `data`."""
+    """Return whether a page is open at the end of `data`."""
     opened, closed = data.rfind(_OPEN), data.rfind(_CLOSE)
     return before if opened == closed else opened > closed
 
@@ -217,11 +221,11 @@ def _is_open(data: bytes, before: bool) -> bool:
 def _finish(
     root: bytes, held: bytes, chunks: Iterator[bytes], begun: bool, inside: bool
 ) -> Iterator[bytes]:
-    """The end of a part's document: `held` is owned, `chunks` follow the part."""
+    """Yield the end of a split's document: `held` is owned, `chunks` follow the split."""
     boundary = len(held)
     while len(held) < boundary + _HELD and (more := next(chunks, b"")):
         held += more
-    last = boundary + len(_OPEN) - 1  # a tag that starts in the part ends before
+    last = boundary + len(_OPEN) - 1  # a tag that starts in the split ends before
     inside = _is_open(held[:last], inside)
     if not inside:
         if begun:

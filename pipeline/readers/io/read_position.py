@@ -1,7 +1,7 @@
-"""How far a task has read its part of the corpus, for whoever shows it.
+"""Read position of a task within its split, for progress displays.
 
-Readers say it where they read; a task that wants to hear it says so beforehand. Tasks may be
-threads of one process, so each thread has its own.
+Readers report positions; a task subscribes with `followed`. Tasks may be threads of one process,
+so the subscription is thread-local.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def followed(split: FileRange, listener: Callable[[int], None]) -> Iterator[None]:
-    """Have `listener` called with the bytes of `split` that were read so far, within the body."""
+    """Within the body, call `listener` with the number of bytes of `split` read so far."""
     _thread.split, _thread.listener = split, listener
     try:
         yield
@@ -24,6 +24,6 @@ def followed(split: FileRange, listener: Callable[[int], None]) -> Iterator[None
 
 
 def reached(split: FileRange, position: int) -> None:
-    """Say that `split` was read up to byte `position` of its file."""
+    """Report that `split` was read up to byte `position` of its file."""
     if getattr(_thread, "split", None) == split:
         _thread.listener(min(max(position, split.start), split.end) - split.start)

@@ -1,4 +1,4 @@
-"""Rows of named fields -> documents."""
+"""Documents from rows of named fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,28 +8,31 @@ from pipeline.readers import Document
 
 
 class RowFields:
-    """Which fields of a row hold what."""
+    """Names of the fields that hold text, title and id."""
 
     def __init__(self, text: str | list[str], title: str | None, id: str | None):
-        """`text` names one field or several, which follow one another in a document.
+        """Check the names; `text` is one field, or several to concatenate.
 
         Raises:
-            ConfigError: it names none.
+            ConfigError: `text` is neither.
         """
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-            raise ConfigError(f"corpus.options.text={text}: the name of a field, or several")
+            raise ConfigError(
+                f"corpus.options.text={text}: must be a field name or a list of field names",
+                key="corpus.options.text",
+            )
         self.text, self.title, self.id = names, title, id
 
     def names(self) -> list[str]:
-        """All fields that are read."""
+        """Return the names of all fields that are read."""
         return [*self.text, *(name for name in (self.title, self.id) if name)]
 
     def document(self, row: Mapping[str, Any], place: str) -> Document:
-        """The document of a row; `place` names it where no field does.
+        """Return the document of a row; `place` is its id if no field is.
 
         Raises:
-            ValueError: a field is not there, or holds no text.
+            ValueError: a field is missing or does not hold text.
         """
         parts = [part for name in self.text if (part := prose(value(row, name), name))]
         title = value(row, self.title) if self.title else None
@@ -42,10 +45,10 @@ class RowFields:
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, or of one inside it: `meta.text`.
+    """Return the value of a field, possibly nested (`meta.text`).
 
     Raises:
-        ValueError: it is not there.
+        ValueError: the field is missing.
     """
     if name in row:
         return row[name]
@@ -53,7 +56,7 @@ def value(row: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
             raise ValueError(
-                f"no field {name}; its fields are {', '.join(map(str, row)) or 'none'}: "
+                f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; "
                 "set corpus.options.text"
             )
         found = found[part]
@@ -61,10 +64,10 @@ def value(row: Mapping[str, Any], name: str) -> Any:
 
 
 def prose(content: Any, name: str) -> str:
-    """The text that a field holds.
+    """Return the text in a field's value.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: the value is neither text, a list of texts nor null.
     """
     if content is None:
         return ""

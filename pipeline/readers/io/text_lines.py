@@ -1,7 +1,7 @@
-"""Lines of text files, plain or packed, cut into ranges anywhere.
+"""Lines of text files, plain or compressed, in byte ranges cut anywhere.
 
-A range owns the lines that start in (start, end], and the first range those that start at 0: so it
-skips what stands before its first line end, never looks back, and each line is in one range.
+A range owns the lines that start in (start, end]; the first range also owns the line at 0. A range
+skips everything before its first line end, never looks back, and each line is in one range.
 """
 
 import codecs
@@ -17,60 +17,56 @@ from pipeline.readers import FileRange, SkipCounts, files_of
 from pipeline.readers.io import compressed
 from pipeline.text import encodings
 
-LONGEST = 256 * 2**20  # bytes of a line; a longer one would not fit in a worker
-HEAD = 1 << 20  # bytes of a file from which its encoding is found out
+LONGEST = 256 * 2**20  # bytes per line; a longer one would not fit in a worker's memory
+HEAD = 1 << 20  # bytes of a file used to detect its encoding
 
-# Line ends cannot be searched for in these: they are turned into UTF-8 from the beginning on.
+# Line ends cannot be found in the bytes of these: files are decoded from the beginning.
 _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
 
 def suffixes(*names: str) -> tuple[str, ...]:
-    """The names, and those of packed files."""
+    """Return the suffixes, each also with those of compressed files."""
     return tuple(name + packed for name in names for packed in ("", *compressed.PACKED))
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end."""
+    """A line without its line end."""
 
-    number: int  # from 1, counted from where the part begins
-    owned: bool  # else it follows what is the part's
+    number: int  # from 1, counted from the start of the split
+    owned: bool  # false for lines after the split
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How a file is written."""
+    """Encoding and line ends of a file."""
 
     encoding: str
-    stated: bool  # in the configuration, so that a line must be right
+    stated: bool  # by corpus.encoding; undecodable lines are then errors
     newline: bytes
-    ends: str  # of lines: LF, CRLF or CR
-    binary: bool = False  # its beginning is no text
+    ends: str  # LF, CRLF or CR
+    binary: bool = False  # its beginning is not text
 
     @property
     def wide(self) -> bool:
-        """Whether its bytes must be decoded to find the ends of lines."""
+        """Return whether its bytes must be decoded to find line ends."""
         return codecs.lookup(self.encoding).name in _WIDE
 
 
 class TextFiles:
-    """The text files of a corpus, as lines."""
+    """The text files of a corpus, read as lines."""
 
     def __init__(self, corpus: CorpusConfig, source: str, names: tuple[str, ...]):
         self.corpus, self.source, self.names = corpus, source, names
         self._forms: dict[str, FileFormat] = {}
 
     def files(self) -> list[File]:
-        """The files, sorted.
-
-        Raises:
-            InputError: there are none.
-        """
+        """Return the files, sorted; raise InputError if none are found."""
         return files_of(self.corpus, self.source, self.names)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """The files in parts; empty files have none."""
+        """Cut the files into byte ranges; empty files have none."""
         found = []
         for path in self.files():
             if path.stat().st_size:
@@ -79,14 +75,14 @@ class TextFiles:
         return found
 
     def form(self, path: str) -> FileFormat:
-        """How a file is written: as stated, else by its first megabyte."""
+        """Return a file's format: the stated encoding, else one detected in the first megabyte."""
         if path not in self._forms:
             head = b""
             for data, _ in compressed.read(FileRange(path, 0, 1)):
                 head += data
                 if len(head) >= HEAD:
                     break
-            # A marked file is in the encoding of its mark, whatever is stated of the corpus.
+            # A byte order mark takes precedence over the corpus's stated encoding.
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
             name = found if marked else self.corpus.encoding or found
@@ -98,7 +94,7 @@ class TextFiles:
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
-        """The part's lines, and those that follow until the caller stops.
+        """Yield the split's lines, and those after it until the caller stops.
 
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
@@ -106,7 +102,7 @@ class TextFiles:
         form = self.form(split.path)
         if form.binary:
             if split.start == 0:
-                tally.bad(split.path, encodings.BINARY)
+                tally.bad(split.path, encodings.BINARY, path=split.path)
             return
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1
@@ -117,8 +113,7 @@ class TextFiles:
                 text = raw.decode("utf-8" if form.wide else form.encoding)
             except UnicodeDecodeError as error:
                 if form.stated:
-                    where = place(split, number)
-                    tally.bad(where, f"not in {form.encoding} ({error.reason})")
+                    bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
                     continue
                 decoded = encodings.decode(raw, self.corpus.language)
                 text = decoded.text
@@ -127,7 +122,7 @@ class TextFiles:
 
 
 def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, bytes]]:
-    """Number, whether the part owns it, and bytes of each line.
+    """Yield the number, ownership and bytes of each line.
 
     Raises:
         InputError: the file is damaged or was changed, or a line is longer than `LONGEST`.
@@ -141,9 +136,10 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
         size += len(first)
         if size > LONGEST:
             raise InputError(
-                f"{place(split, number + 1)}: more than {LONGEST >> 20} MiB without a line end; "
-                "another reader may suit this file"
-            )
+                f"{place(split, number + 1)}: longer than {LONGEST >> 20} MiB; split the line, or "
+                "choose another corpus.reader",
+                key="corpus.reader", path=split.path, line=file_line(split, number + 1),
+            )  # fmt: skip
         if not rest:
             continue
         *whole, last = [b"".join(held), *rest]
@@ -168,17 +164,38 @@ def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]
 
 
 def place(split: FileRange, number: int) -> str:
-    """Where a line is, for people."""
-    if split.start == 0:
-        return f"{split.path} line {number}"
-    if compressed.compression(split.path) != "plain":
+    """Return the location of a line, for messages."""
+    line = file_line(split, number)
+    if line is None:
         return f"{split.path} line {number} counted from byte {split.start}"
-    return f"{split.path} line {_line_ends(split) + number}"
+    return f"{split.path} line {line}"
+
+
+def file_line(split: FileRange, number: int) -> int | None:
+    """Return a line's number in the file; None if the split starts within a compressed file."""
+    if split.start == 0:
+        return number
+    if compressed.compression(split.path) != "plain":
+        return None
+    return _line_ends(split) + number
+
+
+def bad_line(
+    tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True
+) -> None:
+    """Count a line that cannot be read, or fail: `SkipCounts.bad` with the line's location."""
+    tally.bad(
+        place(split, number),
+        why,
+        path=split.path,
+        line=file_line(split, number),
+        offer_skip=offer_skip,
+    )
 
 
 @functools.lru_cache(maxsize=64)
 def _line_ends(split: FileRange) -> int:
-    """How many lines end before a part: counted once, as a part may have many broken lines."""
+    """Count the line ends before a split; cached, as a split may have many broken lines."""
     before = 0
     with storage.at(split.path).open("rb") as file:
         while left := split.start - file.tell():
@@ -187,9 +204,9 @@ def _line_ends(split: FileRange) -> int:
 
 
 def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
-    """The owned runs of lines without a blank one between; `at_start`: the file begins here.
+    """Yield the owned blocks of lines between blank lines; `at_start`: the file begins here.
 
-    A run belongs to the part that owns the last blank line before it.
+    A block belongs to the split that owns the last blank line before it.
     """
     block: list[Line] = []
     ours = at_start

@@ -1,8 +1,8 @@
-"""A sample of a corpus's text in a temporary file, to be read several times in constant memory.
+"""Sample of a corpus's text in a temporary file, for several passes in constant memory.
 
-Texts are kept in pieces: some documents in a row, or one long document. Most splits give their
-first pieces. A packed file is one split however large, so it is read to its end, and gives the
-pieces that a keyed draw picks: those with the smallest of their random numbers.
+Texts are kept in pieces: consecutive documents, or one long document. Most splits contribute their
+first pieces. A compressed file is one split of any size: it is read to its end and contributes the
+pieces with the smallest keyed random numbers.
 """
 
 import heapq
@@ -20,29 +20,29 @@ from pipeline.readers.io import compressed
 from pipeline.readers.io.archives import TARS
 from pipeline.text import clean
 
-PIECE = 64 * 2**10  # characters of a piece, at least, but for the last one of a split
-_BETWEEN = "\0"  # documents of a piece; no cleaned text has it
+PIECE = 64 * 2**10  # minimum characters of a piece, except for the last one of a split
+_BETWEEN = "\0"  # separates the documents of a piece; does not occur in cleaned text
 
 
 class TextSample:
-    """Cleaned documents, perhaps without their ends, in the order of the corpus."""
+    """Cleaned documents, possibly truncated, in corpus order."""
 
     def __init__(self, folder: Path | None = None):
-        """Keep the texts in `folder`; null: where temporary files are kept."""
+        """Create the temporary file in `folder`; None: the system's temporary folder."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (lives as long as this)
-        self._pieces: list[tuple[int, int]] = []  # where each starts, and its bytes
+        self._pieces: list[tuple[int, int]] = []  # offset and size in bytes
         self.bytes = 0
-        self.splits = 0  # that were looked into
+        self.splits = 0  # sampled
 
     def __iter__(self) -> Iterator[str]:
         for start, size in self._pieces:
             self._file.seek(start)
-            # A character that is cut in two at the end is left out.
+            # Drops a character cut in two at the end.
             text = self._file.read(size).decode("utf-8", "ignore")
             yield from filter(None, text.split(_BETWEEN))
 
     def add_beginning(self, texts: Iterable[str], most: int) -> int:
-        """Add the first `most` bytes of raw texts, and return how many bytes they came to."""
+        """Add the first `most` bytes of raw texts and return the number added."""
         before = self.bytes
         for piece in batches(texts, PIECE):
             start, size = self._write(piece)
@@ -53,8 +53,8 @@ class TextSample:
         return self.bytes - before
 
     def add_drawn(self, texts: Iterable[str], most: int, key: np.uint64) -> int:
-        """Add `most` bytes from all over the raw texts, and return how many bytes they came to."""
-        kept: list[tuple[float, int, int]] = []  # a heap: the largest random number comes first
+        """Add `most` bytes drawn from all raw texts and return the number added."""
+        kept: list[tuple[float, int, int]] = []  # heap of negated random numbers: largest first
         total = 0
         for number, piece in enumerate(batches(texts, PIECE)):
             drawn = -float(counter_rng.uniform(key, number))
@@ -72,7 +72,7 @@ class TextSample:
         return min(total, most)
 
     def _write(self, texts: list[str]) -> tuple[int, int]:
-        """Write a piece after all others; return where it starts, and its bytes."""
+        """Append a piece; return its offset and size in bytes."""
         cleaned = filter(None, map(clean.clean, texts))
         start = self._file.seek(0, 2)
         return start, self._file.write(_BETWEEN.join(cleaned).encode())
@@ -83,9 +83,9 @@ class TextSample:
 
 
 def is_uncut(split: FileRange) -> bool:
-    """Whether the split is a whole packed file or tar archive, which is read from its beginning on.
+    """Return whether the split is a whole compressed file or tar archive.
 
-    What cannot be read is not; its reader says what is wrong.
+    False for unreadable files; their reader reports the error.
     """
     try:
         file = storage.at(split.path)

@@ -1,8 +1,8 @@
-"""Wikitext -> plain text, at the speed of regular expressions.
+"""Plain text from wikitext, by regular expressions for speed.
 
-The steps go from the outside in, and each leaves less for the next: comments and code, sections of
-links, references, templates and tables, links, quotes, tags, entities, lines. Of templates, those
-that carry text within sentences are shown. The tests compare the result with mwparserfromhell's.
+The steps work from the outside in, each leaving less for the next: comments and code, link
+sections, references, templates and tables, links, quotes, tags, entities, lines. Templates that
+carry text within sentences are rendered. The tests compare the result with mwparserfromhell's.
 """
 
 import html.entities
@@ -16,24 +16,24 @@ _SWITCH = re.compile(
     r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__"
 )
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-# Blanks and line breaks of all kinds but the two plain ones, and marks that show nothing.
+# All white space but the space and the line feed, and invisible characters.
 _BLANK_SET = r"\t\r\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _INVISIBLE_SET = r"\x00\xad\u200b\u200e\u200f\u2060\ufeff"
 _BLANKS = re.compile(f"[{_BLANK_SET}]")
 _INVISIBLE = re.compile(f"[{_INVISIBLE_SET}]")
 _ODD = re.compile(f"[{_BLANK_SET}{_INVISIBLE_SET}]")
-# What templates leave behind in brackets: nothing, or stray punctuation before the first word.
+# Left in brackets by removed templates: nothing, or stray punctuation before the first word.
 _EMPTY_WIDE = re.compile(r"（[ ,;:、，；：]*+）")
 _LEADING = re.compile(r"\([ ,;:]++")
 
 
 class Extractor:
-    """The text of pages in one language's wikitext."""
+    """Converter of pages in one language's wikitext to plain text."""
 
     def __init__(
         self, language: str = "en", *, files: str | None = None, categories: str | None = None
     ) -> None:
-        """`files` and `categories` are the wiki's own names of these namespaces."""
+        """Compile the patterns; `files` and `categories` are the wiki's names of namespaces."""
         dropped = [*namespaces.FILES, *namespaces.CATEGORIES, *namespaces.LANGUAGES]
         dropped += [name for name in (files, categories) if name]
         self._links = brackets.Links(dropped)
@@ -43,11 +43,11 @@ class Extractor:
         self._redirect = re.compile(rf"\s*#(?:{words})\s*:?\s*\[\[", re.IGNORECASE)
 
     def is_redirect(self, wikitext: str) -> bool:
-        """Whether the page only leads to another one."""
+        """Return whether the page is a redirect."""
         return self._redirect.match(wikitext) is not None
 
     def text(self, wikitext: str) -> str:
-        """Plain text: one paragraph, heading or list item a line; empty where there is none."""
+        """Return plain text: one paragraph, heading or list item per line; may be empty."""
         text = "\n" + wikitext
         if "<" in text:
             text = elements.remove_opaque(text)
@@ -73,7 +73,7 @@ _APOSTROPHE = re.compile(r"'''(?<=\w''')(?!')")
 
 
 def _remove_quotes(text: str) -> str:
-    """Without the quotes of bold and italics; apostrophes among them stay."""
+    """Remove the quotes of bold and italics; keep apostrophes among them."""
     if "''" not in text:
         return text
     if _APOSTROPHE.search(text):
@@ -84,7 +84,7 @@ def _remove_quotes(text: str) -> str:
 
 
 def _keep_apostrophe(line: str) -> str:
-    """The line with `l'''arbre''` as an apostrophe and italics, where quotes pair up only so.
+    """Treat `l'''arbre''` as an apostrophe and italics if quotes do not pair up otherwise.
 
     Source: MediaWiki's Parser::doQuotes.
     """
@@ -102,7 +102,7 @@ def _keep_apostrophe(line: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _character(entity: str) -> str:
-    """The character of `&name;`; itself where there is none."""
+    """Return the character of `&name;`, or the input if it is unknown."""
     if entity[1] != "#":
         return html.entities.html5.get(entity[1:], entity)
     code = int(entity[3:-1], 16) if entity[2] in "xX" else int(entity[2:-1])
@@ -113,12 +113,12 @@ def _character(entity: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """With characters in place of entities."""
+    """Replace entities by their characters."""
     return _ENTITY.sub(lambda match: _character(match[0]), text) if "&" in text else text
 
 
 def _even(text: str) -> str:
-    """With single plain blanks, and without what templates leave behind."""
+    """Normalise white space and remove punctuation left by removed templates."""
     text = text.replace("\xa0", " ")
     if _ODD.search(text):
         text = _INVISIBLE.sub("", _BLANKS.sub(" ", text))

@@ -1,7 +1,7 @@
-"""What stands in brackets: templates `{{}}`, tables `{||}`, links `[[]]` and `[http://...]`.
+"""Bracketed markup: templates `{{}}`, tables `{||}`, links `[[]]` and `[http://...]`.
 
-Brackets that pair up without surprises go by patterns that never step back; what is left goes by a
-stack of open brackets over the few tokens that remain. Both are linear in the length of the text.
+Well-formed brackets are removed by patterns without backtracking, the rest by a stack of open
+brackets over the few remaining tokens. Both are linear in the length of the text.
 """
 
 import re
@@ -9,30 +9,30 @@ from collections.abc import Iterable
 
 Span = tuple[int, int]
 
-# Templates up to three deep with no single brace in them. Three braces are a parameter.
+# Templates nested up to three deep, without single braces. Three braces are a parameter.
 _FLAT = r"[^{}]*+"
 _TEMPLATE = rf"\{{\{{{_FLAT}\}}\}}"
 for _ in range(2):
     _TEMPLATE = rf"\{{\{{{_FLAT}(?:{_TEMPLATE}{_FLAT})*+\}}\}}"
-# (Looking back comes second, so that the search can leap from one pair of braces to the next.)
+# (The lookbehind comes second, to let the search jump from one pair of braces to the next.)
 TEMPLATES = re.compile(rf"\{{\{{(?<!\{{\{{\{{){_TEMPLATE[4:]}(?!\}})")
-# An innermost table, once templates are gone. `|}}` ends no table, so it is left to the stack.
+# An innermost table, after removing templates. `|}}` does not end a table: left to the stack.
 _TABLES = re.compile(r"\{\|(?<=\n\{\|)[^{}]*+(?<=\n\|)\}(?!\})")
 _BRACES = re.compile(r"\{(?:\{++|\|(?!\}))|\}++")
 
 
 def remove_templates(text: str) -> str:
-    """Without templates."""
+    """Remove well-formed templates."""
     return TEMPLATES.sub("", text) if "{{" in text else text
 
 
 def remove_braces(text: str) -> str:
-    """Without templates, parameters and tables. Braces without a partner lose themselves only.
+    """Remove templates, parameters and tables; of unpaired braces, only the braces.
 
     `text` starts with a line break: tables begin on a line of their own.
     """
     text = remove_templates(text)
-    for _ in range(3 if "{|" in text else 0):  # tables in tables; deeper ones are the stack's
+    for _ in range(3 if "{|" in text else 0):  # nested tables; deeper ones are left to the stack
         text, count = _TABLES.subn("", text)
         if not count:
             break
@@ -42,7 +42,7 @@ def remove_braces(text: str) -> str:
 
 
 def _cut(text: str, spans: Iterable[Span]) -> str:
-    """`text` without the given spans, which may overlap."""
+    """Remove the given spans, which may overlap, from `text`."""
     pieces, at = [], 0
     for start, end in sorted(spans):
         if start > at:
@@ -56,7 +56,7 @@ _TABLE = -1
 
 
 class _Stack:
-    """Open braces: `[position, how many]`; a table's count is `_TABLE`."""
+    """Stack of open braces: `[position, count]`; a table's count is `_TABLE`."""
 
     def __init__(self) -> None:
         self.open: list[list[int]] = []
@@ -81,7 +81,7 @@ class _Stack:
 
 
 def _spans_of_braces(text: str) -> list[Span]:
-    """Where templates, parameters and tables stand, as MediaWiki's preprocessor pairs braces."""
+    """Return the spans of templates, parameters and tables, paired as in MediaWiki."""
     stack = _Stack()
     spans: list[Span] = []
     for match in _BRACES.finditer(text):
@@ -96,7 +96,7 @@ def _spans_of_braces(text: str) -> list[Span]:
             continue
         count = len(token)
         row = stack.tables and text[at - 1] == "|" and _begins_line(text, at - 1)
-        # `|}` ends a table, but `|}}` a template if one was opened last.
+        # `|}` ends a table, but `|}}` ends a template if one was opened last.
         if row and not (stack.in_template and count >= 2):
             while stack.in_template:
                 stack.pop()
@@ -105,19 +105,19 @@ def _spans_of_braces(text: str) -> list[Span]:
         if count >= 2:
             spans.append((at, end))
             _close(stack, spans, at, count)
-    # A table that is never closed loses its first line; lines of cells go later.
+    # An unclosed table loses its first line here; its cells are dropped in `lines`.
     spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == _TABLE]
     return spans
 
 
 def _begins_line(text: str, at: int) -> bool:
-    """Whether only blanks and marks of lists stand before `at` in its line."""
+    """Return whether only blanks and list markers precede `at` in its line."""
     _, line_break, before = text[max(0, at - 16) : at].rpartition("\n")
     return bool(line_break) and not before.strip(" \t:*#;")
 
 
 def _close(stack: _Stack, spans: list[Span], at: int, count: int) -> None:
-    """Pair `count` closing braces at `at` with what is open."""
+    """Pair `count` closing braces at `at` with open ones."""
     while count >= 2 and stack.templates:
         while not stack.in_template:
             stack.pop()
@@ -135,12 +135,12 @@ def _end_of_line(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-# Ends of file names: with one of these it is a file, whatever the language calls files.
+# File name extensions: a target with one of these is a file, whatever the namespace is called.
 _MEDIA = "jpe?g|png|gif|svg|tiff?|webp|xcf|pdf|djvu|og[agv]|opus|flac|mp[34]|midi?|wav|webm"
 
 
 class Links:
-    """Links `[[target|label]]` -> label; those to files, categories and other languages go."""
+    """Replacer of links `[[target|label]]` by their labels; drops files, categories, languages."""
 
     def __init__(self, dropped: Iterable[str]) -> None:
         names = sorted({name.replace("_", " ").lower() for name in dropped})
@@ -154,7 +154,7 @@ class Links:
         )
 
     def resolve(self, text: str) -> str:
-        """Labels in place of links. Brackets without a partner lose themselves only."""
+        """Replace links by their labels; of unpaired brackets, remove only the brackets."""
         if "[[" in text:
             text = self._dropped.sub("", text)
             text = "".join(_LINK.split(text))
@@ -164,7 +164,7 @@ class Links:
 
     def _spans(self, text: str) -> list[Span]:
         spans: list[Span] = []
-        stack: list[tuple[int, int]] = []  # of an open link: where, and where its label begins
+        stack: list[tuple[int, int]] = []  # open links: position, and position of the label
         tokens = list(_DOUBLE.finditer(text))
         for number, match in enumerate(tokens):
             at, end = match.span()
@@ -195,5 +195,5 @@ _EXTERNAL = re.compile(
 
 
 def resolve_external(text: str) -> str:
-    """`[http://... label]` -> label, nothing where there is none; bare addresses stay."""
+    """Replace `[http://... label]` by its label, possibly empty; keep bare URLs."""
     return _EXTERNAL.sub(lambda match: match[1] or match[2] or "", text) if "[" in text else text

@@ -1,19 +1,19 @@
-"""What stands between `<` and `>`: comments, extension tags, references, HTML."""
+"""Markup in angle brackets: comments, extension tags, references, HTML."""
 
 import re
 
-# nowiki content goes through the other steps in disguise: characters that mean something to them
-# are noncharacters (U+FDD0 ...) until the end, which occur in no text.
+# nowiki content passes the other steps with markup characters replaced by noncharacters
+# (U+FDD0 ...), which do not occur in text; they are restored at the end.
 _MARKUP = "[]{}|<>'=*#;:!_-"
 _DISGUISE = {ord(char): 0xFDD0 + number for number, char in enumerate(_MARKUP)} | {0x0A: 0x20}
 _UNDISGUISE = {0xFDD0 + number: char for number, char in enumerate(_MARKUP)}
-APOSTROPHE = chr(_DISGUISE[ord("'")])  # one that is no quote of bold or italics
+APOSTROPHE = chr(_DISGUISE[ord("'")])  # not a quote of bold or italics
 _DISGUISED = re.compile("[\ufdd0-\ufddf]")
 
-# A start tag up to its end: quoted values may hold `>`. If quotes do not pair up, to the next `>`.
+# A start tag: quoted values may hold `>`. If quotes do not pair up, it ends at the next `>`.
 _ATTRIBUTES = r"""(?:[^<>"]*+(?:"[^"<\n]*+"[^<>"]*+)*+|[^<>]*+)"""
-# Up to the end tag, and never past another start tag of the same name: so the innermost element is
-# found first, and a start tag without an end tag costs no second look at what follows it.
+# Up to the end tag, and never past another start tag of the same name: the innermost element is
+# found first, and an unclosed start tag does not cause backtracking.
 _ELEMENT = (
     r"<(?!/)({names})\b" + _ATTRIBUTES + r"(?:(?<=/)>|>([^<]*+(?:<(?!/?\1\b)[^<]*+)*+)</\1\s*+>)"
 )
@@ -23,7 +23,7 @@ def _element(*names: str) -> str:
     return _ELEMENT.format(names="|".join(names))
 
 
-# Their content is no wikitext, or not for reading: code, formulas, music, pictures, data.
+# Elements whose content is not wikitext or not prose: code, formulas, music, images, data.
 _OPAQUE = re.compile(
     "<!--.*?(?:-->|\\Z)|"
     + _element(
@@ -36,9 +36,9 @@ _OPAQUE = re.compile(
 )  # fmt: skip
 _NESTED = re.compile(_element("ref", "references", "table"), re.IGNORECASE)
 _NESTED_END = re.compile("</(?:ref|references|table)", re.IGNORECASE)
-_DEEPEST = 20  # levels of nesting that are looked at
+_DEEPEST = 20  # levels of nesting removed
 
-# A comment with its line for itself takes the line along, so that it parts no paragraph.
+# A comment alone on its line is removed with the line; a blank line would split a paragraph.
 _COMMENT_LINE = re.compile(r"\n[ \t]*<!--(?:[^-]|-(?!->))*+-->[ \t]*(?=\n)")
 
 _INLINE = """
@@ -61,7 +61,7 @@ _POEM = re.compile(r"<poem\b[^<>]*+>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*+>
 
 
 def remove_opaque(text: str) -> str:
-    """Without comments and elements whose content is not for reading; nowiki content disguised."""
+    """Remove comments and elements whose content is not prose; disguise nowiki content."""
     if "<!--" in text:
         text = _COMMENT_LINE.sub("", text)
     return _OPAQUE.sub(_replace_opaque, text)
@@ -73,12 +73,12 @@ def _replace_opaque(match: re.Match[str]) -> str:
 
 
 def reveal(text: str) -> str:
-    """With nowiki content as it was written."""
+    """Restore nowiki content."""
     return text.translate(_UNDISGUISE) if _DISGUISED.search(text) else text
 
 
 def remove_references(text: str) -> str:
-    """Without references and HTML tables, however nested."""
+    """Remove references and HTML tables, including nested ones."""
     for _ in range(_DEEPEST):
         text, count = _NESTED.subn("", text)
         if not count or not _NESTED_END.search(text):
@@ -87,7 +87,7 @@ def remove_references(text: str) -> str:
 
 
 def strip_tags(text: str) -> str:
-    """Without HTML tags; block elements are paragraphs of their own."""
+    """Remove HTML tags; block elements become paragraphs."""
     if "<" not in text:
         return text
     text = _POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)

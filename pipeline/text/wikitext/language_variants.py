@@ -1,14 +1,14 @@
-"""Languages in several scripts: `-{zh-hans:计算机; zh-hant:電腦}-` -> one of them.
+"""Script variants: `-{zh-hans:计算机; zh-hant:電腦}-` is resolved to one of them.
 
 Source: https://www.mediawiki.org/wiki/Writing_systems/Syntax
 """
 
 import re
 
-# Wikis whose language converter is on; elsewhere `-{` is text, as in names of chemicals.
+# Wikis with the language converter enabled; elsewhere `-{` is text, as in names of chemicals.
 CONVERTED = frozenset(("zh", "gan", "wuu", "sr", "sh", "ku", "kk", "uz", "iu", "crh", "shi", "tg"))
 
-# The first of these that a rule names is taken.
+# Variants in order of preference.
 _PREFERRED = (
     "zh-hans", "zh-cn", "zh-sg", "zh-my", "zh", "zh-hant", "zh-tw", "zh-hk", "zh-mo",
     "gan-hans", "gan-hant", "sr-ec", "sr-cyrl", "sr-el", "sr-latn", "kk-cyrl", "kk-latn", "kk-arab",
@@ -20,7 +20,7 @@ _HIDDEN = frozenset("AHT-DN")  # flags: rules for later, the page's title, a des
 
 
 def resolve(text: str) -> str:
-    """One variant in place of each conversion block."""
+    """Replace each conversion block by one variant."""
     for _ in range(4):  # blocks within blocks
         if "-{" not in text:
             break
@@ -35,7 +35,7 @@ def _choose(match: re.Match[str]) -> str:
     flags, bar, rules = content.partition("|")
     wanted = {flag.strip().upper() for flag in flags.split(";")} if bar else set()
     if wanted and not all(len(flag) <= 1 or flag.lower() in _PREFERRED for flag in wanted):
-        wanted, rules = set(), content  # the bar was a link's
+        wanted, rules = set(), content  # the bar belonged to a link
     elif not bar:
         rules = content
     if wanted & _HIDDEN and "S" not in wanted and wanted != {"A"}:

@@ -1,28 +1,28 @@
-"""What depends on the start of a line: headings, sections, lists, paragraphs."""
+"""Markup at the start of a line: headings, sections, lists, paragraphs."""
 
 import re
 
 from pipeline.text.wikitext.namespaces import LINK_SECTIONS
 
-_HEADING = re.compile(r"\n=[^\n]*+")  # if it also ends so
+_HEADING = re.compile(r"\n=[^\n]*+")  # only if the line also ends with =
 _TITLE_MARKUP = re.compile(r"'{2,}|<[^<>]*>|\{\{[^{}]*\}\}|\[\[(?:[^\[\]|]*\|)?|\]\]")
 _LIST = "*#:;"
-# In sections of links and literature, prose is what has lines of this length outside lists.
+# In sections of links and literature, a line of at least this length outside lists is prose.
 PROSE = 80
 _PROSE = re.compile(rf"\n[\w'\"(\[„“”«»‘’「『（][^\n]{{{PROSE - 1}}}")
 _WORD = re.compile(r"\w")
 
 
 def remove_link_sections(text: str) -> str:
-    """Remove the sections of references and links, and what is below them.
+    """Remove the sections of references and links, with their subsections.
 
-    Those that have lines of prose are left for `paragraphs`, which drops their lists. `text` starts
+    Sections with lines of prose are left to `paragraphs`, which drops their lists. `text` starts
     with a line break.
     """
     if "\n=" not in text:
         return text
     pieces: list[str] = []
-    at, dropping, begin = 0, 0, 0  # the level of the section that is being dropped, 0: none
+    at, dropping, begin = 0, 0, 0  # dropping: level of the section being dropped, 0: none
     for match in _HEADING.finditer(text):
         level, title = _heading(match[0].strip()) or (0, "")
         if not level or (dropping and level > dropping):
@@ -43,14 +43,14 @@ def _is_link_section(title: str) -> bool:
 
 
 def paragraphs(text: str) -> str:
-    """Return one paragraph, heading or list item a line; headings with nothing below them go.
+    """Return one paragraph, heading or list item per line.
 
-    So do lists and short lines in sections of links.
+    Drops headings without content, and lists and short lines in link sections.
     """
-    pieces: list[str] = []  # each with what parts it from the one before
-    headings: list[tuple[int, str]] = []  # not written yet: nothing is below them so far
-    follows = False  # a line of prose would go on with the paragraph before
-    links = 0  # the level of the section of links that the line is in, 0: none
+    pieces: list[str] = []  # separators and texts
+    headings: list[tuple[int, str]] = []  # pending: no content below them so far
+    follows = False  # a line of prose would continue the paragraph before
+    links = 0  # level of the current link section, 0: none
     for raw in text.split("\n"):
         line = raw.strip()
         first = line[:1]
@@ -81,12 +81,12 @@ def paragraphs(text: str) -> str:
 
 
 def _is_cell(line: str) -> bool:
-    """Whether the line is of a table that was opened or closed by a template."""
+    """Return whether the line is a cell of a table opened or closed by a template."""
     return line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line))
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """Level and title of a line that is a heading; the level is the lower count of `=`."""
+    """Return level and title of a heading, or None; the level is the lower count of `=`."""
     title = line.strip("=")
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
     return (min(left, right), title.strip()) if title and left and right else None

@@ -1,8 +1,8 @@
-"""Words of wikitext that depend on the language: namespaces, redirects, titles of sections.
+"""Language-dependent words of wikitext: namespaces, redirects, section titles.
 
-A dump names its own namespaces, but not their aliases, and an article copied from another language
-keeps that language's words. So these lists hold the words of all the bigger Wikipedias at once:
-none of them means anything else before a colon, or as the title of a section.
+A dump lists its namespaces but not their aliases, and an article copied from another language keeps
+that language's words. These lists therefore hold the words of all larger Wikipedias; none of them
+has another meaning before a colon or as a section title.
 """
 
 _FILES = """
@@ -39,7 +39,7 @@ birzuzendu beralîkirin tilvísun alidirekto перенаправление пе
 넘겨주기 リダイレクト 転送 重定向 重新導向
 """
 
-# Sections that hold references, links and reading lists, no prose.
+# Sections of references, links and reading lists, not prose.
 _LINK_SECTIONS = """
 references; reference; notes; notes and references; references and notes; notes & references;
 references & notes; footnotes; citations; cited sources; sources; source; works cited;
@@ -109,7 +109,7 @@ eksterne skakels
 istinadlar; xarici keçidlər; həmçinin bax; дереккөздер; сілтемелер; тағы қараңыз
 """
 
-# Languages that have a Wikipedia: `[[xx:Title]]` links the same article there and shows nothing.
+# Languages with a Wikipedia: `[[xx:Title]]` links to the same article there, without visible text.
 _LANGUAGES = """
 aa ab ace ady af ak als am an ang ar arc arz as ast atj av avk awa ay az azb ba ban bar bat-smg bcl
 be be-tarask be-x-old bg bh bi bjn bm bn bo bpy br bs bug bxr ca cbk-zam cdo ce ceb ch cho chr chy

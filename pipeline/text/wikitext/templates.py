@@ -1,8 +1,8 @@
-"""Templates within sentences that carry text: `{{convert|5|km}}` -> 5 kilometres; others go.
+"""Templates that carry text within sentences: `{{convert|5|km}}` -> 5 kilometres; drops others.
 
-Nothing is expanded as MediaWiki would: a short table says for each name what its readers see of the
-arguments. Names mean different things in different languages, so that most have tables of their own
-beside the common one.
+Templates are not expanded as in MediaWiki: tables give, for each name, which arguments are visible.
+A name may differ in meaning between languages; most languages have a table in addition to the
+common one.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from pipeline.text.wikitext.brackets import TEMPLATES
 Arguments = Mapping[str, str]  # by name, or number from "1"
 Rule = Callable[[Arguments], str]
 
-# Which argument is shown, by names of templates. `a/b`: the first of them that is there; -1: the
-# last one without a name; a line of `'...'` shows those very characters.
+# Visible argument by template name. `a/b`: the first of them that is present; -1: the last unnamed
+# argument.
 _COMMON = """
 1: nowrap, nobr, nobreak, no wrap, nowr, nwr, small, smaller, big, large, larger, smallcaps
 1: sc, small caps, nq, vr, center, abbr, tooltip, em, strong, unicode, polytonic, nastaliq
@@ -81,7 +81,7 @@ _QUOTES_OF_LANGUAGE = {
 
 
 def _shown(keys: str) -> Rule:
-    """Show the first of these arguments that is there."""
+    """Return a rule that shows the first of these arguments that is present."""
     names = keys.split("/")
 
     def rule(arguments: Arguments) -> str:
@@ -93,7 +93,7 @@ def _shown(keys: str) -> Rule:
 
 
 def _own_paragraph(rule: Rule) -> Rule:
-    """Show what the rule shows as a paragraph of its own."""
+    """Wrap a rule so that its text becomes a separate paragraph."""
 
     def paragraph(arguments: Arguments) -> str:
         return f"\n\n{rule(arguments)}\n\n"
@@ -102,7 +102,7 @@ def _own_paragraph(rule: Rule) -> Rule:
 
 
 def _table(lines: str, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> dict[str, Rule]:
-    """Read lines of `ARGUMENT: NAME, NAME`."""
+    """Parse lines of `ARGUMENT: NAME, NAME`."""
     rules: dict[str, Rule] = {}
     for line in lines.strip().splitlines():
         keys, _, names = line.partition(":")
@@ -113,22 +113,22 @@ def _table(lines: str, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> dict
 
 
 def _key(name: str) -> str:
-    """Return a template's name as the tables have it."""
+    """Normalise a template's name for lookup."""
     return name.replace("_", " ").strip().lower()
 
 
 def _joined(arguments: Arguments) -> str:
-    """`{{chem|H|2|O}}` -> H2O."""
+    """Render `{{chem|H|2|O}}` as H2O."""
     return "".join(value for key, value in arguments.items() if key.isdigit())
 
 
 def _words(arguments: Arguments) -> str:
-    """`{{unité|71|sièges}}` -> 71 sièges."""
+    """Render `{{unité|71|sièges}}` as 71 sièges."""
     return " ".join(value for key, value in arguments.items() if key.isdigit() and value)
 
 
 def _fraction(arguments: Arguments) -> str:
-    """`{{frac|2|1|3}}` -> 2 1/3."""
+    """Render `{{frac|2|1|3}}` as 2 1/3."""
     numbers = [value for key, value in arguments.items() if key.isdigit()]
     if len(numbers) == 1:
         return f"1/{numbers[0]}"
@@ -136,7 +136,7 @@ def _fraction(arguments: Arguments) -> str:
 
 
 def _japanese(arguments: Arguments) -> str:
-    """`{{nihongo|tea|茶|cha}}` -> tea (茶, cha)."""
+    """Render `{{nihongo|tea|茶|cha}}` as tea (茶, cha)."""
     word, *rest = (arguments.get(key, "") for key in "123")
     known = [part for part in rest if part]
     if not word:
@@ -151,7 +151,7 @@ _MONTHS = (
 
 
 def _as_of(arguments: Arguments) -> str:
-    """`{{as of|2014|5|lc=y}}` -> as of May 2014."""
+    """Render `{{as of|2014|5|lc=y}}` as as of May 2014."""
     if arguments.get("alt"):
         return arguments["alt"]
     year, month, day = (arguments.get(key, "") for key in "123")
@@ -163,7 +163,7 @@ def _as_of(arguments: Arguments) -> str:
 
 
 def _verse(arguments: Arguments) -> str:
-    """`{{bibleverse|2|Kings|8:16|KJV}}` -> 2 Kings 8:16."""
+    """Render `{{bibleverse|2|Kings|8:16|KJV}}` as 2 Kings 8:16."""
     words = list(itertools.takewhile(str.isdigit, arguments))
     shown = [arguments[key] for key in words]
     end = next((at for at, word in enumerate(shown, 1) if ":" in word), 2)
@@ -171,24 +171,24 @@ def _verse(arguments: Arguments) -> str:
 
 
 def _old_style(arguments: Arguments) -> str:
-    """`{{OldStyleDate|February 2|1905|January 20}}` -> February 2, 1905."""
+    """Render `{{OldStyleDate|February 2|1905|January 20}}` as February 2, 1905."""
     return ", ".join(filter(None, map(arguments.get, "12")))
 
 
 def _power(arguments: Arguments) -> str:
-    """`{{e|24}}` -> ×10^24."""
+    """Render `{{e|24}}` as ×10^24."""
     return f"×10^{arguments.get('1', '')}"
 
 
 def _value(arguments: Arguments) -> str:
-    """`{{val|6.24|e=18|u=m}}` -> 6.24×10^18 m."""
+    """Render `{{val|6.24|e=18|u=m}}` as 6.24×10^18 m."""
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
     unit = arguments.get("u") or arguments.get("ul") or ""
     return f"{arguments.get('1', '')}{power} {unit}".rstrip()
 
 
 def _prefixed(prefix: str, number: int = 1) -> Rule:
-    """Show a prefix before one argument."""
+    """Return a rule that shows a prefix before one argument."""
 
     def rule(arguments: Arguments) -> str:
         value = arguments.get(str(number), "")
@@ -198,7 +198,7 @@ def _prefixed(prefix: str, number: int = 1) -> Rule:
 
 
 def _around(before: str, after: str) -> Rule:
-    """Show the first argument between two marks."""
+    """Return a rule that shows the first argument between two strings."""
 
     def rule(arguments: Arguments) -> str:
         text = arguments.get("1") or arguments.get("text") or ""
@@ -235,11 +235,11 @@ _COMPUTED_OF_LANGUAGE: dict[str, dict[str, Rule]] = {
 }  # fmt: skip
 
 
-_FAMILIES = ("lang-", "لغة-", "formatnum:")  # names that begin so show their first argument
+_FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument
 
 
 class Templates:
-    """The templates of one language's wiki."""
+    """Templates of one language's wiki."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -251,15 +251,15 @@ class Templates:
         self._rules |= _COMPUTED_OF_LANGUAGE.get(code, {})
 
     def __reduce__(self) -> tuple[type["Templates"], tuple[str]]:
-        """Travel to workers as the language alone: rules are functions without names."""
+        """Pickle only the language: rules are lambdas and closures."""
         return Templates, (self.language,)
 
     def expand(self, text: str) -> str:
-        """Return the text with what templates show in place of them; most show nothing."""
+        """Replace templates by their visible text; most have none."""
         return TEMPLATES.sub(self._expand, text) if "{{" in text else text
 
     def shown(self, name: str, arguments: Arguments) -> str:
-        """Return what the template of this name shows; in `formatnum:5` 5 is an argument."""
+        """Return the visible text of a template; in `formatnum:5`, 5 is an argument."""
         key = _key(name)
         rule = self._rules.get(key)
         if rule is None and key.startswith("formatnum:"):
@@ -280,7 +280,7 @@ class Templates:
 
 
 def _constant(text: str) -> Rule:
-    """Show a text, whatever the arguments."""
+    """Return a rule that shows a text, whatever the arguments."""
     return lambda _: text
 
 
@@ -289,7 +289,7 @@ _NAME = re.compile(r"\s*([\w .-]{1,40}?)\s*=")
 
 
 def _arguments(content: str) -> dict[str, str]:
-    """Return the arguments by name or number; bars within links part none."""
+    """Parse arguments by name or number; bars within links do not separate them."""
     if "[[" in content:
         content = _LINK_WITH_BAR.sub(lambda match: match[0].replace("|", "\0"), content)
     arguments: dict[str, str] = {}

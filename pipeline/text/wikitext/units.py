@@ -1,4 +1,4 @@
-"""`{{convert|5|-|10|km|mi}}` -> 5-10 kilometres: measures as they were given, not converted."""
+"""Measures, in the given unit, not converted: `{{convert|5|-|10|km|mi}}` -> 5-10 kilometres."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ _SYMBOLS = {
     "km2": "km²", "m2": "m²", "m3": "m³", "km3": "km³", "sqkm": "km²", "sqm": "m²",
     "°c": "°C", "°f": "°F",
 }  # fmt: skip
-# Between two values: what is written in the template, and what is shown.
+# Between two values: template argument -> visible text.
 _BETWEEN = {
     "-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "x": " × ", "by": " by ",
     "×": " × ", "+/-": " ± ", "±": " ± ", "to(-)": " to ", "and(-)": " and ", "*": " × ",
@@ -34,7 +34,7 @@ _SECOND = {("ft", "in"), ("st", "lb"), ("lb", "oz"), ("yd", "ft"), ("mi", "yd"),
 
 
 def convert(arguments: Mapping[str, str]) -> str:
-    """Return the measure in the unit that it was given in."""
+    """Return the measure in its original unit."""
     given = [value for key, value in arguments.items() if key.isdigit()]
     if len(given) < 2:
         return " ".join(given)

@@ -280,7 +280,7 @@ def test_folders_with_and_without_marks_mix(tmp_path, size):
 
 
 def test_no_shards(tmp_path):
-    with pytest.raises(InputError, match=r"no train shards.*pipeline\.prepare"):
+    with pytest.raises(InputError, match=r"train.*pipeline\.prepare"):
         loader(tmp_path)
 
 

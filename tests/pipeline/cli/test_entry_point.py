@@ -34,7 +34,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.prepare", "+corpus=books", "sequence_length=x"],
          "sequence_length=x: a whole number"),
         (["pipeline.prepare", "+corpus=books", "sequence_length=2"], "from 8 to 65535"),
-        (["pipeline.prepare", "+corpus=books"], "say where the files of corpus books are"),
+        (["pipeline.prepare", "+corpus=books"], "corpus.path is required"),
         (["pipeline.vocab", "+corpus=books", "corpus.path=/nowhere"], "/nowhere"),
         (["pipeline.run", "+corpus=sample", "force=[nonsense]"], "no stage nonsense"),
         (["pipeline.run", "+corpus=sample", "--force"], "name a stage, as in --force train"),

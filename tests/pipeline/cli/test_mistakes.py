@@ -106,7 +106,7 @@ def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> N
         f"out={tmp_path}/out",
     )  # fmt: skip
     assert done.returncode == 2
-    assert "no entry [MASK]" in done.stderr
+    assert "[MASK]" in done.stderr
 
 
 def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
@@ -115,7 +115,8 @@ def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
     assert done.returncode == 2
-    assert f"{tmp_path}/vocab: no vocabulary there; run python -m pipeline.vocab" in done.stderr
+    assert f"{tmp_path}/vocab: " in done.stderr
+    assert "run python -m pipeline.vocab" in done.stderr
 
 
 @pytest.fixture
@@ -236,6 +237,6 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     plan.scratch.mkdir(parents=True)
     (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
     transforms.loaded.cache_clear()
-    with pytest.raises(InputError, match="changed during the run") as caught:
+    with pytest.raises(InputError, match="changed") as caught:
         transforms.run(plan)
     assert caught.value.key == "vocab"

@@ -45,11 +45,13 @@ def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
     assert banned.drops("", "Then Lorem Ipsum.")
     assert banned.drops("", "One\nDRAFT two")
     assert not banned.drops("", "A DRAFT # comment")
-    with pytest.raises(ConfigError, match=r"filters.banned: '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"'\('") as caught:
         filters.build(FiltersConfig(banned=["("]))
+    assert caught.value.key == "filters.banned"
     (tmp_path / "p.txt").write_text("# comment\n[\n")
-    with pytest.raises(ConfigError, match=r"p\.txt, line 2: '\[' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"'\['") as caught:
         filters.build(FiltersConfig(banned_file=str(tmp_path / "p.txt")))
+    assert (caught.value.path, caught.value.line) == (str(tmp_path / "p.txt"), 2)
 
 
 @pytest.mark.parametrize("name", ["dev.jsonl", "dev.tsv"])
@@ -95,8 +97,10 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     assert not taken.drops("d4", "To learn from this is fair play.")  # of training data
     assert taken.found == {str(tmp_path / "QNLI/dev.tsv"): 1, str(tmp_path / "a/dev.jsonl"): 1}
     assert taken.named[0].endswith("dev.tsv: said that the river was")
-    with pytest.raises(InputError, match=r"decontaminate=.*nowhere: no evaluation file"):
+    with pytest.raises(InputError) as caught:
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
+    assert caught.value.key == "filters.decontaminate"
+    assert caught.value.path == str(tmp_path / "nowhere")
 
 
 def jaccard(a: str, b: str, n: int) -> float:
@@ -168,7 +172,7 @@ def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
     }  # fmt: skip
     assert figures["skipped"] == {"broken": 2}
     assert [len(figures["named"][key]) for key in ("broken", "contaminated")] == [2, 1]
-    assert f"{path} line 109: no field text" in figures["named"]["broken"][0]
+    assert f"{path} line 109: " in figures["named"]["broken"][0]
 
 
 def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) -> None:

@@ -121,11 +121,11 @@ def test_one_sentence_a_line_stays_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("{not json", "line 2: not JSON"),
-        ('["a list"]', "line 2: a JSON list"),
-        ('{"body": "x"}', "line 2: no field text; its fields are body"),
-        ('{"text": 3}', "line 2: field text holds an int, not text"),
-        ("[" * 100_000, "line 2: not JSON"),
+        ("{not json", "JSON"),
+        ('["a list"]', "list"),
+        ('{"body": "x"}', "body"),
+        ('{"text": 3}', "int"),
+        ("[" * 100_000, "JSON"),
     ],
 )
 def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_path: Path) -> None:
@@ -133,18 +133,20 @@ def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_pa
     path.write_text(f'{{"text": "good"}}\n{line}\n{{"text": "fine"}}\n')
     with pytest.raises(InputError, match=why) as raised:
         read(config("jsonl", path))
-    assert str(path) in str(raised.value)
+    assert (raised.value.path, raised.value.line) == (str(path), 2)
     found, tally = read(config("jsonl", path, on_error="skip"))
     assert [d.text for d in found] == ["good", "fine"]
     assert tally == {"broken": 1}
+    assert f"{path} line 2: " in tally.broken[0]
     assert why in tally.broken[0]
 
 
 def test_a_line_is_numbered_from_the_beginning_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "good"}\n' * 50 + "oops\n")
-    with pytest.raises(InputError, match="line 51: not JSON"):
+    with pytest.raises(InputError, match="line 51: ") as caught:
         read(config("jsonl", path), 100)
+    assert (caught.value.path, caught.value.line) == (str(path), 51)
 
 
 FIELDS = {"text": ["head", "meta.body"], "title": "head", "id": "key"}
@@ -172,10 +174,12 @@ def test_parquet_gives_every_row_once(split_bytes: int, tmp_path: Path) -> None:
 
 def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
     pq.write_table(pa.table({"body": TEXTS, "n": range(9)}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a.parquet: no column text; its columns are body, n"):
+    with pytest.raises(InputError, match=r"text .*body, n") as caught:
         read(config("parquet", tmp_path))
-    with pytest.raises(InputError, match="column n holds int64, not text"):
+    assert caught.value.path == str(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="int64") as caught:
         read(config("parquet", tmp_path, options={"text": "n"}))
+    assert caught.value.key == "corpus.options.text"
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
@@ -183,11 +187,13 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["word " * 999] * 99}), path, compression="gzip")
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(InputError, match=r"a.parquet: not a whole Parquet file"):
+    with pytest.raises(InputError, match="complete") as caught:
         read(config("parquet", path))
+    assert caught.value.path == str(path)
     path.write_bytes(raw[:40] + b"\0" * 40 + raw[80:])
-    with pytest.raises(InputError, match=r"a.parquet: row group 0 is damaged"):
+    with pytest.raises(InputError, match="row group 0") as caught:
         read(config("parquet", path))
+    assert caught.value.path == str(path)
 
 
 def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None:
@@ -203,12 +209,15 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
 
 
 def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
-    (tmp_path / "wiki_00").write_text('<doc id="7" title="A">\nA\n\ntext')
-    with pytest.raises(InputError, match=r"wiki_00 line 1: .* has no </doc>"):
+    path = tmp_path / "wiki_00"
+    path.write_text('<doc id="7" title="A">\nA\n\ntext')
+    with pytest.raises(InputError, match="</doc>") as caught:
         read(config("wikiextractor", tmp_path))
-    (tmp_path / "wiki_00").write_text("\nSome other text.\n")
-    with pytest.raises(InputError, match=r"wiki_00 line 2: no <doc"):
+    assert (caught.value.path, caught.value.line) == (str(path), 1)
+    path.write_text("\nSome other text.\n")
+    with pytest.raises(InputError, match="<doc") as caught:
         read(config("wikiextractor", tmp_path))
+    assert (caught.value.path, caught.value.line) == (str(path), 2)
 
 
 def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> None:
@@ -228,10 +237,11 @@ def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> No
 
 def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("plain\n\ncafé\n".encode("cp1252"))
-    with pytest.raises(InputError, match=r"a.txt line 3: not in utf-8"):
+    with pytest.raises(InputError, match="utf-8") as caught:
         read(config("lines", tmp_path, encoding="utf-8"))
+    assert (caught.value.path, caught.value.line) == (str(tmp_path / "a.txt"), 3)
     for name in ("utf-9", "hex"):
-        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: encoding not found"):
+        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: "):
             config("lines", tmp_path, encoding=name)
 
 
@@ -255,11 +265,13 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     reader = open_corpus(write(tmp_path, "jsonl"), "")
     (split,) = reader.splits(1 << 20)
     write(tmp_path, "jsonl", texts=TEXTS[:3])
-    with pytest.raises(InputError, match="changed during the run"):
+    with pytest.raises(InputError, match="changed") as caught:
         list(reader.read(split, SkipCounts()))
+    assert caught.value.path == split.path
     Path(split.path).unlink()
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="read") as caught:
         list(reader.read(split, SkipCounts()))
+    assert caught.value.path == split.path
 
 
 def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
@@ -307,7 +319,7 @@ def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
     bad.write_bytes(PACKERS[packing](random.Random(0).randbytes(30_000)))
     with pytest.raises(InputError, match="binary") as caught:
         read(config(reader, tmp_path, options=options), split_bytes)
-    assert str(bad) in str(caught.value)
+    assert caught.value.path == str(bad)
     found, tally = read(config(reader, tmp_path, options=options, on_error="skip"), split_bytes)
     assert [d.text for d in found] == [d.text for d in expected]
     assert tally == {"broken": 1}
@@ -337,12 +349,12 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(
 @pytest.mark.parametrize(
     ("reader", "place", "message"),
     [
-        ("lines", "nowhere", r"nowhere: no such file or folder$"),
-        ("lines", "nowhere/*.txt", r"\*\.txt: no file has such a name$"),
-        ("lines", ".", r": no \.txt, \.sentences file \(plain or packed\) in this folder$"),
-        ("parquet", ".", r": no \.parquet file in this folder$"),
-        ("text", ".", r": no \.txt, \.text, \.zip, \.tar, .* file \(plain or packed\) in this"),
-        ("wikiextractor", "empty", r"empty: no file in this folder$"),
+        ("lines", "nowhere", r"nowhere: .*file or folder$"),
+        ("lines", "nowhere/*.txt", r"\*\.txt: .*pattern$"),
+        ("lines", ".", r": no \.txt, \.sentences file \("),
+        ("parquet", ".", r": no \.parquet file [^(]*$"),
+        ("text", ".", r": no \.txt, \.text, \.zip, \.tar, .* file \("),
+        ("wikiextractor", "empty", r"empty: no file "),
     ],
 )
 def test_a_place_without_files_says_what_is_missing(
@@ -352,7 +364,7 @@ def test_a_place_without_files_says_what_is_missing(
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=message) as caught:
         read(config(reader, tmp_path / place))
-    assert caught.value.key == "corpus.path"
+    assert (caught.value.key, caught.value.path) == ("corpus.path", str(tmp_path / place))
 
 
 def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> None:

@@ -58,33 +58,30 @@ def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("parts", "key"),
     [
-        ({}, "corpus.parts: at least one corpus"),
-        ({"a": "books"}, "corpus.parts.a: a corpus with keys"),
-        ({"a": {"path": "x"}}, "corpus.parts.a.reader: say how"),
-        ({"a": {"reader": "lines", "paths": "x"}}, "corpus.parts.a.paths: no such key"),
-        ({"a": {"reader": "lines", "path": "x", "weight": -1}}, "corpus.parts.a.weight=-1"),
-        ({"a": {"reader": "mix", "parts": {}}}, "corpus.parts.a.reader=mix: no mix in a mix"),
-        ({"a": {"reader": "lines", "files": [{"uri": "x"}]}}, "corpus.parts.a.files: each has url"),
-        (
-            {"a": {"reader": "scroll", "path": "x"}},
-            r"corpus\.parts\.a\.reader=scroll: no such reader; choose one of books, ",
-        ),
-        ({"a": {"reader": "fields", "path": "x"}}, r"parts\.a\.reader=fields: no such reader"),
-        ({"a": {"reader": "no.such", "path": "x"}}, r"parts\.a\.reader=no\.such: no such reader"),
-        (
-            {"a": {"reader": "lines", "path": "x", "options": {"y": 1}}},
-            r"corpus\.parts\.a\.options of lines: .* are: none",
-        ),
+        ({}, ""),
+        ({"a": "books"}, ".a"),
+        ({"a": {"path": "x"}}, ".a.reader"),
+        ({"a": {"reader": "lines", "paths": "x"}}, ".a.paths"),
+        ({"a": {"reader": "lines", "path": "x", "weight": -1}}, ".a.weight"),
+        ({"a": {"reader": "mix", "parts": {}}}, ".a.reader"),
+        ({"a": {"reader": "lines", "files": [{"uri": "x"}]}}, ".a.files"),
+        ({"a": {"reader": "scroll", "path": "x"}}, ".a.reader"),
+        ({"a": {"reader": "fields", "path": "x"}}, ".a.reader"),
+        ({"a": {"reader": "no.such", "path": "x"}}, ".a.reader"),
+        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, ".a.options"),
     ],
 )
-def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         read(parts)
+    assert caught.value.key == f"corpus.parts{key}"
+    assert str(caught.value).startswith(f"corpus.parts{key}")
 
 
 def test_a_part_without_files_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"corpus\.parts\.a\.path=.*nowhere: no such") as caught:
+    with pytest.raises(InputError) as caught:
         read({"a": {"reader": "lines", "path": str(tmp_path / "nowhere")}})
     assert caught.value.key == "corpus.parts.a.path"
+    assert caught.value.path == str(tmp_path / "nowhere")

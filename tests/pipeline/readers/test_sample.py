@@ -89,8 +89,9 @@ def test_splits_travel_to_workers() -> None:
 
 
 def test_a_package_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="no_such_package is not installed"):
+    with pytest.raises(InputError, match="no_such_package") as caught:
         open_corpus(corpus_of("no_such_package"), "").splits(2**20)
+    assert caught.value.key == "corpus.options.packages"
 
 
 def test_options_are_checked() -> None:

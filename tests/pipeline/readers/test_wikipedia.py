@@ -162,14 +162,16 @@ def test_indices_beside_a_dump_are_passed_by(tmp_path: Path) -> None:
         (HEAD + PAGES[0] + "<page><title>A & B</title></page>" + TAIL, r"line 15.*with id 0"),
         (HEAD + PAGES[0], "no element found: line 15"),
         (HEAD + PAGES[0][:-20], "unclosed token: line 13, column 151"),
-        ("<html><body></body></html>", "line 1: the root element is <html>"),
+        ("<html><body></body></html>", "line 1: .*<html>"),
         ("plain words", "line 1, column 0"),
-        ("<page><title>A</title></page>", "line 1: the root element is <page>"),
+        ("<page><title>A</title></page>", "line 1: .*<page>"),
     ],
 )
 def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"dump\.xml: .*{message}"):
-        read(write(tmp_path, data))
+    path = write(tmp_path, data)
+    with pytest.raises(InputError, match=message) as caught:
+        read(path)
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40, 300, 1000])
@@ -186,18 +188,18 @@ def test_no_truncated_dump_reads_as_whole(
 def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
     data = multistream(7)[: -len(bz2.compress(TAIL.encode()))]
     for split_bytes in (300, 1 << 40):
-        with pytest.raises(InputError, match=r"no element found|cut off"):
+        with pytest.raises(InputError, match=r"no element found|truncated"):
             read(write(tmp_path, data), split_bytes)
 
 
 @pytest.mark.parametrize("begin", ["\x01", HEAD])
-def test_xml_broken_by_a_damaged_block_is_told_as_damage(begin: str, tmp_path: Path) -> None:
+def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin: str, tmp_path: Path) -> None:
     """What a block unpacks to is handed out before its checksum is compared."""
     data = bytearray(bz2.compress(f"{begin}<page><title>A</page>".encode()))
-    with pytest.raises(InputError, match=r"not well-formed .*`bzip2 -t .*dump\.xml` tells whether"):
+    with pytest.raises(InputError, match=r"not well-formed .*`bzip2 -t .*dump\.xml`"):
         read(write(tmp_path, bytes(data)))
     data[12] ^= 1  # of the block's checksum
-    with pytest.raises(InputError, match=r"dump\.xml: damaged between bytes 0 and"):
+    with pytest.raises(InputError, match=r"dump\.xml: damaged"):
         read(write(tmp_path, bytes(data)))
 
 
@@ -251,5 +253,7 @@ def test_real_dumps_account_for_every_page(
     "name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"]
 )
 def test_real_malformed_files_are_errors(shared_data: Path, name: str) -> None:
-    with pytest.raises(InputError, match=rf"{name}: line 1: the root element is <page>"):
-        read(shared_data / "wiki_xml" / name)
+    path = shared_data / "wiki_xml" / name
+    with pytest.raises(InputError, match="<page>") as caught:
+        read(path)
+    assert (caught.value.path, caught.value.line) == (str(path), 1)

@@ -95,10 +95,10 @@ def test_without_marks_a_shard_says_what_it_always_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"format": "shard/9"}, "format shard/9, this code reads shard/1 and shard/2"),
-        ({"words": "jieba"}, "words 'jieba' in shard/1"),
-        ({"format": "shard/2"}, "words None in shard/2"),
-        ({"format": "shard/2", "words": 5}, "words 5 in shard/2"),
+        ({"format": "shard/9"}, "shard/9"),
+        ({"words": "jieba"}, "words='jieba' .*shard/1"),
+        ({"format": "shard/2"}, "words=None .*shard/2"),
+        ({"format": "shard/2", "words": 5}, "words=5 .*shard/2"),
     ],
 )
 def test_a_format_that_is_not_known_is_refused(
@@ -111,8 +111,9 @@ def test_a_format_that_is_not_known_is_refused(
     table = batch.replace_schema_metadata({"shard": json.dumps(fields)})
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
-    with pytest.raises(InputError, match=rf"train-0\.arrow: .*{message}"):
+    with pytest.raises(InputError, match=message) as caught:
         open_shard(path)
+    assert caught.value.path == str(path)
 
 
 def test_any_arrow_reader_opens_a_shard(tmp_path: Path) -> None:
@@ -122,8 +123,9 @@ def test_any_arrow_reader_opens_a_shard(tmp_path: Path) -> None:
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.arrow: no such shard"):
+    with pytest.raises(InputError) as caught:
         open_shard(tmp_path / "gone.arrow")
+    assert caught.value.path == str(tmp_path / "gone.arrow")
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -30])
@@ -131,8 +133,9 @@ def test_a_shard_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3]] * 50)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"train-0\.arrow: not a readable shard"):
+    with pytest.raises(InputError, match="readable") as caught:
         open_shard(path)
+    assert caught.value.path == str(path)
 
 
 def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
@@ -152,5 +155,6 @@ def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> Non
 def test_shards_of_two_makings_do_not_mix(tmp_path: Path) -> None:
     write(tmp_path / "train-00000-of-00002.arrow", [[1]])
     write(tmp_path / "train-00001-of-00002.arrow", [[1]], vocab_size=101)
-    with pytest.raises(InputError, match="do not mix"):
+    with pytest.raises(InputError, match="metadata") as caught:
         open_folder(tmp_path, "train")
+    assert caught.value.path == str(tmp_path / "train-00001-of-00002.arrow")

@@ -54,6 +54,6 @@ def test_markup_goes_and_the_rest_stays(marked: str, text: str) -> None:
 def test_letters_read_in_the_wrong_encoding_are_put_right() -> None:
     twice = "Café, œuvre — “so”".encode().decode("cp1252", "ignore")
     book = parse(twice)
-    assert book.mended
+    assert book.repaired
     assert book.text.startswith("Café, œuvre — “so")
-    assert not parse("Café ÂGE NÃO").mended
+    assert not parse("Café ÂGE NÃO").repaired

@@ -47,9 +47,9 @@ FONT = '<encryption><CipherReference URI="OPS/font.otf"/></encryption>'
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"META-INF/container.xml": "<container/>"}, "no package file is named"),
-        ({"META-INF/container.xml": "<container"}, "no EPUB that can be read"),
-        ({"OPS/b.opf": PACKAGE.replace("c%202", "c3")}, "there is no item named 'ops/c3.xhtml'"),
+        ({"META-INF/container.xml": "<container/>"}, "container.xml"),
+        ({"META-INF/container.xml": "<container"}, "readable"),
+        ({"OPS/b.opf": PACKAGE.replace("c%202", "c3")}, "ops/c3.xhtml"),
         ({"META-INF/encryption.xml": ENCRYPTED}, "encrypted"),
     ],
 )
@@ -63,5 +63,5 @@ def test_encrypted_fonts_do_no_harm() -> None:
 
 
 def test_what_is_no_archive_is_no_epub() -> None:
-    with pytest.raises(epub.Broken, match="no EPUB"):
+    with pytest.raises(epub.Broken, match="readable"):
         epub.parse(b"Some text")

@@ -76,8 +76,9 @@ def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(
 def test_a_file_cut_off_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None:
     data = pack(TEXT)[:-20]  # type: ignore[operator]
     path = write(tmp_path / "a", data)
-    with pytest.raises(InputError, match=rf"a: cut off at byte {len(data)}"):
+    with pytest.raises(InputError, match=f"byte {len(data)}") as caught:
         owned(FileRange(str(path), 0, len(data)))
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
@@ -85,8 +86,9 @@ def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None
     data = bytearray(pack(TEXT))  # type: ignore[operator]
     data[len(data) // 2] ^= 0xFF
     path = write(tmp_path / "a", bytes(data))
-    with pytest.raises(InputError, match=r"a: (damaged between bytes 0 and|cut off at byte)"):
+    with pytest.raises(InputError, match=r"damaged|truncated") as caught:
         owned(FileRange(str(path), 0, len(data)))
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize(
@@ -103,5 +105,6 @@ def test_files_that_cannot_be_read_say_why(data: bytes, message: str, tmp_path: 
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.bz2: cannot be read"):
+    with pytest.raises(InputError) as caught:
         compressed.compression(tmp_path / "none.bz2")
+    assert caught.value.path == str(tmp_path / "none.bz2")
