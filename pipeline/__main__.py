@@ -1,4 +1,4 @@
-"""`python -m pipeline`: the commands, one a line."""
+"""`python -m pipeline`: the list of commands."""
 
 import textwrap
 
@@ -8,26 +8,26 @@ from pipeline.stages.registry import STAGES
 
 
 def commands() -> dict[str, str]:
-    """What every command does, by its module or script, in the order of the work."""
+    """Return a description of every command, by its module or script, in the order of use."""
     chain = ["run", *STAGES]
     others = [path.stem for path in sorted(conf_files.CONF.glob("*.yaml")) if path.stem != "hydra"]
-    told = [
+    lines = [
         conf_files.first_comment(conf_files.CONF / f"{name}.yaml").partition(". ")[0]
         for name in dict.fromkeys([*chain, *others])
     ]
     assert inspect.__doc__ is not None
-    told.append(inspect.__doc__.partition("\n")[0].replace("`", ""))
-    heads = (sentence.rstrip(".").partition(": ") for sentence in told)
+    lines.append(inspect.__doc__.partition("\n")[0].replace("`", ""))
+    heads = (sentence.rstrip(".").partition(": ") for sentence in lines)
     return {
         " ".join(call.split()[: 2 + call.startswith("python")]): what for call, _, what in heads
     }
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     for call, what in commands().items():
         print(f"{call:<29}{textwrap.shorten(what, 70, placeholder=' …')}")
-    print("\n--help after any of them says what it takes.")
+    print("\nAdd --help to a command for its options.")
 
 
 if __name__ == "__main__":

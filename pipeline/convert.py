@@ -1,11 +1,11 @@
-"""A model -> a folder that Hugging Face's library opens, with the same logits.
+"""Conversion of a model to Hugging Face's format, with the same logits.
 
     python -m pipeline.convert train=FOLDER vocab=FOLDER out=FOLDER
 
-The model is a checkpoint of ours, or anybody's BERT: the folder is then a start for our training,
-with the original vocabulary (vocab=null) or one that goes on from it.
+The model is a checkpoint of ours or any other BERT: the folder is then a start for training, with
+the original vocabulary (vocab=null) or an extension of it.
 
-PyTorch and the model are imported once work starts, so that `--help` answers at once.
+PyTorch and the model are imported when work starts, so that `--help` is fast.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from model.encoders.batch import Batch
     from model.training.initial_weights import Source
 
-TOLERANCE = 1e-5  # of a logit; both sides compute in double precision
+TOLERANCE = 1e-5  # of a logit; both models compute in double precision
 
 
 def make(config: ConvertConfig, out: Path) -> Result:
-    """Write the folder, open it again with transformers and compare.
+    """Write the folder, load it with transformers and compare.
 
     Raises:
-        InputError: there is no model, or the vocabulary is not the model's.
+        InputError: the model was not found, or the vocabulary is not the model's.
     """
     import torch
 
@@ -46,7 +46,11 @@ def make(config: ConvertConfig, out: Path) -> Result:
         onnx_export.check_installed()
     source = initial_weights.read(config.train, config.average)
     if config.onnx and source.config.architecture != "bert":
-        raise ConfigError(f"onnx=true: {source.config.architecture} is not exported, only bert is")
+        raise ConfigError(
+            f"onnx=true: cannot be combined with architecture {source.config.architecture}; only "
+            "bert is exported",
+            key="onnx",
+        )
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
@@ -71,10 +75,10 @@ def make(config: ConvertConfig, out: Path) -> Result:
 
 
 def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
-    """The model, with rows for entries that its vocabulary had not; that folder; how many they are.
+    """Return the model with rows for added entries, the vocabulary's folder, and their number.
 
     Raises:
-        InputError: the vocabulary is neither the model's nor one that goes on from it.
+        InputError: the vocabulary is neither the model's nor an extension of it.
     """
     from model.huggingface import vocabulary
     from model.training import initial_weights
@@ -82,7 +86,9 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     own = Path(config.train)
     if config.vocab is None:
         if not vocabulary.exists(own):
-            raise InputError(f"vocab=null: there is no vocabulary in {own}; set vocab")
+            raise InputError(
+                f"vocab=null: no vocabulary found in {own}; set vocab", key="vocab", path=own
+            )
         return source, own, 0
     require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
@@ -95,20 +101,24 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
             return replace(source, config=size, state=state), vocab, len(entries) - len(known)
         if entries != known:
             raise InputError(
-                f"vocab={vocab}: its entries do not go on from those of {own}; vocab=null takes "
-                f"the ones there, python -m pipeline.vocab existing={own} adds to them"
+                f"vocab={vocab}: is not an extension of the vocabulary in {own}; set vocab=null "
+                f"for the original, or extend it with python -m pipeline.vocab existing={own}",
+                key="vocab",
+                path=vocab,
             )
     vocabulary.check_size(source.config, len(entries), vocab)
     if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
         raise InputError(
-            f"vocab={vocab}: not the vocabulary that {own} was trained with, though of the same "
-            f"size of {rows:,} entries"
+            f"vocab={vocab}: is not the vocabulary that {own} was trained with, although both have "
+            f"{rows:,} entries; set vocab to that one",
+            key="vocab",
+            path=vocab,
         )
     return source, vocab, 0
 
 
 def example_of(config: ConvertConfig, vocab: Path) -> str | None:
-    """Return a sentence of the training's shards with a [MASK]; None where they are not there."""
+    """Return a sentence with a [MASK] from the training's shards, or None if they are missing."""
     from model.huggingface import card_example, vocabulary
 
     entries = vocabulary.read(vocab)[1]
@@ -119,7 +129,7 @@ def example_of(config: ConvertConfig, vocab: Path) -> str | None:
 
 
 def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
-    """Return what the model card says of the weights themselves."""
+    """Return the model card's remarks about the weights."""
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
@@ -137,23 +147,23 @@ def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str
 
 
 def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
-    """The largest difference of any logit; what it compares is what `dtype` left of the weights.
+    """Return the largest difference of any logit, with our weights rounded to `dtype`.
 
     Raises:
-        RuntimeError: it is too large.
+        RuntimeError: the difference exceeds TOLERANCE.
     """
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)
     if not difference <= TOLERANCE:
         raise RuntimeError(
-            f"logits differ by {difference:.1e} once transformers has opened the folder, over "
+            f"logits of the folder loaded with transformers differ by {difference:.1e}, more than "
             f"{TOLERANCE:.0e}: the conversion is wrong"
         )
     return difference
 
 
 def describe(figures: dict[str, Any]) -> str:
-    """One line: what it is, and what a user must know of it."""
+    """Return the summary line: the model and what a user must know about it."""
     notes, steps = figures["notes"], figures["averaged"]
     parts = [figures["model"], f"{figures['parameters']:,} parameters"]
     if steps:
@@ -175,9 +185,9 @@ def describe(figures: dict[str, Any]) -> str:
 
 
 def histories(config: ConvertConfig) -> Iterator[Manifest]:
-    """The manifests of the training and of its data, as far as they are there."""
-    place = Path(config.train)
-    for folder in (place, *place.parents[:3]):  # a checkpoint lies some levels below its run
+    """Yield the existing manifests of the training and its data."""
+    start = Path(config.train)
+    for folder in (start, *start.parents[:3]):  # a checkpoint is up to three levels below its run
         manifest = Manifest.read(folder)
         if manifest is not None and manifest.stage == "train":
             yield manifest
@@ -189,9 +199,9 @@ def histories(config: ConvertConfig) -> Iterator[Manifest]:
 
 
 def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> float:
-    """The largest difference of any logit between our model and the folder, opened anew.
+    """Return the largest difference of any logit between our model and the folder, loaded again.
 
-    Double precision leaves no room for rounding, so whatever differs is a mistake.
+    In double precision rounding is negligible, so any larger difference is a mistake.
     """
     import torch
     import transformers
@@ -219,7 +229,7 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
         found = theirs.eval()(**inputs)
         logits = found.logits if pairs is None else found.prediction_logits
         apart = [masked - logits[real][batch.masked_positions]]
-        if pairs is not None and not config.causal:  # theirs reads [CLS] there too, which saw none
+        if pairs is not None and not config.causal:  # theirs pools [CLS] even if causal
             apart.append(pairs - found.seq_relationship_logits)
     return max(float(difference.abs().max()) for difference in apart)
 
@@ -227,7 +237,7 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
 def our_logits(
     config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch"
 ) -> "tuple[Tensor, Tensor | None]":
-    """Both logits of our model in double precision; it is gone before theirs is made."""
+    """Return both logits of our model in double precision; its memory is freed on return."""
     import torch
 
     from model.encoders.architectures import build_model
@@ -241,9 +251,9 @@ def our_logits(
 
 
 def random_batch(config: "ModelConfig") -> "Batch":
-    """Sequences of several lengths of random tokens: the longest possible, or beyond all windows.
+    """Return random sequences of several lengths, up to the maximum or beyond all local windows.
 
-    Learned positions differ one by one; rotary ones do not, and may be of thousands of tokens.
+    Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
     """
     import torch
 
@@ -272,34 +282,35 @@ def random_batch(config: "ModelConfig") -> "Batch":
 
 
 def push(folder: str, name: str) -> None:
-    """Upload the folder to the hub, into a repository that is private until its owner opens it.
+    """Upload the folder to the hub, into a private repository.
 
     Raises:
-        InputError: there is no network, or no right to write there.
+        InputError: the hub is unreachable or denies access.
     """
     from huggingface_hub import HfApi
 
     try:
         api = HfApi()
         api.create_repo(name, private=True, exist_ok=True)
-        place = api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=[MANIFEST])
-    except Exception as error:  # those of its HTTP client too, which changes between releases
+        address = api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=[MANIFEST])
+    except Exception as error:  # also those of its HTTP client, which changes between releases
         raise InputError(
-            f"push={name}: {first_line(error)}; {folder} is whole, log in with "
-            f"`hf auth login` and start the same command again"
+            f"push={name}: {first_line(error)}; {folder} is complete, log in with "
+            f"`hf auth login` and rerun the same command",
+            key="push",
         ) from error
-    print(f"convert: pushed to {place}", flush=True)
+    print(f"convert: pushed to {address}", flush=True)
 
 
 def run(config: ConvertConfig) -> None:
-    """Make the folder unless it is there, and push it where that is asked for."""
+    """Make the folder unless it is up to date, and push it if `push` is set."""
     stage.run("convert", config, make)
     if config.push is not None:
         push(config.out, config.push)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("convert", ConvertConfig, run)
 
 

@@ -1,7 +1,7 @@
-"""`python -m pipeline.download +corpus=NAME`: the files of a corpus, checked.
+"""`python -m pipeline.download +corpus=NAME`: the files of a corpus, verified by checksum.
 
-Runs in place: what is there and right is kept, what broke off is gone on with. A file gets its
-name when its digest is the publisher's, never before.
+Runs in place: correct files are kept, partial ones are resumed. A file is renamed to its final name
+only after its checksum was verified.
 """
 
 import dataclasses
@@ -28,44 +28,49 @@ _LATEST = "latest"
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a file is to be had, and what it must be."""
+    """A file to download: its addresses and checksum."""
 
     name: str
-    urls: tuple[str, ...]  # the first that the server has
+    urls: tuple[str, ...]  # the first that exists is used
     digest: str | None
 
 
 def name_of(url: str) -> str:
-    """The file name at the end of an address.
+    """Return the file name at the end of an address.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the address has none.
     """
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if not name or name.startswith(".") or name.endswith(".part") or name == MANIFEST:
-        raise ConfigError(f"corpus.files: {url} does not end in a name for the file")
+        raise ConfigError(
+            f"corpus.files: {url} must end in a file name; correct the address", key="corpus.files"
+        )
     return name
 
 
 def check_digest(digest: str, where: str) -> str:
-    """The digest in lower case.
+    """Return a checksum in lower case.
 
     Raises:
-        ConfigError: no digest of a known kind.
+        ConfigError: the text is not a checksum of a known algorithm.
     """
     if len(digest) not in ALGORITHMS or not re.fullmatch("[0-9a-fA-F]+", digest):
-        kinds = ", ".join(f"{kind} ({length})" for length, kind in ALGORITHMS.items())
-        raise ConfigError(f"{where}: {digest} is no digest; known by their hex digits: {kinds}")
+        known = ", ".join(f"{name} ({length})" for length, name in ALGORITHMS.items())
+        raise ConfigError(
+            f"{where}: {digest} is not a checksum; expected hex digits of {known}",
+            key="corpus.files",
+        )
     return digest.lower()
 
 
 def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
-    """The digest of a file in a publisher's list, and the name that it has there.
+    """Return the checksum of a file in a publisher's list, and its name in that list.
 
-    A list of dumps names each by its date where the address says `latest`; one date must fit.
+    The list names dumps by date where the address has `latest`; exactly one date must match.
 
     Raises:
-        InputError: the list does not name the file, or several dates of it.
+        InputError: the list has no such file, or several dates of it.
     """
     lines = (line.split(maxsplit=1) for line in sums.splitlines())
     entries = {
@@ -76,21 +81,23 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
     dated = re.compile(re.escape(name).replace(_LATEST, r"(\d{8})", 1))
     found = [name] if name in entries else sorted(filter(dated.fullmatch, entries))
     if len(found) != 1:
-        problem = f"names several: {', '.join(found)}" if found else f"does not name {name}"
+        problem = f"lists several: {', '.join(found)}" if found else f"does not list {name}"
         raise InputError(
-            f"{where} {problem}; a new dump may be under way: try later, or state digest"
+            f"{where} {problem}; a new dump may be in progress: rerun later, or set digest",
+            key="corpus.files",
+            path=where,
         )
     return check_digest(entries[found[0]], where), found[0]
 
 
 def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
-    """The address and the digest of a file.
+    """Look up the addresses and checksum of a file.
 
-    Where the publisher's list gives `latest` a date, the file of that date is asked for first, so
-    that a dump that is published in between does no harm.
+    If the publisher's list has a date for `latest`, the file of that date is requested first, in
+    case a new dump is published meanwhile.
 
     Raises:
-        UserError: the list is not to be had, or does not help.
+        UserError: the list cannot be downloaded, or does not list the file.
     """
     name = name_of(file.url)
     if file.digest is not None:
@@ -109,7 +116,7 @@ def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
 
 
 def checksums(path: Path, digest: str | None) -> dict[str, str]:
-    """The file's sha256, and what it has of the kind of `digest`, by algorithm."""
+    """Return the file's sha256 and its checksum by the algorithm of `digest`, by algorithm."""
     kinds = {"sha256", ALGORITHMS[len(digest)]} if digest else {"sha256"}
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with (
@@ -126,15 +133,15 @@ def checksums(path: Path, digest: str | None) -> dict[str, str]:
 
 
 def is_right(sums: dict[str, str], digest: str | None) -> bool:
-    """Whether a file with these checksums is the one with this digest."""
+    """Return whether these checksums match `digest`."""
     return digest is None or sums[ALGORITHMS[len(digest)]] == digest
 
 
 def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
-    """Bring the file from the first of its addresses that has it; returns that one.
+    """Download a file from the first address that has it, and return that address.
 
     Raises:
-        InputError: it cannot be had.
+        InputError: the download failed.
     """
     for url in source.urls:
         try:
@@ -147,10 +154,10 @@ def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
 
 
 def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
-    """Bring one file, unless it is there; returns the account of it.
+    """Download a file unless it exists, and return its record for the manifest.
 
     Raises:
-        InputError: it cannot be had, or is not what the publisher says.
+        InputError: the download failed, or its checksum is wrong.
     """
     path, part = out / source.name, out / f"{source.name}.part"
     url, kept = source.urls[0], False
@@ -165,8 +172,10 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
             kind = ALGORITHMS[len(source.digest)]
             http_transfer.discard(part)
             raise InputError(
-                f"{url}: the {kind} of what came is {sums[kind]}, of what was published "
-                f"{source.digest}; it has been removed: run again, or ask the publisher"
+                f"{url}: {kind} of the download is {sums[kind]}, but {source.digest} was "
+                f"published; the file was deleted: rerun, or ask the publisher",
+                key="corpus.files",
+                path=path,
             )
         part.replace(path)
         http_transfer.discard(part)
@@ -181,38 +190,43 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
 
 
 def check(config: DownloadConfig, out: Path) -> None:
-    """Check that there is something to fetch, and that its folder holds nothing else.
+    """Check that the corpus has files to download, and that their folder holds no others.
 
     Raises:
-        ConfigError: the corpus has no addresses, or two files of one name.
-        InputError: the folder holds files of something else, which a reader would take for it.
+        ConfigError: the corpus has no addresses, or two files of the same name.
+        InputError: the folder holds other files, which readers would pick up.
     """
     corpus = config.corpus
     if not corpus.files:
         raise ConfigError(
-            f"corpus {corpus.name} has no address to download from; "
-            "its files are read from corpus.path, if it needs any"
+            f"corpus={corpus.name}: has no files to download; skip download, its text is read from "
+            "corpus.path, if any",
+            key="corpus",
         )
     names = [name_of(file.url) for file in corpus.files]
     if len(set(names)) < len(names):
-        raise ConfigError(f"corpus.files: two files of one name among {', '.join(names)}")
+        raise ConfigError(
+            f"corpus.files: names must be unique, not {', '.join(names)}", key="corpus.files"
+        )
     ours = {*names, *(f"{name}.part" for name in names)}
     for path in sorted(out.iterdir()):
         if path.name not in ours and not path.name.startswith("."):
             raise InputError(
-                f"{path} is not of corpus {corpus.name}: it would be read as if it were; "
-                "remove it, or set out"
+                f"{path}: is not a file of corpus {corpus.name}, but readers would pick it up; "
+                "delete it, or set out",
+                key="out",
+                path=path,
             )
 
 
 def make(config: DownloadConfig, out: Path) -> Result:
-    """Bring the corpus's files to `out`."""
+    """Download the corpus's files to `out`."""
     check(config, out)
     patience = RetryPolicy(config.timeout, config.tries)
     files = [obtain(resolve(file, patience), out, config) for file in config.corpus.files]
     size = sum(file["bytes"] for file in files)
     unchecked = sum(file["digest"] is None for file in files)
-    note = f", {unchecked} without a digest to check" if unchecked else ", digests right"
+    note = f", {unchecked} without a checksum" if unchecked else ", checksums verified"
     return Result(
         summary=f"{pluralize(len(files), 'file')}, {size:,} bytes{note}",
         figures={"files": files, "bytes": size},
@@ -221,7 +235,7 @@ def make(config: DownloadConfig, out: Path) -> Result:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run(
         "download",
         DownloadConfig,

@@ -1,8 +1,8 @@
 """`python -m pipeline.evaluate +task=NAME`: fine-tune on a task and score on its dev set.
 
-Beside every score stand that of the same network from random initialisation, and that of always
-saying the most frequent class: what pre-training bought is the difference. Each finished run of the
-grid is a file, so a grid that was cut off, or has grown, goes on from there.
+Every score comes with two baselines, the same network from random initialisation and the most
+frequent class; the difference shows the benefit of pre-training. Each finished run of the grid is a
+file, so that an interrupted or extended grid resumes.
 """
 
 import json
@@ -22,15 +22,15 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchCo
 from pipeline.stages import stage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
-FAULTS = 20  # malformed rows that are named; all are counted
+FAULTS = 20  # malformed rows that are listed; all are counted
 
 
 def make(config: EvaluateConfig, out: Path) -> Result:
-    """Run what is missing of the grid, and write the account of all of it into `out`.
+    """Do the missing runs of the grid, and write the results of all runs into `out`.
 
     Raises:
-        ConfigError: what `grid.prepare` says.
-        InputError: likewise; or a test set that `submit` asks for is not there.
+        ConfigError: raised by `grid_search.prepare`.
+        InputError: raised by `grid_search.prepare`, or a test set for `submit` is missing.
     """
     bench = grid_search.prepare(config)
     keys = grid_search.grid_of(config)
@@ -40,7 +40,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
     best = grid_search.best_of(metric, keys, done)
     if keeping and best is not None and not (folder / best.stem).is_dir():
-        done.pop(best)  # its model is wanted now, and was not then
+        done.pop(best)  # repeat the run, as its model was not kept then
     clean_output(
         out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done}
     )
@@ -65,13 +65,13 @@ def make(config: EvaluateConfig, out: Path) -> Result:
 
 
 def evaluate(config: EvaluateConfig) -> None:
-    """The stage; of a grid shared out over pods, the one that finds it whole writes the account."""
+    """Run the stage; with `part`, the worker that completes the grid writes the results."""
     if config.part is None or run_part(config):
         stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
 
 
 def run_part(config: EvaluateConfig) -> bool:
-    """Do what `config.part` says of the grid; whether all of the grid is done now."""
+    """Do the runs of `config.part`, and return whether the whole grid is done now."""
     assert config.part is not None
     index, parts = config.part
     keys = grid_search.grid_of(config)
@@ -87,7 +87,7 @@ def run_part(config: EvaluateConfig) -> bool:
 
 
 def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
-    """Remove what an earlier run left and this one will not use."""
+    """Delete models and results of earlier runs that this one will not use."""
     for path in folder.iterdir():
         if path.is_dir() and path.name not in models:
             shutil.rmtree(path)
@@ -98,12 +98,12 @@ def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> 
 
 
 def summary_of(bench: SearchContext, records: list[Record]) -> Record:
-    """The account of a task.
+    """Return the results of a task.
 
-    `score` and `baseline` are means over the seeds, at the best point of the grid, of the task's
-    first metric after the last epoch; `majority` is that of always saying the most frequent class
-    (the mean) of train. `best` is the single best run of the grid: it flatters, as the maximum of
-    noise does.
+    `score` and `baseline` are means over the seeds of the task's first metric after the last epoch,
+    at the best point of the grid; `majority` is that of always predicting the most frequent class
+    (or the mean) of train. `best` is the best single run of the grid, a biased estimate, as it is a
+    maximum over noise.
     """
     task = bench.config.task
     metric = task.metrics[0]
@@ -132,7 +132,7 @@ def summary_of(bench: SearchContext, records: list[Record]) -> Record:
 
 
 def point_of(task: TaskConfig, records: list[Record]) -> Record:
-    """The best point of the grid by its mean over the seeds, and the best single run."""
+    """Return the best point of the grid by its mean over the seeds, and the best single run."""
     metric = task.metrics[0]
     points: dict[tuple[int, float], list[dict[str, float]]] = {}
     for record in records:
@@ -152,7 +152,7 @@ def point_of(task: TaskConfig, records: list[Record]) -> Record:
 
 
 def also_of(bench: SearchContext, name: str, records: list[Record], found: Record) -> Record:
-    """The scores on another task's dev set, at the points of the grid that `found` chose."""
+    """Return the scores on another task's dev set, at the points of the grid chosen in `found`."""
     metric = examples.task_of(name).metrics[0]
     kind, part = bench.also[name]
     scores: Record = {
@@ -175,30 +175,27 @@ def also_of(bench: SearchContext, name: str, records: list[Record], found: Recor
 
 
 def describe(found: Record, pretrained: str) -> str:
-    """Return one line: the score, what to compare it with, and which model was fine-tuned."""
+    """Return the summary line: the score, its baselines, and the fine-tuned model."""
     sample = " (sample task)" if found["sample"] else ""
     random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
     rows = found["malformed"]
-    faults = f", {rows} malformed rows left out, {found['faults'][0]}" if rows else ""
+    faults = f", {rows} malformed rows skipped, {found['faults'][0]}" if rows else ""
     return (
         f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
-        f"({random}majority {found['majority']:.3f}) of {pretrained}{faults}"
+        f"({random}majority {found['majority']:.3f}) with {pretrained}{faults}"
     )
 
 
 def check_model_named(words: list[str]) -> None:
-    """Refuse a task of the user's own without a model: the demo's would be fine-tuned silently.
+    """Raise ConfigError for a custom task without `pretrained` or `workdir` on the command line.
 
-    A `workdir` says which model, too: the one that was made there.
-
-    Raises:
-        ConfigError: the command line names neither.
+    Otherwise the demo's model would silently be fine-tuned.
     """
     if "task=own" in (word.lstrip("+") for word in words) and not any(
         word.startswith(("pretrained=", "workdir=")) for word in words
     ):
         raise ConfigError(
-            "no value for pretrained: which model is to be fine-tuned? add pretrained=FOLDER "
+            "pretrained is required; add pretrained=FOLDER, the model to fine-tune "
             "(pretrained=work/sample/convert is that of make demo)",
             key="pretrained",
         )

@@ -1,7 +1,7 @@
-"""`python -m pipeline.inspect DIR`: what is in a folder of shards, in words, numbers and text.
+"""`python -m pipeline.inspect DIR`: contents of a folder of shards: counts, lengths, instances.
 
-Prints the account of the corpus, checks every file against its checksum, draws the lengths, and
-shows some instances with a mask as training would draw one.
+Prints the document counts of the corpus, verifies every file's checksum, draws a histogram of
+lengths, and shows some instances masked as in training.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha25
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
-BARS = 16  # of the histogram, at most
+BARS = 16  # maximum bars of the histogram
 
 
 def about(manifest: Manifest) -> Iterator[str]:
-    """What was made, from what, and how."""
+    """Yield lines about the shards, their corpus and their settings."""
     config, figures = manifest.config, manifest.figures
     yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
     yield (
@@ -41,10 +41,10 @@ def about(manifest: Manifest) -> Iterator[str]:
 
 
 def balance(figures: Mapping[str, Any]) -> Iterator[str]:
-    """What became of the documents."""
+    """Yield lines with the documents' counts, skipped files, notes and warnings."""
     documents = figures["documents"]
-    fates = " + ".join(f"{documents.get(fate, 0):,} {fate}" for fate in OUTCOMES)
-    yield f"{pluralize(documents['read'], 'document')} read = {fates}"
+    outcomes = " + ".join(f"{documents.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
+    yield f"{pluralize(documents['read'], 'document')} read = {outcomes}"
     for kind in ("filtered", "skipped", "notes"):
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
@@ -53,23 +53,23 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
         if len(found) > 5:
-            yield f"{kind}: and more, in {MANIFEST}"
+            yield f"{kind}: more in {MANIFEST}"
 
 
 def checked(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Each file of the manifest, and what is wrong with it: empty where nothing is."""
+    """Yield each file of the manifest with its problem, which is empty for an intact file."""
     for name, about_file in manifest.files.items():
         path = folder / name
         if not path.is_file():
             yield name, "missing"
         elif path.stat().st_size != about_file["bytes"]:
-            yield name, f"{path.stat().st_size:,} bytes for {about_file['bytes']:,}"
+            yield name, f"{path.stat().st_size:,} bytes instead of {about_file['bytes']:,}"
         else:
-            yield name, "" if sha256(path) == about_file["sha256"] else "another checksum"
+            yield name, "" if sha256(path) == about_file["sha256"] else "wrong checksum"
 
 
 def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
-    """A histogram of instances by tokens, a line a range of lengths."""
+    """Yield a histogram of instance lengths in tokens, one line per range."""
     low, high = min(lengths), max(lengths)
     step = -(-(high - low + 1) // BARS)
     counts = [0] * (-(-(high - low + 1) // step))
@@ -84,7 +84,7 @@ def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
 
 
 def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[Any]:
-    """An instance, `[CLS] A [SEP]`, and `B [SEP]` where there is one, as the shard stores ids."""
+    """Return an instance, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with ids as in the shard."""
     ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
     sep = [wordpiece.sep]
@@ -92,63 +92,67 @@ def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[
 
 
 def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:
-    """An instance as text; a place to predict stands as {what is seen|what is right}."""
+    """Return an instance as text, with masked positions as {input|label}."""
     stored = special_tokens(shard, row, wordpiece)
-    goes_on = stored & shard.info.word_bit
-    ids = stored - goes_on
+    continues = stored & shard.info.word_bit
+    ids = stored - continues
     special = int(masker.is_special(ids).sum())
     counts = masker.counts(np.array([len(ids)]), np.array([len(ids) - special]))
     masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
     words = [wordpiece.vocab[token] for token in ids]
-    for place in np.flatnonzero(goes_on).tolist():
-        words[place] = f"##{words[place].removeprefix('##')}"
-    for place, label in zip(masks.positions.tolist(), masks.labels.tolist(), strict=True):
-        words[place] = f"{{{wordpiece.vocab[ids[place]]}|{wordpiece.vocab[label]}}}"
+    for index in np.flatnonzero(continues).tolist():
+        words[index] = f"##{words[index].removeprefix('##')}"
+    for index, label in zip(masks.positions.tolist(), masks.labels.tolist(), strict=True):
+        words[index] = f"{{{wordpiece.vocab[ids[index]]}|{wordpiece.vocab[label]}}}"
     return re.sub(r"(?<!\]) ##", "", " ".join(words))  # B may begin within a word
 
 
 def labels(shard: Shard) -> tuple[str, str]:
-    """What `is_random_next` means, false and true."""
+    """Return the meaning of `is_random_next`, false and true."""
     if shard.info.pairs == "none":
         return "full sentences", ""
     return ("in order", "swapped") if shard.info.pairs == "sop" else ("next", "random next")
 
 
 def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int) -> Iterator[str]:
-    """Some instances, drawn over all shards."""
+    """Yield some instances, sampled from all shards."""
     info = shards[0].info
     key = counter_rng.key(seed, "inspect")
     masker = Masker(wordpiece, ObjectiveConfig(name="mlm"), info.sequence_length, key)
     bounds = np.cumsum([shard.rows for shard in shards])
-    for place in counter_rng.permutation(key, int(bounds[-1]))[:count].tolist():
-        number = int(np.searchsorted(bounds, place, side="right"))
+    for index in counter_rng.permutation(key, int(bounds[-1]))[:count].tolist():
+        number = int(np.searchsorted(bounds, index, side="right"))
         shard = shards[number]
-        row = place - int(bounds[number]) + shard.rows
+        row = index - int(bounds[number]) + shard.rows
         kind = labels(shard)[int(shard.is_random_next[row])]
         yield f"{shard.path.name} row {row}, {kind}:"
         yield f"  {masked_text(shard, row, wordpiece, masker)}"
 
 
 def vocabulary(place: str, shard: Shard) -> WordPiece:
-    """The vocabulary that the shards were made with.
+    """Return the vocabulary that the shards were made with.
 
     Raises:
-        InputError: it is not there, or another one is.
+        InputError: it is missing, or is another vocabulary.
     """
     try:
         wordpiece = WordPiece.load(place)
     except InputError as error:
-        raise InputError(f"{error}; say --vocab FOLDER to see instances as text") from error
+        raise InputError(
+            f"{error}; add --vocab FOLDER to see instances as text", path=place
+        ) from error
     if wordpiece.sha256 != shard.info.tokenizer:
-        raise InputError(f"{place}: not the vocabulary of these shards; say --vocab FOLDER")
+        raise InputError(
+            f"{place}: is not the vocabulary of these shards; add --vocab FOLDER", path=place
+        )
     return wordpiece
 
 
 def show(options: argparse.Namespace) -> None:
-    """Print everything about a folder.
+    """Print the contents of a folder.
 
     Raises:
-        InputError: it is no folder of shards, or not what its manifest says.
+        InputError: it is not a folder of shards, or does not match its manifest.
     """
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")
@@ -157,13 +161,15 @@ def show(options: argparse.Namespace) -> None:
     wrong, longest = [], max(map(len, manifest.files), default=0)
     for name, problem in checked(folder, manifest):
         rows = figures["shards"].get(name, {}).get("rows", 0)
-        print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum right'}", flush=True)
+        print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
     if wrong:
-        raise InputError(f"{folder}: {'; '.join(wrong)}; prepare it again")
+        raise InputError(
+            f"{folder}: {'; '.join(wrong)}; rerun prepare with force=true", path=folder
+        )
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     if options.png:
-        from pipeline.reporting import plots  # matplotlib takes a second
+        from pipeline.reporting import plots  # importing matplotlib takes a second
 
         plots.histogram_png(Path(options.png), list(lengths), list(lengths.values()), "tokens")
         print(f"\nlengths -> {options.png}")
@@ -177,20 +183,20 @@ def show(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.inspect", description=__doc__)
-    parser.add_argument("folder", metavar="DIR", help="a folder that pipeline.prepare made")
-    parser.add_argument("--samples", type=int, default=3, help="instances to show as text")
-    parser.add_argument("--split", choices=SPLITS, default="train", help="whose instances")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice, and of the masks")
-    parser.add_argument("--vocab", help="the vocabulary, where it is not where it was")
-    parser.add_argument("--png", metavar="FILE", help="draw the lengths into a file")
+    parser.add_argument("folder", metavar="DIR", help="output folder of pipeline.prepare")
+    parser.add_argument("--samples", type=int, default=3, help="number of instances to show")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="split to sample from")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample and the masks")
+    parser.add_argument("--vocab", help="folder of the vocabulary, if it was moved")
+    parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
     try:
         show(parser.parse_args())
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.code)
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # `| head` has ended
         sys.stderr.close()
         sys.exit(Exit.DONE)
 

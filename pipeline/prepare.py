@@ -2,8 +2,8 @@
 
 A Beam job of two phases that sends only paths over the wire (see `pipeline.beam.transforms`):
 
-1. read a split of the corpus -> documents -> sentences -> token ids, sorted into buckets by hash;
-2. read one bucket from every split, drop duplicates, draw sentence pairs, write one shard.
+1. read a file range of the corpus -> documents -> sentences -> token ids, in buckets by hash;
+2. read one bucket from every file range, drop duplicates, draw sentence pairs, write one shard.
 """
 
 import json
@@ -31,38 +31,38 @@ from pipeline.stages import stage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
-# Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
+# Approximate bytes of text per byte of file, accurate enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 
 
-MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
+MOST_SHARDS = 20_000  # 1.2 TB of text by default; each costs a file, and a part per file range
 
-# What helps where one document cannot be divided between training and its scores.
+# The fix if a single document cannot be divided between training and validation.
 FEWER = (
-    "add documents or cut them into smaller ones, or set validation_share=0 for shards that are "
-    "not trained on alone"
+    "add documents, split them into smaller ones, or set validation_share=0 for shards that are "
+    "trained on together with others"
 )
 
 
 def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
-    """How many shards each split of the data gets: a function of the input's size alone."""
+    """Return the number of shards per split of the data, a function of the input's size alone."""
     text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
     return {"train": train, "validation": math.ceil(train * share)}
 
 
 def text_bytes(splits: list[readers.FileRange]) -> float:
-    """Bytes of text in the input, about."""
+    """Estimate the bytes of text in the input."""
     return sum(
         (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
     )
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
-    """Everything that the workers need, decided before any work starts.
+    """Return everything that the workers need, decided before any work starts.
 
     Raises:
-        ConfigError, InputError: the corpus, the vocabulary or the two together cannot work.
+        ConfigError, InputError: the corpus or vocabulary is invalid, or they are incompatible.
     """
     check_filters(config)
     reader = readers.open_corpus(config.corpus, config.source)
@@ -70,8 +70,8 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check(
         sum(shards.values()) <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: makes {sum(shards.values()):,} shards, more than "
-        f"{MOST_SHARDS:,}; raise it",
+        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
+        f"{MOST_SHARDS:,}; increase shard_bytes",
     )
     transforms.loaded.cache_clear()
     wordpiece = transforms.loaded(config.vocab)
@@ -98,10 +98,10 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
 
 
 def check_filters(config: PrepareConfig) -> None:
-    """Raise before any work starts if a filter cannot work.
+    """Raise before any work starts if a filter is invalid.
 
     Raises:
-        ConfigError, InputError: a pattern, an evaluation file or a library.
+        ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
     filters.build(config.filters)
     if config.filters.near_duplicates is not None:
@@ -109,22 +109,22 @@ def check_filters(config: PrepareConfig) -> None:
 
 
 def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
-    """Raise before any work starts if words cannot be marked.
+    """Raise before any work starts if words cannot be segmented.
 
     Raises:
-        ConfigError: a library is not there, or the vocabulary leaves nothing to mark.
+        ConfigError: a library is missing, or the vocabulary does not split Chinese characters.
     """
     if config.words is not None:
         segmenter(config.words)
         check(
             wordpiece.cuts_chinese,
-            f"words={config.words}: in vocab={config.vocab} a Chinese character is no token of its "
-            "own; make a vocabulary with split_chinese=true, or leave words away",
+            f"words={config.words}: requires one token per Chinese character, but "
+            f"vocab={config.vocab} merges them; rebuild it with split_chinese=true, or unset words",
         )
 
 
 def collect(plan: PreparePlan) -> dict[str, Any]:
-    """The account of all splits and shards, from the files that the tasks left."""
+    """Merge the counts of all file ranges and shards from the files written by the tasks."""
     account, lengths, shards = DocumentCounts(), Counter[int](), {}
     for index in range(len(plan.splits)):
         account.take(json.loads(plan.split_account(index).read_text()))
@@ -151,8 +151,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
     """Write the shards of a corpus into `out`.
 
     Raises:
-        ConfigError: what `plan` or the engine says.
-        InputError: the corpus cannot be read, or gives no training or no validation instance.
+        ConfigError: raised by `plan` or the engine.
+        InputError: the corpus is unreadable, or gives no training or no validation instances.
     """
     work = plan(config, out)
     work.scratch.mkdir(parents=True)
@@ -179,10 +179,10 @@ def make(config: PrepareConfig, out: Path) -> Result:
 
 
 def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
-    """Return how many documents were used, of how many, and what became of the others."""
+    """Return the number of documents used, out of how many, and the outcomes of the others."""
     documents = figures["documents"]
     lost = Counter(figures["skipped"])
-    lost.update({fate: documents.get(fate, 0) for fate in OUTCOMES if fate != "written"})
+    lost.update({name: documents.get(name, 0) for name in OUTCOMES if name != "written"})
     unit = getattr(readers.reader_class(config.corpus.reader), "UNIT", "document")
     used, found = documents.get("written", 0), documents["read"] + sum(figures["skipped"].values())
     if used == found:
@@ -191,15 +191,11 @@ def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
 
 
 def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
-    """Raise where nothing is left to train on.
-
-    Raises:
-        InputError: no document was of use, or all of them are held out.
-    """
+    """Raise InputError if there are no training instances: no usable documents, or all held out."""
     totals, share = figures["totals"], config.validation_share
     if totals.get("train"):
         return
-    start = f"corpus {config.corpus.name}: no training instance made"
+    start = f"corpus {config.corpus.name}: no training instances"
     if held := totals.get("validation_documents"):
         raise InputError(
             f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} "
@@ -210,27 +206,23 @@ def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
 
 
 def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:
-    """Raise where documents were to be held out, and so few were written that none was.
-
-    Raises:
-        InputError: training would have nothing to score on.
-    """
+    """Raise InputError if `validation_share` holds out none of the documents, as they are few."""
     if config.validation_share == 0 or figures["totals"].get("validation"):
         return
     written = figures["documents"].get("written", 0)
     start = (
         f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out none "
-        f"of {pluralize(written, 'document')}, and training needs some to score; "
+        f"of {pluralize(written, 'document')}, but training needs some for validation; "
     )
     cure = FEWER
     if written > 1:
         share = lowest.share_for(sensible_count(written))
-        cure = f"{advice(share)}, or 0 for shards that are not trained on alone"
+        cure = f"{advice(share)}, or 0 for shards that are trained on together with others"
     raise InputError(start + cure, key="validation_share")
 
 
 def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
-    """Return what a user should know of shards that were made."""
+    """Return warnings about the shards."""
     totals = figures["totals"]
     held, instances = totals.get("validation_documents", 0), totals.get("validation", 0)
     if config.pairs != "nsp" or not instances or totals["validation_random_next"]:
@@ -239,12 +231,12 @@ def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashe
     cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
     return [
         f"warning: {pluralize(held, 'held-out document')} cannot give random next segments, so "
-        f"next-sentence scores will mean nothing; {cure}"
+        f"next-sentence scores will be meaningless; {cure}"
     ]
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("prepare", PrepareConfig, lambda config: stage.run("prepare", config, make))
 
 

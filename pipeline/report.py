@@ -1,4 +1,4 @@
-"""`python -m pipeline.report`: one self-contained page about a run: what was made, and how good."""
+"""`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
 from pathlib import Path
@@ -22,15 +22,15 @@ PAGE = "report.html"
 
 
 def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
-    """The stages to report, by folder name: those stated, else all in the run's folder.
+    """Return the stages to report, by folder name: those of `stages`, else all of the run.
 
     Raises:
-        InputError: none of them is finished.
+        InputError: no stage is finished.
     """
     work = Path(config.workdir)
     folders = [Path(f) for f in config.stages] or sorted(
         path.parent
-        for path in work.glob(f"[!.]*/{MANIFEST}")  # no leftovers of a crash
+        for path in work.glob(f"[!.]*/{MANIFEST}")  # hidden folders are left by crashes
     )
     found = {}
     for folder in folders:
@@ -38,19 +38,23 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
         if manifest is not None and manifest.stage != "report":
             found[folder.name] = (folder, manifest)
     if not found:
-        raise InputError(f"{config.workdir}: no finished stage there to report")
+        raise InputError(
+            f"workdir={config.workdir}: no finished stages found; run some first, or set workdir",
+            key="workdir",
+            path=config.workdir,
+        )
     return found
 
 
 def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
-    """Where the text is from, the account of documents and the lengths of instances."""
+    """Return the section of a corpus: source, document counts and instance lengths."""
     figures, corpus = manifest.figures, manifest.config.get("corpus") or {}
     documents, totals = figures["documents"], figures["totals"]
     origin = {"corpus": corpus.get("name"), "language": corpus.get("language"),
               "from": ", ".join(model_card.sources(corpus))}  # fmt: skip
     rows = [(key, value) for key, value in origin.items() if value]
-    rows += [(f"documents {fate}", f"{count:,}") for fate, count in documents.items()]
-    rows += [(f"passed over: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
+    rows += [(f"documents {outcome}", f"{count:,}") for outcome, count in documents.items()]
+    rows += [(f"skipped: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
     names = {"train": "instances to train on", "validation": "instances held out",
              "validation_documents": "documents held out",
              "validation_random_next": "instances held out with a random next segment",
@@ -67,7 +71,7 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def train_section(name: str, folder: Path) -> dict[str, Any]:
-    """Curves over the steps of a training run."""
+    """Return the section of a training run: curves over its steps."""
     rows = read_metrics(folder)
     kinds = {kind: [r for r in rows if r["kind"] == kind] for kind in ("train", "validation")}
 
@@ -79,11 +83,11 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         ]  # fmt: skip
 
     wanted = [
-        ("Masked-LM loss", "masked_lm_loss", "nats a masked token"),
+        ("Masked-LM loss", "masked_lm_loss", "nats per masked token"),
         ("Masked-LM accuracy", "masked_lm_accuracy", "share of masked tokens"),
-        ("Next-sentence loss", "next_sentence_loss", "nats an instance"),
+        ("Next-sentence loss", "next_sentence_loss", "nats per instance"),
         ("Next-sentence accuracy", "next_sentence_accuracy", "share of instances"),
-        ("Throughput", "tokens_per_second", "real tokens a second"),
+        ("Throughput", "tokens_per_second", "real tokens per second"),
         ("Learning rate", "learning_rate", "learning rate"),
         ("Gradient norm", "gradient_norm", "before clipping"),
         ("Model FLOP/s utilisation", "mfu", "share of the device's peak"),
@@ -98,7 +102,7 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
 
 
 def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, str]]:
-    """The few figures that say how a run went."""
+    """Return the key figures of a run."""
     found = []
     for name, (_, manifest) in stages.items():
         figures = manifest.figures
@@ -117,7 +121,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
     stages = manifests(config)
     rows = score_tables.score_rows(stages)
-    beside = published_scores.table(score_tables.our_scores(stages))
+    published = published_scores.table(score_tables.our_scores(stages))
     sections = []
     for name, (folder, manifest) in stages.items():
         if manifest.stage == "prepare":
@@ -139,7 +143,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         score_plot=score_tables.score_plot(rows),
         checkpoint_plots=score_tables.by_checkpoint(stages),
         columns=published_scores.COLUMNS,
-        beside=beside,
+        published=published,
         cell=published_scores.cell,
         sections=sections,
         stages=[
@@ -148,15 +152,15 @@ def make(config: ReportConfig, out: Path) -> Result:
         ],
     )
     write_text(out / PAGE, page)
-    if beside:
-        write_text(out / "scores.md", published_scores.markdown(beside))
-        write_text(out / "scores.json", json.dumps(beside, indent=1) + "\n")
+    if published:
+        write_text(out / "scores.md", published_scores.markdown(published))
+        write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
     summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows), 'task')}"
     return Result(summary=summary, figures={"page": PAGE})
 
 
 def table_row(name: str, manifest: Manifest) -> dict[str, Any]:
-    """A row of the table of stages."""
+    """Return a row of the table of stages."""
     size = sum(file["bytes"] for file in manifest.files.values())
     return {
         "name": name,
@@ -169,7 +173,7 @@ def table_row(name: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("report", ReportConfig, lambda config: stage.run("report", config, make))
 
 

@@ -17,7 +17,7 @@ from pipeline.orchestration.slurm import SlurmExecutor
 
 
 def draw(nodes: list[graph.Node]) -> str:
-    """The graph as text: each stage, what it waits for, and whether it would run."""
+    """Return the graph as text: each stage, its dependencies, and whether it would run."""
     width = max(len(node.name) for node in nodes)
     sources = [
         ", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages"
@@ -33,7 +33,7 @@ def draw(nodes: list[graph.Node]) -> str:
 
 
 def execute(config: RunConfig, chosen: list[str]) -> None:
-    """Plan, then run what has to run; `chosen` are the overrides of the command line."""
+    """Plan the graph and run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
@@ -51,16 +51,16 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         print(redact.redact(f"error: {error}"), file=sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
-    told = f", {cached} of them up to date" if cached else ""
+    note = f", {cached} of them up to date" if cached else ""
     spent = formatting.duration(time.monotonic() - began)
-    print(f"all done in {spent}: {len(nodes)} stages{told}")
+    print(f"all done in {spent}: {len(nodes)} stages{note}")
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out / 'report.html'}")
 
 
 def executor(config: RunConfig, chosen: list[str]) -> Executor:
-    """What runs the stages."""
+    """Return the configured executor."""
     assert config.cores is not None
     if config.executor.name == "kubernetes":
         return KubernetesExecutor(config.executor)
@@ -70,19 +70,19 @@ def executor(config: RunConfig, chosen: list[str]) -> Executor:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """End a run at SIGTERM, or when its terminal is closed, as Ctrl-C does: children first."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, which stops the children first."""
     raise KeyboardInterrupt
 
 
 def processes(config: RunConfig) -> int | None:
-    """Training processes to launch; None leaves it to the launcher: one a GPU."""
+    """Return the number of training processes; None leaves it to the launcher: one per GPU."""
     if config.processes is not None:
         return config.processes
     return None if Path("/dev/nvidiactl").exists() else 1
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     words = run_arguments.expand(sys.argv[1:])
 
     def start(config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""`python -m pipeline.submit`: the answers of evaluations as one zip file for the GLUE server."""
+"""`python -m pipeline.submit`: test-set answers as one zip file for the GLUE server."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +10,14 @@ from pipeline.stages import stage
 
 
 def run(config: SubmitConfig) -> None:
-    """Submit the evaluations that are named, or all of the run's."""
+    """Make the zip file of the given evaluations, or of all those in the run."""
     every = sorted(map(str, Path(config.workdir).glob("evaluate-*")))
     named = replace(config, evaluations=config.evaluations or every)
     stage.run("submit", named, glue_submission.make)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("submit", SubmitConfig, run)
 
 

@@ -1,14 +1,14 @@
-"""`python -m pipeline.tasks +corpus=NAME`: sample tasks in the GLUE layout, of held-out documents.
+"""`python -m pipeline.tasks +corpus=NAME`: sample tasks in the GLUE layout from held-out documents.
 
-They show what pre-training bought where the published benchmarks are not at hand: three questions
-that any text answers by itself, asked about documents that `prepare` keeps out of training.
+They measure the benefit of pre-training without a published benchmark: three questions with
+self-supervised labels, about documents that `prepare` keeps out of training.
 
 - Sample-Order: are the words of this sentence in order (1), or were they shuffled (0)?
 - Sample-Next: does the second sentence follow the first (1), or is it from elsewhere (0)?
-- Sample-Passage: the same of two halves of a passage, 30 to 60 words each.
+- Sample-Passage: the same for two halves of a passage, 30 to 60 words each.
 
-What is shuffled or exchanged keeps its words' and sentences' frequencies, so that nothing but how
-the parts fit together tells the labels apart.
+Shuffling and exchanging keep the frequencies of words and sentences, so that only coherence
+distinguishes the labels.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ from pipeline.stages import stage
 from pipeline.text import clean, sentences
 
 SPLIT_BYTES = 64 * 2**20
-KEPT = 400  # sentences of a document, so that no long book fills a task
-PER_ROW = 8  # sentences that are gathered for each row wanted, before reading stops
-FEWEST = 4  # documents: two a side, as wrong continuations come from another one
+KEPT = 400  # maximum sentences per document, so that no long book dominates a task
+PER_ROW = 8  # sentences to collect per requested row before reading stops
+FEWEST = 4  # documents: two per side, as wrong continuations come from another one
 
 ORDER_WORDS = range(8, 41)
 NEXT_WORDS = range(5, 61)
@@ -43,7 +43,7 @@ HALF_WORDS = range(30, 61)
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutDocument:
-    """A held-out document: its place in every draw, and its sentences."""
+    """A held-out document: its key in every draw, and its sentences."""
 
     key: int
     sentences: list[str]
@@ -51,7 +51,7 @@ class HeldOutDocument:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a task can ask about: one sentence, or two that belong together."""
+    """An example of a task: one sentence, or two texts."""
 
     document: int  # index
     parts: tuple[str, ...]
@@ -59,21 +59,21 @@ class Row:
 
 
 def words(text: str) -> tuple[list[str], str]:
-    """The words of a text, and what joins them; characters where spaces do not part words."""
+    """Return the words of a text and their separator; characters if it has too few spaces."""
     found = text.split()
     return (found, " ") if len(text) <= 20 * len(found) else (list(text), "")
 
 
 def narrowed(key: np.uint64, part: int) -> np.uint64:
-    """The key of a part of what `key` stands for."""
+    """Derive a key for part `part` of the draws of `key`."""
     return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
 def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
-    """Held-out documents, distinct, in a keyed order; reading ends when there is plenty.
+    """Return distinct held-out documents in a keyed order; reading ends when there are enough.
 
     Raises:
-        InputError: there are too few to ask anything.
+        InputError: fewer than FEWEST were found.
     """
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
@@ -114,19 +114,19 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
 
 
 def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHashes) -> InputError:
-    """Say that the held-out documents are too few, and which share gives enough, if one does."""
-    # Some documents have to be left to learn from.
-    cure = advice(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "take more text"
+    """Return the error for too few held-out documents, with a sufficient share if one exists."""
+    # Some documents have to remain for training.
+    cure = advice(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "add more text"
     return InputError(
-        f"corpus {config.corpus.name}: {found} of its {pluralize(read, 'document')} are held out "
-        f"for validation by validation_share={config.validation_share} and long enough, but the "
-        f"tasks need {FEWEST}; {cure}, or in a run tasks=[] leaves them out",
+        f"corpus {config.corpus.name}: {found} of {pluralize(read, 'document')} are held out "
+        f"by validation_share={config.validation_share} and long enough, but the "
+        f"tasks need {FEWEST}; {cure}, or set tasks=[] in a run to skip them",
         key="validation_share",
     )
 
 
 def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[HeldOutDocument]]:
-    """The documents of dev and of train: `dev_share` of the sentences, two documents at least."""
+    """Split documents into dev, with `dev_share` of the sentences, and train; at least two each."""
     total = np.cumsum([len(held.sentences) for held in documents])
     cut = int(np.searchsorted(total, dev_share * total[-1])) + 1
     cut = min(max(cut, FEWEST // 2), len(documents) - FEWEST // 2)
@@ -134,7 +134,7 @@ def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[
 
 
 def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
-    """Sentences whose words can be shuffled."""
+    """Yield sentences whose words can be shuffled."""
     for sentence in held.sentences:
         found, _ = words(sentence)
         if len(found) in ORDER_WORDS and len(set(found[1:-1])) > 4:
@@ -142,14 +142,14 @@ def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
 
 
 def sentence_pairs(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
-    """Sentences and what follows them; no sentence stands in two pairs."""
+    """Yield consecutive sentences; no sentence is in two pairs."""
     for first, second in zip(held.sentences[::2], held.sentences[1::2], strict=False):
         if len(words(first)[0]) in NEXT_WORDS and len(words(second)[0]) in NEXT_WORDS:
             yield first, second
 
 
 def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
-    """Neighbouring pieces of whole sentences: a piece may be the second half and then the first."""
+    """Yield adjacent passages of whole sentences; a passage may be in two pairs."""
     before = ""
     piece: list[str] = []
     count = 0
@@ -158,7 +158,7 @@ def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
         count += len(words(sentence)[0])
         if count < HALF_WORDS[0]:
             continue
-        text = " ".join(piece) if count <= HALF_WORDS[-1] else ""  # a gap, where it got too long
+        text = " ".join(piece) if count <= HALF_WORDS[-1] else ""  # a gap if it is too long
         if before and text:
             yield before, text
         before, piece, count = text, [], 0
@@ -171,9 +171,9 @@ def choose(
     seen: set[str],
     key: np.uint64,
 ) -> list[Row]:
-    """At most `count` rows, spread over the documents; none begins with a text in `seen`.
+    """Return at most `count` rows, spread over the documents, whose first texts are not in `seen`.
 
-    Their texts are added to `seen`.
+    The texts are added to `seen`.
     """
     ranked = []
     for index, held in enumerate(documents):
@@ -183,31 +183,31 @@ def choose(
                 seen.add(parts[0])
                 fresh.append(Row(index, parts))
         order = counter_rng.permutation(narrowed(key, held.key), len(fresh))
-        ranked += [(rank, index, fresh[place]) for rank, place in enumerate(order)]
+        ranked += [(rank, index, fresh[choice]) for rank, choice in enumerate(order)]
     ranked.sort(key=lambda entry: entry[:2])
     rows = [row for _, _, row in ranked[:count]]
-    return [rows[place] for place in counter_rng.permutation(key, len(rows))]
+    return [rows[choice] for choice in counter_rng.permutation(key, len(rows))]
 
 
 def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
-    """The rows with the words between the first and the last one in another order, label 0."""
+    """Return the rows with all words but the first and last shuffled, label 0."""
     made = []
     for number, row in enumerate(rows):
         found, joint = words(row.parts[0])
         inner, attempt = found[1:-1], 0
         while inner == found[1:-1]:
             order = counter_rng.permutation(narrowed(key, number + 2**32 * attempt), len(inner))
-            inner, attempt = [found[1:-1][place] for place in order], attempt + 1
+            inner, attempt = [found[1:-1][choice] for choice in order], attempt + 1
         text = joint.join([found[0], *inner, found[-1]])
         made.append(dataclasses.replace(row, parts=(text,), label=0))
     return made
 
 
 def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
-    """The rows with each second part from another document's row, label 0.
+    """Return the rows with second parts exchanged between documents, label 0.
 
-    Sorted by document, a shift by the size of the largest group leads out of every group, as long
-    as that group is no more than half; its surplus is left out.
+    With rows sorted by document, a shift by the size of the largest group maps every row to another
+    group, provided that this group is at most half of the rows; its surplus is left out.
     """
     counts = Counter(row.document for row in rows)
     if len(counts) < 2:
@@ -230,7 +230,7 @@ def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One question, and how its rows are made."""
+    """A sample task, and how its rows are made."""
 
     folder: str
     columns: tuple[str, ...]
@@ -240,11 +240,11 @@ class Task:
     def rows(
         self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64
     ) -> list[Row]:
-        """At most `count` rows, half of each label, in a keyed order."""
+        """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
         both = chosen[::2][: len(spoiled)] + spoiled
-        return [both[place] for place in counter_rng.permutation(key, len(both))]
+        return [both[choice] for choice in counter_rng.permutation(key, len(both))]
 
 
 TASKS = (
@@ -255,7 +255,7 @@ TASKS = (
 
 
 def write(path: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
-    """The rows as a tab-separated file with a header, as the GLUE files are."""
+    """Write the rows as a tab-separated file with a header, like the GLUE files."""
     lines = ["\t".join(["index", *columns, "label"])]
     for index, row in enumerate(rows):
         lines.append("\t".join([str(index), *row.parts, str(row.label)]))
@@ -267,7 +267,7 @@ def make(config: TasksConfig, out: Path) -> Result:
     """Write FOLDER/train.tsv and FOLDER/dev.tsv of each task.
 
     Raises:
-        InputError: a task has no rows on a side.
+        InputError: a task has no rows for train or dev.
     """
     documents = held_documents(config)
     wanted = {"dev": config.dev_rows, "train": config.train_rows}
@@ -281,10 +281,10 @@ def make(config: TasksConfig, out: Path) -> Result:
             rows = task.rows(parts[side], count, seen, key)
             if not rows:
                 raise InputError(
-                    f"corpus {config.corpus.name}: its "
+                    f"corpus {config.corpus.name}: "
                     f"{pluralize(len(documents), 'held-out document')} give no rows for {side} of "
-                    f"{task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or in a run "
-                    "tasks=[] leaves them out",
+                    f"{task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or set "
+                    "tasks=[] in a run to skip them",
                     key="validation_share",
                 )
             write(out / task.folder / f"{side}.tsv", task.columns, rows)
@@ -293,7 +293,7 @@ def make(config: TasksConfig, out: Path) -> Result:
         f"{name} {made['train']:,} + {made['dev']:,}" for name, made in figures.items()
     )
     whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
-    note = "" if whole else f" (fewer than asked: {config.train_rows:,} + {config.dev_rows:,})"
+    note = "" if whole else f" (fewer than requested: {config.train_rows:,} + {config.dev_rows:,})"
     return Result(
         summary=f"{pluralize(len(documents), 'held-out document')}, rows {listed}{note}",
         figures={
@@ -305,7 +305,7 @@ def make(config: TasksConfig, out: Path) -> Result:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
 
 

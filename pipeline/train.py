@@ -1,8 +1,8 @@
 """`python -m pipeline.train`: pre-train BERT on this machine, in one process or several.
 
-One process trains right here, without a launcher. Several are ranks that DeepSpeed's launcher
-starts; many nodes need `deepspeed model/train.py` (docs/stages/train.md). PyTorch is imported when
-training starts, so that `--help` and mistakes answer at once.
+A single process trains without a launcher; several ranks are started by DeepSpeed's launcher, and
+multiple nodes by `deepspeed model/train.py` (docs/stages/train.md). PyTorch is imported when
+training starts, so that `--help` and error messages are fast.
 """
 
 import os
@@ -18,14 +18,14 @@ def launcher(processes: int | None) -> list[str]:
     from pipeline.orchestration.graph import free_port
 
     count = ["--num_accelerators", str(processes)] if processes else []
-    port = ["--master_port", str(free_port())]  # the default is one for the whole machine
+    port = ["--master_port", str(free_port())]  # the default is the same for every job
     deepspeed = Path(sys.executable).with_name("deepspeed")
     return [sys.executable, "-m", "model.launch", str(deepspeed), *count, *port, train.__file__]
 
 
 def main() -> None:
     """Run the command."""
-    words = sys.argv[1:]  # composing the configuration changes them
+    words = sys.argv[1:]  # composition changes sys.argv
 
     def start(config: TrainConfig) -> None:
         gpus = Path("/dev/nvidiactl").exists()

@@ -1,8 +1,8 @@
-"""`python -m pipeline.vocab +corpus=NAME`: the WordPiece vocabulary, learnt or taken as it is.
+"""`python -m pipeline.vocab +corpus=NAME`: the WordPiece vocabulary, learnt or existing.
 
-Learning is deterministic. The sample is a function of the corpus and the seed; the library learns
-by counts, but breaks ties by ids, which it hands to letters in the order of a hash table: so it is
-given all letters, and their forms inside words, beforehand.
+Learning is deterministic. The sample is a function of the corpus and the seed. The library breaks
+ties between counts by token id, and assigns the ids of letters in hash-table order; all letters and
+their continuation forms are therefore passed as special tokens, which fixes their ids.
 """
 
 import json
@@ -32,17 +32,17 @@ from pipeline.tokenization import alphabet, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
-SPLIT_BYTES = 16 * 2**20  # of a corpus's files: each split gives a part of the sample
-LEAST_BYTES = 2**20  # of text from one split: opening a split costs time
+SPLIT_BYTES = 16 * 2**20  # of a file range; each gives a part of the sample
+LEAST_BYTES = 2**20  # of text from one file range, as opening one takes time
 
 MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
 
 
 def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample:
-    """Return about `sample_bytes` of the corpus, kept in `folder`: a part of each of its splits.
+    """Return about `sample_bytes` of the corpus, stored in `folder`: a part of each file range.
 
-    Splits are visited in a keyed order. Each gives an equal share of what is still wanted, but at
-    least a megabyte: a small corpus is read whole, of a large one some splits are never opened.
+    File ranges are visited in a keyed order. Each gives an equal share of the missing bytes, but at
+    least a megabyte: a small corpus is read whole; some ranges of a large one are never opened.
 
     Raises:
         InputError: the corpus has no text.
@@ -80,25 +80,25 @@ def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample
 def no_text_error(
     name: str, splits: list[readers.FileRange], read: int, tally: readers.SkipCounts
 ) -> InputError:
-    """What was looked into, and what was passed over there."""
+    """Return the error for a corpus without text, with its files and skipped documents."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     passed = readers.passed_over(tally)
     return InputError(
         f"corpus {name}: no text to learn a vocabulary from in {pluralize(read, 'document')} of "
-        f"{files[0]}{more}" + (f" (passed over: {passed})" if passed else "")
+        f"{files[0]}{more}" + (f" (skipped: {passed})" if passed else "")
     )
 
 
 def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
-    """Return a new vocabulary: special tokens, letters, then pieces as they were learnt.
+    """Return a new vocabulary: special tokens, letters, then pieces in the order learnt.
 
-    The texts are read twice.
+    The texts are iterated twice.
     """
     lowercase = config.lowercase is not False
     options = (lowercase, config.strip_accents, config.split_chinese)
     bert = Tokenizer.from_str(wordpiece.build(list(SPECIAL), *options))
-    # Without added tokens: a "[MASK]" in the text would be taken for one word.
+    # Without added tokens, as "[MASK]" in the text would be one word.
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = bert.normalizer, bert.pre_tokenizer
     letters = alphabet.count_letters(texts, tokenizer)
@@ -118,7 +118,7 @@ def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
 
 
 def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
-    """Return how well the vocabulary fits the text that it was learnt from."""
+    """Return statistics of the vocabulary on the text that it was learnt from."""
     documents = size = characters = words = tokens = unknown = 0
     for texts in batches(sample, CHUNK):
         ids, _ = tokenizer.encode(texts)
@@ -142,13 +142,13 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
 
 
 def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
-    """The texts of vocab.txt and tokenizer.json of an existing vocabulary.
+    """Return the contents of vocab.txt and tokenizer.json of an existing vocabulary.
 
-    A tokenizer.json says itself how text is normalized; to a vocab.txt the configuration does,
-    and `lowercase=null` asks its entries.
+    A tokenizer.json defines its normalization; that of a vocab.txt is configured, and
+    `lowercase=null` derives it from the entries.
 
     Raises:
-        InputError: it is not there, or no vocabulary of BERT's kind.
+        InputError: the vocabulary was not found, or is not a BERT vocabulary.
     """
     if path.is_dir() or path.suffix == ".json":
         source = wordpiece.read(path)
@@ -160,19 +160,19 @@ def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
 
 
 def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> str:
-    """Return a tokenizer.json with the entries of `additions`, then those learnt, after its own.
+    """Return a tokenizer.json with the entries of `additions` and then learnt ones appended.
 
-    Ids stay what they are, so a model that knows the first ones only has to grow. A sample to
-    learn from is kept in `folder` meanwhile.
+    Existing ids do not change, so that a model's embeddings only have to be extended. The sample to
+    learn from is stored in `folder` meanwhile.
 
     Raises:
-        InputError: it is no WordPiece tokenizer, or an addition no text that it keeps whole.
+        InputError: the tokenizer is not WordPiece, or splits an addition.
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
         raise InputError(
-            f"existing={config.existing}: a {kind} tokenizer; entries can be added only to "
-            "WordPiece's", key="existing", path=config.existing,
+            f"existing={config.existing}: is a {kind} tokenizer; entries can only be added to "
+            "WordPiece", key="existing", path=config.existing,
         )  # fmt: skip
     known = dict.fromkeys(WordPiece(source).vocab)
     added: list[str] = []
@@ -181,8 +181,8 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         added = [word for word in listed if word not in known]
         for word, tokens in cut_up(tokenizer_with(spec, added), added).items():
             raise InputError(
-                f"{config.additions}: {word!r} can never be found, as the tokenizer makes "
-                f"{' '.join(tokens)} of that text; write it as the tokenizer leaves it",
+                f"{config.additions}: {word!r} can never match, as the tokenizer turns it into "
+                f"{' '.join(tokens)}; add the normalized form",
                 key="additions", path=config.additions, line=listed.index(word) + 1,
             )  # fmt: skip
         known |= dict.fromkeys(added)
@@ -195,7 +195,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
 
 
 def like_existing(config: VocabConfig, spec: dict[str, Any], entries: int) -> VocabConfig:
-    """Return the configuration that learns words as the tokenizer `spec` normalizes them."""
+    """Return the configuration with the normalization of the tokenizer `spec`."""
     normalizer = spec["normalizer"] or {}
     return replace(
         config, size=max(entries + config.learn, 100), lowercase=normalizer.get("lowercase"),
@@ -205,7 +205,7 @@ def like_existing(config: VocabConfig, spec: dict[str, Any], entries: int) -> Vo
 
 
 def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json with entries after its own."""
+    """Return the tokenizer of a tokenizer.json with entries appended."""
     ids = Tokenizer.from_str(json.dumps(spec)).get_vocab(with_added_tokens=True)
     first = max(ids.values()) + 1
     entries = dict(zip(added, range(first, first + len(added)), strict=True))
@@ -214,9 +214,9 @@ def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
 
 
 def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
-    """Return those of the entries that the tokenizer never gives, with what it makes of them.
+    """Return the entries that the tokenizer splits or changes, with the resulting tokens.
 
-    Entries that go on with a word are not asked about.
+    Continuation entries (`##`) are not checked.
     """
     asked = [word for word in words if not word.startswith("##")]
     found = tokenizer.encode_batch(asked, add_special_tokens=False)
@@ -234,10 +234,10 @@ def make(config: VocabConfig, out: Path) -> Result:
             source = extend_vocabulary(config, source, out)
             entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
-        summary = f"{before:,} entries, as {config.existing} has them"
+        summary = f"{before:,} entries from {config.existing}"
         figures["added"] = tokenizer.size - before
         if figures["added"]:
-            summary += f", and {figures['added']:,} after them"
+            summary += f", {figures['added']:,} added"
     else:
         sample = sample_corpus(config, out)
         vocab = learn(sample, config)
@@ -249,11 +249,11 @@ def make(config: VocabConfig, out: Path) -> Result:
         figures |= measure(sample, tokenizer)
         summary = (
             f"{tokenizer.size:,} entries from {figures['characters']:,} characters; "
-            f"{figures['tokens_per_word']:.2f} tokens a word, "
+            f"{figures['tokens_per_word']:.2f} tokens per word, "
             f"{figures['unknown_share']:.3%} unknown"
         )
         if tokenizer.size < config.size:
-            summary += f"; fewer than size={config.size:,}, as the text holds no more"
+            summary += f"; fewer than size={config.size:,}, the text has no more"
     write_text(out / "vocab.txt", entries)
     write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}
@@ -268,7 +268,7 @@ def make(config: VocabConfig, out: Path) -> Result:
 
 
 def treatment(normalizer: dict[str, Any]) -> str:
-    """What becomes of capitals and accents: without accents some languages lose their words."""
+    """Describe the treatment of capitals and accents, which distinguish words in some languages."""
     lowercase = bool(normalizer.get("lowercase"))
     stripped = normalizer.get("strip_accents")
     accents = "stripped" if (lowercase if stripped is None else stripped) else "kept"
@@ -278,7 +278,7 @@ def treatment(normalizer: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))
 
 

@@ -1,1 +1,1 @@
-"""The command line: composing, validating, help texts, one-line errors."""
+"""The command line: composition, validation, help texts, one-line errors."""

@@ -1,4 +1,4 @@
-"""The YAML files of `conf/`: where they are, their choices, and what their comments say."""
+"""The YAML files of `conf/`: their location, choices and leading comments."""
 
 import difflib
 import itertools
@@ -14,23 +14,23 @@ def choices(group: str) -> list[str]:
 
 
 def no_such(group: str, name: str, known: Iterable[str]) -> str:
-    """Return the message that `known` has no `name`, with the one that may have been meant."""
+    """Return the message for a `name` that is not in `known`, suggesting the closest one."""
     listed = list(known)
     near = difflib.get_close_matches(name, listed, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
-    return f"{group}={name}: there is no such {group}; {meant}choose one of {', '.join(listed)}"
+    return f"{group}={name}: no such {group}; {meant}choose one of {', '.join(listed)}"
 
 
 def first_comment(path: Path) -> str:
-    """Return the comment at the head of a YAML file on one line; its settings if it has none."""
+    """Return the leading comment of a YAML file on one line, or its settings if it has none."""
     lines = path.read_text(encoding="utf-8").splitlines()
     settings = [line for line in lines if line and not line.startswith(("#", "name:"))]
     return " ".join(paragraphs(path)) or "; ".join(settings)
 
 
 def paragraphs(path: Path) -> list[str]:
-    """Return the comment at the head of a YAML file; an empty comment line ends a paragraph."""
+    """Return the leading comment of a YAML file; an empty comment line ends a paragraph."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = itertools.takewhile(lambda line: line.startswith("#"), lines)
-    told = [line.lstrip("# ") for line in head if not line.startswith("# @package")]
-    return [" ".join(part.split("\n")).strip() for part in "\n".join(told).split("\n\n") if part]
+    text = [line.lstrip("# ") for line in head if not line.startswith("# @package")]
+    return [" ".join(part.split("\n")).strip() for part in "\n".join(text).split("\n\n") if part]

@@ -1,4 +1,4 @@
-"""The one way into every command: Hydra composes, a schema validates, users see one-line errors."""
+"""Entry point of every command: Hydra composition, schema validation, one-line errors."""
 
 import contextlib
 import difflib
@@ -31,10 +31,10 @@ from pipeline.common import output, redact
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
 
-# What may come of a command line or of a YAML file; anything else is a bug.
+# Errors caused by a command line or a YAML file; any other exception is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
 
-# Of Hydra's and OmegaConf's messages.
+# Patterns of Hydra's and OmegaConf's messages.
 NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]+)'")
 WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
@@ -46,25 +46,30 @@ Config = TypeVar("Config")
 
 
 def register(name: str, schema: type) -> None:
-    """Make `schema` (a dataclass) available to YAML defaults lists as `NAME_schema`."""
+    """Register the dataclass `schema` for YAML defaults lists as `NAME_schema`."""
     ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
 
 def validate(config: DictConfig, schema: type[Config]) -> Config:
-    """The typed object of a composed config.
+    """Return a composed config as its typed dataclass.
 
     Raises:
-        ConfigError: a value is missing, or a rule of the dataclass (`__post_init__`) is broken.
+        ConfigError: a value is missing, or a check of the dataclass (`__post_init__`) fails.
     """
     if issubclass(schema, StageConfig):
         schema.complete(config)
     for group in map(str, config):
         if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))
-            raise ConfigError(f"no {group} chosen: add +{group}=NAME, NAME one of: {listed}")
+            raise ConfigError(
+                f"{group} is required; add +{group}=NAME, NAME one of: {listed}", key=group
+            )
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
-        raise ConfigError(f"no value for {', '.join(missing)}: add {missing[0]}=VALUE")
+        plural = "is" if len(missing) == 1 else "are"
+        raise ConfigError(
+            f"{', '.join(missing)} {plural} required; add {missing[0]}=VALUE", key=missing[0]
+        )
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
@@ -74,25 +79,21 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
 
 @contextlib.contextmanager
 def hydra_errors_as_config_errors() -> Iterator[None]:
-    """Hydra's and YAML's errors of all kinds as the user's, while the body composes a config.
-
-    Raises:
-        ConfigError: a command line or a YAML file that cannot be read.
-    """
+    """Convert any other error raised in the body, which composes a config, to a ConfigError."""
     try:
         yield
     except MISTAKES:
         raise
-    except Exception as error:  # of malformed input they raise assertions, type errors and more
-        told = " ".join(str(error).split()) or "no reason is given"
+    except Exception as error:  # malformed input also raises AssertionError, TypeError and more
+        reason = " ".join(str(error).split()) or "no reason given"
         raise ConfigError(
-            f"the command line, or a YAML file that it names, cannot be read: "
-            f"{type(error).__name__}: {told}"
+            f"the command line or a YAML file that it names cannot be parsed: "
+            f"{type(error).__name__}: {reason}"
         ) from error
 
 
 def explain(error: Exception) -> str:
-    """A Hydra or OmegaConf error as one line that names the key."""
+    """Return the message of a Hydra or OmegaConf error as one line that names the key."""
     while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     if isinstance(error, UserError):
@@ -101,7 +102,7 @@ def explain(error: Exception) -> str:
         return unknown_key(str(error.full_key), error.object_type)
     if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
         wanted = TYPES[wrong[2] or wrong[3]]
-        return f"{error.full_key or error.key}={wrong[1]}: {wanted} is wanted"
+        return f"{error.full_key or error.key}={wrong[1]}: must be {wanted}"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
         return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -113,53 +114,45 @@ def explain(error: Exception) -> str:
 
 
 def unknown_choice(group: str, name: str, message: str) -> str:
-    """Say that a config group has no such choice; Hydra's message lists those that it has."""
-    there = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
-    return no_such(group, name, there)
+    """Return the message for an unknown choice of a group; Hydra's message lists the known ones."""
+    known = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
+    return no_such(group, name, known)
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:
-    """Raise where a node has a key that its schema has not: `+key=value` adds any.
-
-    Raises:
-        ConfigError: it has; the first one is named.
-    """
+    """Raise ConfigError if a node has a key that its schema lacks, as `+key=value` adds any key."""
     schema = OmegaConf.get_type(config)
     for key in map(str, config):
         if is_dataclass(schema) and key not in names(schema):
-            raise ConfigError(unknown_key(f"{prefix}{key}", schema))
+            raise ConfigError(unknown_key(f"{prefix}{key}", schema), key=f"{prefix}{key}")
         node = config._get_node(key)
         if isinstance(node, DictConfig) and not node._is_none():
             check_keys(node, f"{prefix}{key}.")
 
 
 def names(schema: Any) -> list[str]:
-    """The keys of a schema; of anything else, none that are known."""
+    """Return the keys of a dataclass schema; for anything else an empty list."""
     return [each.name for each in fields(schema)] if is_dataclass(schema) else []
 
 
 def unknown_key(full: str, schema: Any) -> str:
-    """That `schema` has no such key, and which one it has whose name is much alike."""
+    """Return the message for a key that `schema` lacks, suggesting the closest one."""
     group, dot, key = full.rpartition(".")
     near = difflib.get_close_matches(key, names(schema), n=1)
-    meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists them all"
+    meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists all keys"
     return f"{full}: no such key; {meant}"
 
 
 def check_options(words: list[str]) -> None:
-    """Refuse what looks like an option and is none of Hydra's.
-
-    Raises:
-        ConfigError: there is such a word; the first one is named.
-    """
+    """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
     _, unknown = get_args_parser().parse_known_args(words)
     for word in unknown:
         if word.startswith("-"):
-            raise ConfigError(f"{word}: no such option; --help lists the keys, all KEY=VALUE")
+            raise ConfigError(f"{word}: no such option; use KEY=VALUE (--help lists the keys)")
 
 
 def print_help(name: str, schema: type, config: DictConfig) -> None:
-    """The keys of a command, with the values that its command line gives them."""
+    """Print the keys of a command with their values under its command line."""
     values = OmegaConf.to_container(config)
     assert isinstance(values, dict)
     settings = {str(key): value for key, value in values.items()}
@@ -173,9 +166,9 @@ def run(
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
-    With `--from FILE` the configuration is that of the file, changed by the command line. The exit
-    codes are those of `pipeline.common.errors.Exit`. A mistake and a restart are one line on
-    stderr; a bug shows its trace.
+    With `--from FILE` the configuration is read from the file and changed by the command line.
+    Exits with a code of `pipeline.common.errors.Exit`. A mistake or a restart prints one line on
+    stderr; a bug shows its traceback.
     """
     output.outlive_readers()
     words = sys.argv[1:] if argv is None else argv
@@ -200,13 +193,13 @@ def run(
         print(f"restart: {redact.redact(str(error))}", file=sys.stderr, flush=True)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
-        print("interrupted; the same command starts again", file=sys.stderr)
+        print("interrupted; rerun the same command", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     sys.exit(Exit.DONE)
 
 
 def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
-    """Compose `conf/NAME.yaml` with the words of a command line; None after `--cfg` and the like.
+    """Compose `conf/NAME.yaml` with a command line; return None if an option like `--cfg` ran.
 
     Raises:
         ConfigError, HydraException, OmegaConfBaseException: a mistake on the command line.
@@ -215,7 +208,7 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     register(name, schema)
     composed: list[DictConfig] = []
 
-    def keep(config: DictConfig) -> None:  # a function: of a method Hydra would search the stack
+    def keep(config: DictConfig) -> None:  # a function: for a method Hydra would search the stack
         composed.append(config)
 
     before = sys.argv
@@ -231,8 +224,8 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
 
 
 def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
-    place = words.index(resolved.OPTION)
-    if place + 1 == len(words):
-        raise ConfigError(f"{resolved.OPTION}: name a file, as in {resolved.OPTION} FILE")
-    overrides = normalized(words[:place] + words[place + 2 :], name)
-    return resolved.read(Path(words[place + 1]), schema, overrides)
+    index = words.index(resolved.OPTION)
+    if index + 1 == len(words):
+        raise ConfigError(f"{resolved.OPTION}: a file is required, as in {resolved.OPTION} FILE")
+    overrides = normalized(words[:index] + words[index + 2 :], name)
+    return resolved.read(Path(words[index + 1]), schema, overrides)

@@ -1,4 +1,4 @@
-"""Words of a command line as Hydra's override grammar reads them."""
+"""Conversion of command-line words to Hydra's override grammar."""
 
 import os
 import re
@@ -14,11 +14,11 @@ from pipeline.common.errors import ConfigError
 
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
-RESERVED = ("null", "true", "false", "inf", "nan")  # words that are not read as text
+RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 
 
 def quoted(value: Any) -> str:
-    """A value as Hydra's override grammar reads it back."""
+    """Return a value quoted for Hydra's override grammar."""
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):
@@ -28,12 +28,12 @@ def quoted(value: Any) -> str:
     text = str(value)
     if re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) and text.lower() not in RESERVED:
         return text
-    # In Hydra's grammar a backslash is itself, unless a quotation mark follows.
+    # In Hydra's grammar a backslash is literal unless a quotation mark follows.
     return "'" + re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", text)) + "'"
 
 
 def parses(word: str) -> bool:
-    """Whether Hydra's override grammar reads the word."""
+    """Return whether the word parses in Hydra's override grammar."""
     try:
         OverridesParser.create().parse_override(word)
     except HydraException:
@@ -42,25 +42,25 @@ def parses(word: str) -> bool:
 
 
 def readable(word: str) -> str:
-    """An override `key=value` in the grammar; as it is where it is already, or cannot be brought.
+    """Return an override `key=value` with its value quoted if that makes it parse, else unchanged.
 
-    Paths have characters that the grammar has not: a value that is nothing but text is quoted, and
-    in it a leading `~/` is the user's home.
+    Paths may contain characters that the grammar lacks. A leading `~/` of a value that is quoted is
+    expanded to the user's home.
     """
     key, equals, value = word.partition("=")
     if parses(word) or not equals or re.match(r"['\"\[{(]", value) or "${" in value:
         return word
-    mended = f"{key}={quoted(os.path.expanduser(value) if value.startswith('~/') else value)}"
-    return mended if parses(mended) else word
+    text = f"{key}={quoted(os.path.expanduser(value) if value.startswith('~/') else value)}"
+    return text if parses(text) else word
 
 
 def for_hydra(words: list[str], command: str) -> list[str]:
-    """Return the words of a command line as Hydra's parser wants them: options, then overrides.
+    """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
-    A choice needs no `+` where none is made yet, and may have one where there is a default.
+    The `+` of a choice is optional, whether or not the group has a default.
 
     Raises:
-        ConfigError: a word is not an override, or cannot be read as one.
+        ConfigError: a word is not a valid override.
     """
     options, overrides = split(words)
     check(overrides)
@@ -70,13 +70,13 @@ def for_hydra(words: list[str], command: str) -> list[str]:
 
 
 def normalized(overrides: list[str], command: str) -> list[str]:
-    """Return overrides in Hydra's grammar, choices with a `+` where the command makes none."""
+    """Return overrides in Hydra's grammar, with a `+` for groups without a default."""
     made = default_groups(command)
     return [with_sign(whole_number(readable(word)), made) for word in overrides]
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options with their values, and the other words."""
+    """Split words into options with their values, and all others."""
     takes_value = {
         name
         for action in get_args_parser()._actions
@@ -97,33 +97,29 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def check(overrides: list[str]) -> None:
-    """Check that each word is an override of one value.
-
-    Raises:
-        ConfigError: the first that is not, and how to type it.
-    """
-    for place, word in enumerate(overrides):
+    """Raise ConfigError for the first word that is not an override with one value."""
+    for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
         if not equals and not word.startswith("~"):
-            before = overrides[place - 1] if place else ""
+            before = overrides[index - 1] if index else ""
             cure = f"; type {before}{word}, without the space" if before.endswith("=") else ""
-            raise ConfigError(f"{word}: not KEY=VALUE{cure or '; --help lists the keys'}")
+            raise ConfigError(f"{word}: is not KEY=VALUE{cure or '; --help lists the keys'}")
         text = readable(word)
         if not parses(text):
-            whole = joined(overrides[place:])
+            whole = joined(overrides[index:])
             quotes = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
-            cure = f"quote it whole, '{whole}'" if whole else quotes
-            raise ConfigError(f"{word}: this value cannot be read; {cure}", key=key.lstrip("+~"))
+            cure = f"quote the whole override, '{whole}'" if whole else quotes
+            raise ConfigError(f"{word}: cannot be parsed; {cure}", key=key.lstrip("+~"))
         if OverridesParser.create().parse_override(text).is_sweep_override():
             raise ConfigError(
-                f"{word}: one value is wanted; a list is written '{key}=[{value}]', a text with "
-                f"a comma '{key}=\"{value}\"'",
+                f"{word}: must be one value; write a list as '{key}=[{value}]', a text with a "
+                f"comma as '{key}=\"{value}\"'",
                 key=key.lstrip("+~"),
             )
 
 
 def joined(words: list[str]) -> str | None:
-    """Return the first words as one override, where a space in a list has cut it."""
+    """Return an override that a space in a list has split, joined again; None if it is not one."""
     for count in range(2, len(words) + 1):
         text = " ".join(words[:count])
         if parses(text):
@@ -134,7 +130,7 @@ def joined(words: list[str]) -> str | None:
 
 
 def default_groups(command: str) -> set[str]:
-    """Return the config groups of which `conf/COMMAND.yaml` makes a choice."""
+    """Return the config groups with a default in `conf/COMMAND.yaml`."""
     content = OmegaConf.load(CONF / f"{command}.yaml")
     assert isinstance(content, DictConfig)
     entries = content.get("defaults", ListConfig([]))
@@ -142,7 +138,7 @@ def default_groups(command: str) -> set[str]:
 
 
 def with_sign(word: str, made: set[str]) -> str:
-    """Return a choice of a group with `+` where the command makes none, else without."""
+    """Return a choice of a group with `+` if the group has no default, else without."""
     found = CHOICE.fullmatch(word)
     if found is None or not choices(found[2]):
         return word
@@ -150,7 +146,7 @@ def with_sign(word: str, made: set[str]) -> str:
 
 
 def whole_number(word: str) -> str:
-    """Return `KEY=1e4` as `KEY=10000`: Hydra's grammar takes every exponent for a fraction."""
+    """Return `KEY=1e4` as `KEY=10000`: Hydra's grammar parses every exponent as a float."""
     key, _, value = word.partition("=")
     if EXPONENT.fullmatch(value) and float(value).is_integer():
         return f"{key}={int(float(value))}"

@@ -1,4 +1,4 @@
-"""Resolved configurations as files: how a run hands a stage its settings, `--from FILE`."""
+"""Resolved configurations as files: a run passes a stage its settings with `--from FILE`."""
 
 import dataclasses
 import re
@@ -19,28 +19,32 @@ OPTION = "--from"
 def write(path: Path, config: Any) -> None:
     """Write the dataclass `config` to `path` as YAML, readable by its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # All but ASCII is escaped: YAML would read U+0085 and its like back as line ends.
+    # Non-ASCII characters are escaped, as YAML reads U+0085 and others back as line breaks.
     text = yaml.safe_dump(_escaped(dataclasses.asdict(config)), sort_keys=False)
     write_text(path, text, mode=0o600)
 
 
 def read(path: Path, schema: type, overrides: list[str]) -> DictConfig:
-    """Read a resolved configuration and change it by `overrides`, `KEY=VALUE` each.
+    """Read a resolved configuration and apply `overrides`, each `KEY=VALUE`.
 
     Raises:
-        InputError: the file is missing, or not a configuration of `schema`.
-        HydraException, OmegaConfBaseException: an override that is not valid.
+        InputError: the file is missing, or is not a configuration of `schema`.
+        HydraException, OmegaConfBaseException: an override is invalid.
     """
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(loaded, dict):
-            raise InputError(f"{OPTION} {path}: not a configuration", path=path)
+            raise InputError(f"{OPTION} {path}: is not a configuration", path=path)
         config = OmegaConf.merge(OmegaConf.structured(schema), loaded)
     except OSError as error:
-        raise InputError(f"{OPTION} {path}: {error.strerror}", path=path) from error
+        raise InputError(
+            f"{OPTION} {path}: cannot be read ({error.strerror})", path=path
+        ) from error
     except (UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{OPTION} {path}: not a configuration ({reason})", path=path) from error
+        raise InputError(
+            f"{OPTION} {path}: is not a configuration ({reason})", path=path
+        ) from error
     assert isinstance(config, DictConfig)
     for override in OverridesParser.create().parse_overrides(overrides):
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
@@ -48,9 +52,9 @@ def read(path: Path, schema: type, overrides: list[str]) -> DictConfig:
 
 
 def _escaped(value: Any) -> Any:
-    """Return the value with `${` written so that it is not read as an interpolation."""
+    """Return the value with `${` escaped, so that it is not read as an interpolation."""
     if isinstance(value, str):
-        # In OmegaConf's grammar backslashes in front of an interpolation are escaped too.
+        # In OmegaConf's grammar backslashes before an interpolation are escaped too.
         return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}

@@ -1,1 +1,1 @@
-"""The ground floor: errors, storage, downloads, keyed randomness, formatting."""
+"""Shared foundations: errors, storage, downloads, keyed randomness, formatting."""

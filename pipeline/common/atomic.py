@@ -1,4 +1,4 @@
-"""Write files so that a crash leaves the old content or the new, never a part of it."""
+"""Atomic file writes: a crash leaves either the old content or the new."""
 
 import contextlib
 import errno
@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that becomes `path` when the body ends, and is removed if it raises.
+    """Yield a temporary path, renamed to `path` after the body and deleted if the body raises.
 
-    Its name is unique: attempts that run at the same time never see each other's bytes.
+    The name is unique, so concurrent writers never see each other's bytes.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -26,7 +26,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """As `atomic_path`, for a folder that the body makes; a folder that has the name goes."""
+    """Yield a temporary path for a folder that the body creates; an existing `path` is replaced."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
@@ -35,7 +35,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             try:
                 temporary.rename(path)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another one was quicker
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # a concurrent writer won
                     raise
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -43,9 +43,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, mode: int | None = None) -> None:
-    """Write a small text file, flushed to the disk before it gets its name.
+    """Write a small text file atomically, flushed to disk before the rename.
 
-    `mode` are its permission bits; None leaves them to the umask.
+    `mode` holds the permission bits; None leaves them to the umask.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if mode is not None:

@@ -1,10 +1,10 @@
-"""Texts in batches of a length."""
+"""Batches of texts by length."""
 
 from collections.abc import Iterable, Iterator
 
 
 def batches(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
-    """Group texts, in order, into lists of at least `characters`; the last one may be shorter."""
+    """Group texts, in order, into lists of at least `characters`; the last may be shorter."""
     batch: list[str] = []
     length = 0
     for text in texts:

@@ -1,14 +1,14 @@
-"""How many processor cores this process may use."""
+"""The number of CPU cores available to this process."""
 
 import os
 
 
 def available() -> int:
-    """Return the cores that the system, or Slurm, leaves to this process; not the machine's."""
+    """Return the number of cores that the system or Slurm grants this process."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    # Slurm without a task plugin gives a job a number of cores, and hides none of the others.
+    # Without a task plugin, Slurm does not restrict the CPU affinity of a job.
     given = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(cores, int(given)) if given.isdecimal() and int(given) else cores

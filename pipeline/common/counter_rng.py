@@ -1,8 +1,8 @@
-"""Randomness as arithmetic: every draw is a function of a key and a position, never of a state.
+"""Counter-based randomness: every draw is a function of a key and a position, without state.
 
 The generator is the finalizer of SplitMix64 (Steele, Lea and Flood 2014, section 3), applied to
-`key + position * golden`: a bijection of 64-bit words with full avalanche. So a draw costs a few
-vector operations, needs no state, and is the same whoever computes it, in whatever order.
+`key + position * golden`: a bijection of 64-bit words with full avalanche. A draw costs a few
+vector operations and does not depend on the order of evaluation or the process that computes it.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key(seed: int, purpose: str, *parts: int | str) -> np.uint64:
-    """The 64-bit key of a purpose under a seed; `parts` narrow it (an epoch, a bucket name)."""
+    """Return the 64-bit key of a seed and purpose; `parts` refine it (an epoch, a bucket name)."""
     text = "\x1f".join([str(seed), purpose, *map(str, parts)])
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
 
 
 def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
-    """Random words, `uint64`, in the broadcast shape of `key` and `position` (non-negative)."""
+    """Return random `uint64` in the broadcast shape of `key` and `position` (non-negative)."""
     with np.errstate(over="ignore"):
         z = np.asarray(position).astype(np.uint64)
         z = (z + np.uint64(1)) * _GOLDEN
@@ -36,20 +36,20 @@ def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
 
 
 def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Draws from [0, 1) with 53 random bits."""
+    """Draw from [0, 1) with 53 random bits."""
     return (random_bits(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(
     key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike
 ) -> npt.NDArray[np.int64]:
-    """Draws from 0 .. high-1; the bias is under high / 2**53."""
+    """Draw integers from 0 .. high-1; the bias is below high / 2**53."""
     drawn: npt.NDArray[np.int64] = (uniform(key, position) * np.asarray(high)).astype(np.int64)
     return drawn
 
 
 def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Heads among `n` fair coins, one count per entry of `key` `(N,)` and `n` `(N,)`."""
+    """Count heads among `n` fair coin flips, per entry of `key` `(N,)` and `n` `(N,)`."""
     heads = np.zeros(n.shape, np.int64)
     for block in range(-(-int(n.max(initial=0)) // 64)):
         take = np.clip(n - 64 * block, 0, 64)
@@ -63,5 +63,5 @@ def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def permutation(key: np.uint64, n: int) -> npt.NDArray[np.int64]:
-    """The keyed order of `n` things: `(n,)` int64."""
+    """Return the keyed permutation of 0 .. n-1, `(n,)` int64."""
     return np.argsort(random_bits(key, np.arange(n)), kind="stable")

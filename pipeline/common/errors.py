@@ -1,6 +1,6 @@
-"""The errors that are the user's to mend, and the exit codes of every command.
+"""Errors that users can fix, and the exit codes of every command.
 
-Every exception that is not here is a bug and shows its trace.
+Any other exception is a bug and shows its traceback.
 """
 
 import enum
@@ -12,24 +12,24 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class Exit(enum.IntEnum):
-    """What a command's exit code says; docs/operations.md has a table of them."""
+    """Exit codes of commands; see the table in docs/operations.md."""
 
     DONE = 0
-    BUG = 1  # a trace says where
-    USER = 2  # a configuration or an input that the user can mend; one line says which
-    DIVERGED = 3  # the loss stayed infinite or undefined; the state before that is saved
-    RESTART = 75  # nothing is wrong here: start the same command again (EX_TEMPFAIL of sysexits.h)
-    INTERRUPTED = 130  # Ctrl-C, where nothing was to be saved
+    BUG = 1  # with a traceback
+    USER = 2  # a configuration or input that the user can fix; one line names it
+    DIVERGED = 3  # the loss stayed non-finite; the last finite state is saved
+    RESTART = 75  # nothing is wrong: rerun the same command (EX_TEMPFAIL of sysexits.h)
+    INTERRUPTED = 130  # Ctrl-C with nothing to save
 
 
 class UserError(Exception):
-    """A user's mistake. The message says what is wrong, where, and how to fix it.
+    """A user's mistake. The message names the problem, its location and the fix.
 
     Args:
-        message: one sentence or two, `KEY=VALUE: what is wrong; what to do`.
-        key: the dotted config key to change, where there is one.
-        path: the file or folder that is wrong.
-        line: the line in `path`, from 1.
+        message: one or two sentences, `KEY=VALUE: what is wrong; what to do`.
+        key: the dotted config key to change, if any.
+        path: the offending file or folder.
+        line: the line in `path`, counted from 1.
     """
 
     code: ClassVar[Exit] = Exit.USER
@@ -43,36 +43,36 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A configuration that cannot work: a bad value, or values that exclude each other."""
+    """An invalid configuration: a bad value, or values that exclude each other."""
 
 
 class InputError(UserError):
-    """An input that is missing, broken, or does not fit another input."""
+    """An input that is missing, malformed or inconsistent with another input."""
 
 
 class StoreError(UserError):
-    """An object store that refuses, or an object that changed: never a broken document."""
+    """A request that the object store refused, or an object that changed while it was read."""
 
 
 class Diverged(UserError):
-    """Training that does not get anywhere any more."""
+    """Training that diverged."""
 
     code = Exit.DIVERGED
 
 
 class Restart(Exception):
-    """Work that was cut short through no fault of its own: the same command goes on with it."""
+    """Work that was interrupted through no fault of its own; rerun the same command to resume."""
 
 
 def disk_failure(error: BaseException) -> str | None:
-    """Return what the system says of a disk that is full, limited or not to be written, if it does.
+    """Return the system's text for ENOSPC, EDQUOT, EFBIG or EROFS if `error` contains it.
 
-    Engines and libraries wrap its errors in their own: its words stay.
+    Engines and libraries wrap system errors in their own types but keep the text.
     """
-    said = (os.strerror(code) for code in _DISK)
-    return next((words for words in said if words in str(error)), None)
+    texts = (os.strerror(code) for code in _DISK)
+    return next((text for text in texts if text in str(error)), None)
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without what libraries add below it; its kind where it says nothing."""
+    """Return the first line of an error's message, or its type if the message is empty."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

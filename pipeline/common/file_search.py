@@ -1,7 +1,7 @@
-"""Search folders for files: links are followed, and what cannot be looked into is an error.
+"""Search folders for files, following links; anything unreadable is an error.
 
-`Path.rglob` and `glob.glob` pass over folders without permission, broken links and (`rglob`) links
-to folders, so a part of a data set would be missing without a word.
+`Path.rglob` and `glob.glob` skip unreadable folders, broken links and (`rglob`) links to folders,
+so a part of a data set would silently be missing.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.common.errors import InputError
 
-# The root of a file system has this folder, which nobody but root may read.
+# A folder in the root of a file system that only root can read.
 _LOST = "lost+found"
 
 
@@ -22,20 +22,20 @@ def is_folder(path: Path) -> bool:
     """Return whether `path` is a folder.
 
     Raises:
-        InputError: a folder above it may not be looked into.
+        InputError: a parent folder is not readable.
     """
     with _readable(path):
         return path.is_dir()
 
 
 def files_below(top: Path, *, hidden: bool = False) -> list[Path]:
-    """List all files in a folder and in its folders, linked ones too, in no particular order.
+    """List all files below a folder, following links, in no particular order.
 
-    What is reached by several ways is listed once. Names that begin with a dot are left out, unless
-    `hidden` asks for them.
+    A file or folder reached by several links is listed once. Names that begin with a dot are left
+    out unless `hidden` is set.
 
     Raises:
-        InputError: a folder may not be read, or a link leads nowhere.
+        InputError: a folder is not readable, or a link is broken.
     """
     found = []
     for folder in _folders(top, hidden):
@@ -49,20 +49,20 @@ def files_below(top: Path, *, hidden: bool = False) -> list[Path]:
 
 
 def files_matching(pattern: str) -> list[Path]:
-    """List the files that a pattern names, as `glob.glob` with `recursive=True` reads it, sorted.
+    """List the files that match a pattern of `glob.glob` with `recursive=True`, sorted.
 
     Raises:
-        InputError: a folder on the way may not be read, or a link that matches leads nowhere.
+        InputError: a folder on the way is not readable, or a matching link is broken.
     """
     whole = Path(pattern)
     with _readable(whole):
-        if whole.is_file():  # also one with wildcards in its name
+        if whole.is_file():  # the name itself may contain wildcards
             return [whole]
     return sorted(set(_expand(Path(whole.anchor), whole.parts[bool(whole.anchor) :])))
 
 
 def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-    """The files below `folder` that the parts of a pattern name."""
+    """Yield the files below `folder` that match the parts of a pattern."""
     if not parts:
         return
     part, rest = parts[0], parts[1:]
@@ -90,7 +90,7 @@ def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _folders(top: Path, hidden: bool) -> Iterator[Path]:
-    """`top` and all folders below it, each once: by its own name before those of links to it."""
+    """Yield `top` and all folders below it once, under the real path rather than a link's."""
     seen: set[tuple[int, int]] = set()
     linked = [top]
     while linked:
@@ -121,33 +121,25 @@ def _entries(folder: Path, hidden: bool) -> Iterator["os.DirEntry[str]"]:
 
 
 def _check_link(path: Path) -> None:
-    """Raise if a link leads nowhere.
-
-    Raises:
-        InputError: it does.
-    """
+    """Raise InputError if a link is broken."""
     if not path.exists():
         target = os.readlink(path)
         raise InputError(
-            f"{path}: a link to {target}, which does not exist; restore it, or remove the link",
+            f"{path}: link to {target}, which does not exist; restore it or delete the link",
             path=path,
         )
 
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raise the system's errors as the user's.
-
-    Raises:
-        InputError: in place of an OSError.
-    """
+    """Convert an OSError raised in the body to an InputError."""
     try:
         yield
     except OSError as error:
-        place = error.filename or path
+        where = error.filename or path
         reason = (error.strerror or "unknown error").lower()
-        cure = "; change its permissions, or move it away"
+        cure = "; change its permissions or move it away"
         allowed = error.errno not in (errno.EACCES, errno.EPERM)
         raise InputError(
-            f"{place}: cannot be read ({reason})" + ("" if allowed else cure), path=place
+            f"{where}: cannot be read ({reason})" + ("" if allowed else cure), path=where
         ) from error

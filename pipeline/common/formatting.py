@@ -1,10 +1,10 @@
-"""Counts and times as people read them."""
+"""Human-readable counts, durations and timestamps."""
 
 import datetime
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: `0.4 s`, `59 s`, `7 min 14 s`, `3 h 05 min`."""
+    """Format a duration: `0.4 s`, `59 s`, `7 min 14 s`, `3 h 05 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -15,7 +15,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """An ISO time as `2026-01-31 09:05 UTC`."""
+    """Format an ISO timestamp as `2026-01-31 09:05 UTC`; other text is returned unchanged."""
     try:
         return f"{datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
@@ -23,5 +23,5 @@ def moment(iso: str) -> str:
 
 
 def pluralize(number: int, noun: str, ending: str = "s") -> str:
-    """So many of a thing: `1 document`, `2,301 documents`."""
+    """Format a count with its noun: `1 document`, `2,301 documents`."""
     return f"{number:,} {noun}{'' if number == 1 else ending}"

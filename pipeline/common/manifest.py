@@ -1,4 +1,4 @@
-"""`manifest.json`: what a stage made, from what, with which settings and checksums."""
+"""`manifest.json`: a stage's inputs, settings, output files, checksums and figures."""
 
 import dataclasses
 import hashlib
@@ -18,16 +18,16 @@ FORMAT = "manifest/1"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a stage says of what it made."""
+    """The results that a stage reports."""
 
     summary: str  # one line of key figures
-    figures: dict[str, Any]  # JSON: everything the report or a later stage may want
+    figures: dict[str, Any]  # JSON: everything the report or a later stage may need
     sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The account of a finished stage, `manifest.json` in its folder."""
+    """The record of a finished stage, `manifest.json` in its folder."""
 
     stage: str
     fingerprint: str
@@ -43,58 +43,70 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path | str) -> "Manifest | None":
-        """The manifest of `folder`; None where there is none.
+        """Return the manifest of `folder`, or None if it has none.
 
         Raises:
-            InputError: it is there but not a manifest of a known format, or may not be read.
+            InputError: the file is unreadable, malformed or of an unknown format.
         """
         path = Path(folder) / MANIFEST
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
             if fields["format"] != FORMAT:
-                raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
+                raise InputError(
+                    f"{path}: format {fields['format']} is not {FORMAT}; use the release that "
+                    "wrote it, or delete the folder",
+                    path=path,
+                )
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            place = path if os.access(folder, os.X_OK) else folder
+            where = path if os.access(folder, os.X_OK) else folder
             raise InputError(
-                f"{place}: cannot be read ({(error.strerror or '').lower()})", path=place
+                f"{where}: cannot be read ({(error.strerror or '').lower()})", path=where
             ) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
+            raise InputError(
+                f"{path}: not a manifest ({error}); delete the folder", path=path
+            ) from error
 
     def write(self, folder: Path) -> None:
-        """Write it into `folder`; secrets stay out."""
+        """Write `manifest.json` into `folder`, with secrets redacted."""
         text = json.dumps(dataclasses.asdict(self), indent=1)
         write_text(folder / MANIFEST, redact(text) + "\n")
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file, as hex digits."""
+    """Return the SHA-256 checksum of a file in hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
-    """The manifest of an input folder that `stage` must have made.
+    """Return the manifest of an input folder.
 
     Raises:
-        InputError: there is none, or another stage made what is there.
+        InputError: the folder has no manifest, or was made by a stage other than `stage`.
     """
     manifest = Manifest.read(folder)
     if manifest is None:
         raise InputError(
-            f"{key}={folder}: no finished {stage} there; run python -m pipeline.{stage} first, "
-            f"or set {key}"
+            f"{key}={folder}: not the folder of a finished {stage}; run python -m "
+            f"pipeline.{stage} first, or set {key}",
+            key=key,
+            path=folder,
         )
     if manifest.stage != stage:
-        raise InputError(f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}")
+        raise InputError(
+            f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}",
+            key=key,
+            path=folder,
+        )
     return manifest
 
 
 def enclosing_manifest(path: Path | str) -> Manifest | None:
-    """The manifest of the folder that `path` lies in, if it accounts for it."""
+    """Return the manifest of the folder of `path` if it lists `path`, else None."""
     path = Path(os.path.normpath(path))
     manifest = Manifest.read(path.parent)
     if manifest is None:
@@ -104,7 +116,7 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
 
 
 def file_checksums(folder: Path, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Size and sha256 of every file under `folder`; checksums in `known` are taken as given."""
+    """Return size and sha256 of every file below `folder`; checksums in `known` are reused."""
     files = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -1,7 +1,7 @@
-"""Standard output and standard error that outlive their reader.
+"""Standard output and standard error that survive the loss of their reader.
 
-`train | head -3`, a killed ssh or a closed terminal leave a pipe or a terminal that nobody reads.
-By default the next `print` raises an error there, and hours of work end for the sake of a line.
+`train | head -3`, a killed ssh or a closed terminal leave a pipe or terminal without a reader.
+By default the next `print` would raise an error and end hours of work.
 """
 
 import errno
@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TextIO
 
-GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)  # a pipe without a reader, a terminal that is closed
+GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)  # a pipe without a reader, a closed terminal
 
 
 class _Lasting(io.FileIO):
@@ -19,7 +19,7 @@ class _Lasting(io.FileIO):
     gone = False
 
     def write(self, data) -> int:  # type: ignore[no-untyped-def]
-        """Write, or drop what nobody reads."""
+        """Write, or discard the data if the reader is gone."""
         try:
             return super().write(data)
         except OSError as error:
@@ -36,7 +36,7 @@ _lasting: dict[int, _Lasting] = {}
 
 
 def outlive_readers() -> None:
-    """Let this process go on when its standard output or error can no longer be written."""
+    """Keep this process running when standard output or error can no longer be written."""
     if sys.stdout is sys.__stdout__:
         sys.stdout = sys.__stdout__ = _replace(sys.stdout, 1)  # type: ignore[misc, assignment]
     if sys.stderr is sys.__stderr__:
@@ -44,19 +44,19 @@ def outlive_readers() -> None:
 
 
 def is_gone() -> bool:
-    """Return whether standard output had a reader, and lost it."""
+    """Return whether standard output has lost its reader."""
     return 1 in _lasting and _lasting[1].gone
 
 
 def _replace(stream: TextIO | None, descriptor: int) -> TextIO:
-    """Return a stream like `stream` that drops what nobody reads; None is a closed one."""
+    """Return a copy of `stream` that discards data without a reader; None is a closed stream."""
     if stream is None:  # `>&-`
         return open(os.devnull, "w", encoding="utf-8")
     if descriptor in _lasting or not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()
     _lasting[descriptor] = raw = _Lasting(stream.fileno(), "w", closefd=False)
-    # Of `python -u` the text layer writes to the descriptor itself, without a buffer between.
+    # With `python -u` the text layer writes to the descriptor directly, without a buffer.
     return io.TextIOWrapper(
         raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, served over HTTP while a command runs."""
+"""Metrics for Prometheus, served over HTTP while a command runs."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ PREFIX = "bert_"
 
 
 class Exporter:
-    """Gauges at `http://HOST:PORT/metrics`; without a port every method does nothing."""
+    """Gauges at `http://HOST:PORT/metrics`; without a port every method is a no-op."""
 
     def __init__(self, port: int | None, key: str):
-        """Serve at `port` of all addresses; `key` is the option that it comes from.
+        """Serve on `port` of all addresses; `key` is the option that sets it.
 
         Raises:
-            ConfigError: the client library is not installed, or the port is taken.
+            ConfigError: the client library is not installed, or the port is in use.
         """
         self._gauges: dict[str, Any] = {}
         self._server: Any = None
@@ -24,7 +24,7 @@ class Exporter:
             import prometheus_client
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"{key}={port}: needs the client library: pip install -e '.[prometheus]'", key=key
+                f"{key}={port}: client library not found; pip install -e '.[prometheus]'", key=key
             ) from error
         self._registry = prometheus_client.CollectorRegistry()
         try:
@@ -33,7 +33,7 @@ class Exporter:
             raise ConfigError(f"{key}={port}: {error.strerror}", key=key) from error
 
     def set(self, name: str, value: float, help_text: str = "", **labels: str) -> None:
-        """Set one gauge, for one combination of labels."""
+        """Set a gauge for one combination of labels."""
         if self._server is None:
             return
         import prometheus_client

@@ -1,20 +1,20 @@
-"""What must not be in a log or a manifest: passwords in addresses, and keys of the environment."""
+"""Redact passwords in addresses and secrets of the environment from logs and manifests."""
 
 import json
 import os
 import re
 
 HIDDEN = "***"
-SHORTEST = 8  # characters; a shorter value may be any word
+SHORTEST = 8  # characters; a shorter value may be an ordinary word
 _ADDRESS = re.compile(r"(?<=://)[^\s/@\"'\\]+@")
 _NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
 
 
 def redact(text: str) -> str:
-    """The text with stars for secrets, wherever they come from.
+    """Return the text with secrets replaced by asterisks.
 
-    These are `user:password@` of addresses, and the values of the environment's variables whose
-    names end in KEY, TOKEN, SECRET, PASSWORD or PASSWD, as they are and as JSON writes them.
+    Secrets are `user:password@` in addresses, and the values of environment variables whose names
+    end in KEY, TOKEN, SECRET, PASSWORD or PASSWD, verbatim or JSON-encoded.
     """
     text = _ADDRESS.sub(f"{HIDDEN}@", text)
     for name, value in os.environ.items():

@@ -112,4 +112,4 @@ class StageConfig(Section):
 
     @staticmethod
     def complete(config: DictConfig) -> None:
-        """Fill in the values of a composed config that others make unnecessary; here none."""
+        """Fill in values of a composed config that follow from others; by default none."""

@@ -1,4 +1,4 @@
-"""Reads tasks of single sentences and of pairs, in the official GLUE layout or one's own."""
+"""Readers for tasks of single sentences or pairs, in the GLUE layout or a custom one."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from pipeline.evaluation.table_files import Table
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of one file of a task, N of them."""
+    """The N examples of one file of a task."""
 
     first: list[str]
     second: list[str] | None  # None: a task of single sentences
-    labels: list[float]  # class indices, or scores; zeros where the file has none
-    malformed: list[str] = field(default_factory=list)  # rows left out: where and why
+    labels: list[float]  # class indices or scores; zeros if the file has none
+    malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
     def __len__(self) -> int:
         return len(self.first)
 
     def take(self, rows: list[int]) -> "Examples":
-        """Some of the rows."""
+        """Return the examples at these indices."""
         return Examples(
             [self.first[row] for row in rows],
             None if self.second is None else [self.second[row] for row in rows],
@@ -36,7 +36,7 @@ class Examples:
 
 
 def task_of(name: str) -> TaskConfig:
-    """The task of `conf/task/NAME.yaml`."""
+    """Return the task of `conf/task/NAME.yaml`."""
     content = OmegaConf.load(conf_files.CONF / "task" / f"{name}.yaml")
     task = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), content))
     assert isinstance(task, TaskConfig)
@@ -44,35 +44,38 @@ def task_of(name: str) -> TaskConfig:
 
 
 def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
-    """A file of a task, and where it was.
+    """Return path and content of a file of a task.
 
     Raises:
-        InputError: it is not there.
+        InputError: the file was not found.
     """
     found = table_files.find(data, task.folder, name)
     if found is not None:
         return found
     if task.sample:
-        cure = "run python -m pipeline.tasks first, or set data to a folder that it made"
+        cure = "run python -m pipeline.tasks first, or set data to its output folder"
     elif task.folder:
         cure = (
-            f"set data to the folder of the GLUE files, the one that has {task.folder} or its zip "
-            f"file in it"
+            f"set data to the folder of the GLUE files, which contains {task.folder} or its zip "
+            f"file"
         )
     else:
         cure = "set data to its folder"
     path = Path(data) / task.folder / name
-    raise InputError(f"data={data}: task {task.name} needs {path}, which is not there; {cure}")
+    raise InputError(
+        f"data={data}: task {task.name} needs {path}, which does not exist; {cure}",
+        key="data",
+        path=path,
+    )
 
 
 def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool = True) -> Examples:
-    """The rows of file `name` of a task; rows with too few or too many fields are left out.
+    """Return the examples of file `name` of a task, without rows of the wrong number of fields.
 
-    Test files are not `labelled`: they always have a header, and their own columns.
+    Test files are not `labelled`: they always have a header, and columns of their own.
 
     Raises:
-        InputError: the file or a column is missing, a label is none of the task's, or no row is
-            whole.
+        InputError: the file or a column is missing, a label is unknown, or no row is valid.
     """
     place, content = need(data, task, name)
     table = table_files.parse(place, content, task.header or not labelled, task.key)
@@ -87,15 +90,15 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
         examples.labels.append(label_of(place, number, label, task) if labelled else 0.0)
     if not len(examples):
         fault = f"; {examples.malformed[0]}" if examples.malformed else ""
-        raise InputError(f"{place}: no whole row{fault}")
+        raise InputError(f"{place}: no valid rows{fault}", path=place)
     return examples
 
 
 def columns_of(table: Table, wanted: list[str]) -> list[int]:
-    """Where columns stand, by name, or by number where there is no header.
+    """Return column indices by name, or by number if the file has no header.
 
     Raises:
-        InputError: a column is not there.
+        InputError: a column is missing.
     """
     width = len(table.names) or (len(table.rows[0]) if table.rows else 0)
     places = []
@@ -106,25 +109,36 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
             places.append(int(name))
         else:
             listed = ", ".join(map(repr, table.names or table.rows[0]))
-            raise InputError(f"{table.place}, line 1: no column {name!r}, only {listed}")
+            raise InputError(
+                f"{table.place}, line 1: column {name!r} not found; choose one of {listed}",
+                path=table.place,
+                line=1,
+            )
     return places
 
 
 def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
-    """The class index of a label word, or the score.
+    """Return the class index of a label, or the score.
 
     Raises:
-        InputError: it is neither.
+        InputError: the label is unknown, or the score is not a finite number.
     """
     if task.labels:
         if text not in task.labels:
             known = ", ".join(task.labels)
-            raise InputError(f"{place}, line {number}: label {text!r} is none of {known}")
+            raise InputError(
+                f"{place}, line {number}: label {text!r} is not one of {known}; set task.labels",
+                key="task.labels",
+                path=place,
+                line=number,
+            )
         return task.labels.index(text)
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{place}, line {number}: score {text!r} is not a number")
+        raise InputError(
+            f"{place}, line {number}: score {text!r} is not a number", path=place, line=number
+        )
     return value

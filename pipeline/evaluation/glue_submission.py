@@ -1,7 +1,7 @@
-"""Answers to test sets as the GLUE server takes them, one zip file; `python -m pipeline.submit`.
+"""Test-set predictions as one zip file for the GLUE server; `python -m pipeline.submit`.
 
-A file a task, `index<TAB>prediction`, label words as in the training set, scores of STS-B from 0 to
-5 (https://gluebenchmark.com/faq).
+The zip has one file per task, `index<TAB>prediction`, with labels as in the training set and scores
+of STS-B from 0 to 5 (https://gluebenchmark.com/faq).
 """
 
 import zipfile
@@ -23,14 +23,14 @@ HEADER = "index\tprediction"
 
 
 def rows(task: TaskConfig, answers: list[Any]) -> str:
-    """The rows of a submission: label words, or scores with three digits; other kinds as JSON."""
+    """Return the text of a submission file: a header and one answer per line."""
     lines = [f"{index}\t{word(task, answer)}\n" for index, answer in enumerate(answers)]
     return f"{HEADER}\n" + "".join(lines)
 
 
 def word(task: TaskConfig, answer: Any) -> str:
-    """One answer as text."""
-    if isinstance(answer, list):  # tags of a sentence; an answer and its margin
+    """Format an answer: a label, a score with three decimals, tags, or the text of an answer."""
+    if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
         return " ".join(answer) if task.kind == "tagging" else str(answer[0])
     if task.kind == "classification" and task.labels:
         return task.labels[int(answer)]
@@ -40,10 +40,10 @@ def word(task: TaskConfig, answer: Any) -> str:
 
 
 def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
-    """Write the answers of a kept model to the test sets of a task and of its `also`.
+    """Write a kept model's answers to the test sets of a task and its `also`; return their names.
 
     Raises:
-        InputError: the task's own test set is not there.
+        InputError: the task's own test set is missing.
     """
     from model.finetuning import saved_model
     from pipeline.evaluation import grid_search
@@ -72,35 +72,35 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
 
 
 def tasks() -> dict[str, TaskConfig]:
-    """The tasks that the server scores, by the name of their file."""
+    """Return the tasks that the server scores, by submission file name."""
     every = map(examples.task_of, conf_files.choices("task"))
     return {task.submission: task for task in every if task.submission is not None}
 
 
 def faults_of(task: TaskConfig, text: str, count: int | None) -> list[str]:
-    """What the server would refuse in a file: header, order, number of rows, words, range."""
+    """Return problems of a submission file: header, order, number of rows, labels, score range."""
     lines = text.split("\n")
     if lines[-1] != "":
-        return ["the last line has no end"]
+        return ["the last line does not end in a newline"]
     first, *found = lines[:-1]
     if first != HEADER:
-        return [f"line 1: {first!r}, not {HEADER!r}"]
+        return [f"line 1: header {first!r} must be {HEADER!r}"]
     faults = []
     for number, line in enumerate(found):
         index, _, answer = line.partition("\t")
         if index != str(number):
-            faults.append(f"line {number + 2}: index {index!r}, not {number}")
+            faults.append(f"line {number + 2}: index {index!r} must be {number}")
         if task.labels and answer not in task.labels:
-            faults.append(f"line {number + 2}: {answer!r} is none of {', '.join(task.labels)}")
+            faults.append(f"line {number + 2}: {answer!r} is not one of {', '.join(task.labels)}")
         if not task.labels and not is_score(answer):
-            faults.append(f"line {number + 2}: {answer!r} is no score from 0 to 5")
+            faults.append(f"line {number + 2}: {answer!r} is not a score from 0 to 5")
     if count is not None and len(found) != count:
-        faults.append(f"{len(found):,} rows, the server expects {count:,}")
+        faults.append(f"{len(found):,} rows, but the server expects {count:,}")
     return faults
 
 
 def is_score(text: str) -> bool:
-    """Whether a text is a number from 0 to 5."""
+    """Return whether a text is a number from 0 to 5."""
     try:
         return 0 <= float(text) <= 5
     except ValueError:
@@ -108,10 +108,10 @@ def is_score(text: str) -> bool:
 
 
 def check(path: Path) -> list[str]:
-    """All that is wrong with a zip file of answers; empty: the server takes it.
+    """Validate a submission zip and return the list of problems.
 
     Raises:
-        InputError: it is no zip file.
+        InputError: the file is not a zip file of text.
     """
     known = tasks()
     wanted = {f"{name}.tsv" for name in known}
@@ -120,50 +120,55 @@ def check(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
             faults += [f"{name}: is missing" for name in sorted(wanted - names)]
-            faults += [f"{name}: not a file that the server knows" for name in names - wanted]
+            faults += [f"{name}: is not a file of a GLUE task" for name in names - wanted]
             for name in sorted(names & wanted):
                 task = known[name.removesuffix(".tsv")]
                 text = archive.read(name).decode("utf-8")
                 faults += [f"{name}: {fault}" for fault in faults_of(task, text, task.test_rows)]
     except BROKEN_ZIP as error:
-        raise InputError(f"{path}: not a zip file of text ({error})") from error
+        raise InputError(f"{path}: is not a zip file of text ({error})", path=path) from error
     return faults
 
 
 def constant_rows(task: TaskConfig) -> str:
-    """Answers to a task that nobody evaluated: always the first label, so the server takes it."""
+    """Return answers to a task that was not evaluated: always the first label."""
     assert task.test_rows is not None
     return rows(task, [0] * task.test_rows)
 
 
 def make(config: SubmitConfig, out: Path) -> Result:
-    """Gather the answers of evaluations into a zip file, and check it.
+    """Collect the answers of evaluations into a zip file and validate it.
 
     Raises:
-        InputError: no evaluation left any, one is missing, or the server would refuse a file.
+        InputError: answers are missing, or the server would reject a file.
     """
     found = {}
     for place in config.evaluations:
         for path in sorted((Path(place) / FOLDER).glob("*.tsv")):
             found[path.stem] = path.read_text(encoding="utf-8")
     if not found:
-        raise InputError(f"{config.workdir}: no answers there; evaluate with submit=true first")
+        raise InputError(
+            f"workdir={config.workdir}: no test-set answers found; evaluate with submit=true first",
+            key="workdir",
+            path=config.workdir,
+        )
     filled = [name for name in tasks() if name not in found]
     if filled and not config.fill:
         raise InputError(
-            f"no answers to {', '.join(filled)}; evaluate them with submit=true, or set fill=true "
-            f"to answer with a constant there (the server wants every file)"
+            f"answers to {', '.join(filled)} are missing; evaluate these with submit=true, or set "
+            f"fill=true for constant answers (the server requires every file)",
+            key="fill",
         )
     found |= {name: constant_rows(tasks()[name]) for name in filled}
     with zipfile.ZipFile(out / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(found.items()):
-            member = zipfile.ZipInfo(f"{name}.tsv")  # without the time: equal inputs, equal bytes
+            member = zipfile.ZipInfo(f"{name}.tsv")  # no time stamp: reproducible bytes
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, text)
     faults = check(out / ARCHIVE)
     if faults:
         more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
-        raise InputError(f"the server would refuse {faults[0]}{more}")
+        raise InputError(f"the server would reject {faults[0]}{more}")
     summary = f"{len(found) - len(filled)} tasks answered"
     if filled:
         summary += f", constant answers to {', '.join(filled)}"

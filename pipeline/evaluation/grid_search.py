@@ -1,7 +1,7 @@
 """The runs of an evaluation: every point of the grid, from each start, with each seed.
 
-Each finished run is a file, so a grid that was cut off, or has grown, goes on from there. Runs go
-side by side in processes of their own where that is asked for.
+Each finished run is a file, so that an interrupted or extended grid resumes. With `processes`, runs
+are distributed over several processes.
 """
 
 import itertools
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from model.config import ModelConfig
     from model.finetuning.heads import BertWithHead, HeadConfig
 
-Record = dict[str, Any]  # of a finished run: what it was, its epochs, scores and predictions
+Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and predictions
 
-PRETRAINED, RANDOM = "pretrained", "random"  # where the weights of a run come from
+PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Trial:
 
     @property
     def stem(self) -> str:
-        """The name of its file, without the ending."""
+        """Return the name of its file, without the suffix."""
         return f"{self.start}-{self.batch_size}-{self.learning_rate!r}-{self.seed}"
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """Return the name of its file."""
         return f"{self.stem}.json"
 
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What all runs share."""
+    """The configuration, weights and data that all runs share."""
 
     config: EvaluateConfig
     size: "ModelConfig"
@@ -68,12 +68,12 @@ class SearchContext:
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
 
     def parts(self) -> list[Dataset]:
-        """All that is predicted after the last epoch."""
+        """Return all datasets that are predicted after the last epoch."""
         return [self.dev, *(part for _, part in self.also.values())]
 
 
 def device_of(worker: int = 0) -> "torch.device":
-    """Where a worker computes: the GPUs in turn, or the CPU."""
+    """Return the device of a worker: GPUs round-robin, or the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -82,13 +82,13 @@ def device_of(worker: int = 0) -> "torch.device":
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
-    """Return weights and tokenized samples.
+    """Load weights and tokenized samples.
 
-    The files of the task come first: a mistake in them need not wait for PyTorch.
+    The files of the task are read first, so that mistakes in them do not wait for PyTorch.
 
     Raises:
-        ConfigError: the sequences are longer than the model's, or promised GPUs are not usable.
-        InputError: the folder of the model, or a file of the task, lacks something.
+        ConfigError: `sequence_length` or `layers` exceeds the model, or required GPUs are missing.
+        InputError: the model's folder or a file of the task is incomplete or malformed.
     """
     from model.resilience.gpus import require_gpus
     from pipeline.tokenization.wordpiece import WordPiece
@@ -97,7 +97,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     if not (Path(config.pretrained) / "config.json").is_file():
         from model.huggingface import bert_format
 
-        bert_format.read_config(config.pretrained)  # says where a model may be instead
+        bert_format.read_config(config.pretrained)  # its error suggests other folders
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_task_type(config, config.task, wordpiece)
     train, dev = read_sides(kind, config.task, config.maximum_rows)
@@ -112,15 +112,20 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     size, weights, _ = bert_format.load(config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
-            f"sequence_length={config.sequence_length}: the model has {size.positions} positions"
+            f"sequence_length={config.sequence_length}: must be at most the model's "
+            f"{size.positions} positions",
+            key="sequence_length",
         )
     if max(map(abs, config.layers)) > size.layers:
-        raise ConfigError(f"layers={config.layers}: the model has {size.layers}")
+        raise ConfigError(
+            f"layers={config.layers}: must be layers of the model, which has {size.layers}",
+            key="layers",
+        )
     return SearchContext(config, size, weights, kind, train, dev, others(config, wordpiece))
 
 
 def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, Dataset]]:
-    """The dev sets of `task.also`, as far as they are there."""
+    """Return the existing dev sets of `task.also` by task name."""
     from pipeline.evaluation import examples, table_files
 
     found = {}
@@ -133,12 +138,12 @@ def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, 
 
 
 def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
-    """Every run of the grid, and its key: the fingerprint of the stage that would do it alone."""
+    """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
     return {trial: fingerprints.fingerprint("evaluate", alone)[0] for trial, alone in _grid(config)}
 
 
 def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
-    """Yield every run of the grid, and the configuration of the stage that would do it alone."""
+    """Yield every run of the grid with the configuration of a stage of that run alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
     for start, batch_size, rate, seed in itertools.product(
         starts, config.batch_sizes, config.learning_rates, config.seeds
@@ -151,9 +156,9 @@ def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
 
 
 def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
-    """Return the runs of `keys` that are done: made from the same inputs by the same settings.
+    """Return the runs of `keys` that are done with the same inputs and settings.
 
-    Those of an earlier release count too.
+    Runs of an earlier release are accepted too.
     """
     done = {}
     for run, alone in _grid(config):
@@ -172,7 +177,7 @@ def _legacy_key(alone: EvaluateConfig) -> str | None:
 
 
 def batches_of(bench: SearchContext, run: Trial) -> int:
-    """How many batches a run takes."""
+    """Return the number of batches of a run."""
     from model.finetuning import loop
     from model.finetuning.features import batch_count
 
@@ -185,7 +190,7 @@ def batches_of(bench: SearchContext, run: Trial) -> int:
 def run_trials(
     bench: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
 ) -> None:
-    """Do the runs that are not in `done`, and put them there."""
+    """Do the runs that are missing from `done`, and add them."""
     config = bench.config
     todo = [run for run in keys if run not in done]
     metric = config.task.metrics[0]
@@ -205,13 +210,13 @@ def run_trials(
 def results(
     bench: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
 ) -> Iterator[tuple[Trial, Record]]:
-    """Runs as they end; side by side where the configuration has several processes."""
+    """Yield runs as they end; in parallel if the configuration has several processes."""
     count = min(bench.config.processes, len(todo))
     if count < 2:
         for run in todo:
             yield run, fine_tune(bench, folder, run, on_batch)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads
     ticks, number = context.Value("q", 0), context.Value("q", 0)
     config = bench.config
     if config.threads is None:
@@ -234,7 +239,7 @@ def results(
 
 
 class Worker:
-    """What a process of the pool holds."""
+    """The state of a process of the pool."""
 
     bench: SearchContext
     device: "torch.device"
@@ -242,7 +247,7 @@ class Worker:
 
 
 def start_worker(config: EvaluateConfig, ticks: Any, number: Any) -> None:
-    """Prepare a process: it reads the files itself, which is less than sending them."""
+    """Prepare a process of the pool; reading the files again is cheaper than sending them."""
     with number.get_lock():
         mine = number.value
         number.value += 1
@@ -250,7 +255,7 @@ def start_worker(config: EvaluateConfig, ticks: Any, number: Any) -> None:
 
 
 def run_in_worker(folder: Path, run: Trial) -> Record:
-    """One run in a process of the pool."""
+    """Do one run in a process of the pool."""
 
     def tick() -> None:
         with Worker.ticks.get_lock():
@@ -260,7 +265,7 @@ def run_in_worker(folder: Path, run: Trial) -> Record:
 
 
 def head_of(bench: SearchContext) -> "HeadConfig":
-    """The head that a configuration asks for."""
+    """Return the configured head."""
     from model.finetuning.heads import HeadConfig
 
     config = bench.config
@@ -275,7 +280,7 @@ def fine_tune(
     bench: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object],
     device: "torch.device | None" = None,
 ) -> Record:  # fmt: skip
-    """One run: loss and scores on dev after each epoch; the last epoch's scores and predictions."""
+    """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
     from model.finetuning import loop
 
     config, device = bench.config, device or device_of()
@@ -307,14 +312,14 @@ def answer(
     device: "torch.device",
     on_batch: Callable[..., object],
 ) -> list[Any]:
-    """A model's answers to a part."""
+    """Return a model's answers to a dataset."""
     from model.finetuning import loop
 
     return kind.decide(part, loop.predict(model, part.samples, device, on_batch))
 
 
 def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> None:
-    """Write a run's model, whole or not at all."""
+    """Write a run's model atomically."""
     from model.finetuning import saved_model
 
     labels = getattr(bench.kind, "tags", bench.config.task.labels)
@@ -323,16 +328,16 @@ def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> Non
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
-    """The pre-trained run of the highest score; of equals the first in `grid`; None: none is done.
+    """Return the pre-trained run with the highest score, or None if none is done.
 
-    The order in which runs end does not matter, so all that is kept of an evaluation is of one run.
+    Ties go to the first in `grid`, so that the order in which runs end does not matter.
     """
     pretrained = [run for run in grid if run.start == PRETRAINED and run in done]
     return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
 def delete_losing_models(folder: Path, done: dict[Trial, Record], best: Trial | None) -> None:
-    """Remove the kept models of these runs but the best; others may be another process's."""
+    """Delete the kept models of all these runs but the best; others may belong to a process."""
     for run in done:
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)

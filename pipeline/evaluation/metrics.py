@@ -1,4 +1,4 @@
-"""The metrics of GLUE (Wang et al. 2018, table 1), by scikit-learn and scipy."""
+"""The metrics of GLUE (Wang et al. 2018, table 1), from scikit-learn and scipy."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ Values = npt.NDArray[np.float64]
 
 
 def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found: Values) -> float:
-    """A correlation; 0 where it is not defined: of constant answers, and of a single one."""
+    """Return a correlation, or 0 where it is undefined: constant answers, or a single one."""
     if len(labels) < 2:
         return 0.0
     value = float(measure(labels, found)[0])
@@ -28,28 +28,28 @@ METRICS: dict[str, Callable[[Values, Values], float]] = {
     "spearman": lambda labels, found: _correlation(stats.spearmanr, labels, found),
 }
 
-# The columns of Devlin et al. 2019, table 1; their average takes every column once, so MNLI twice.
+# The columns of Devlin et al. 2019, table 1; their average counts every column once, MNLI twice.
 GLUE = ("mnli", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 def score(names: list[str], labels: Values, predictions: Values) -> dict[str, float]:
-    """The named metrics of predictions `(N,)` against labels `(N,)`; class indices or scores."""
+    """Return the named metrics of predictions `(N,)` for labels `(N,)`; class indices or scores."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant answers: their correlation, not defined, is 0
+        warnings.simplefilter("ignore")  # the undefined correlation of constant answers
         return {name: METRICS[name](labels, predictions) for name in names}
 
 
 def constant(names: list[str], train: Values, dev: Values, classes: int) -> dict[str, float]:
-    """What always saying the most frequent class (the mean score) of train gives on dev."""
+    """Return the metrics on dev of always predicting train's most frequent class or mean score."""
     guess = np.bincount(train.astype(np.int64)).argmax() if classes else train.mean()
     return score(names, dev, np.full(len(dev), float(guess)))
 
 
 def glue_average(scores: Mapping[str, float]) -> float | None:
-    """The mean of the scores by task name as the paper takes it, without WNLI; None if one lacks.
+    """Return the paper's average of scores by task name, without WNLI; None if one is missing.
 
-    The paper leaves WNLI out: no system of its time did better there than always saying the most
-    frequent class (section 4.1 and appendix B.1).
+    The paper leaves WNLI out, as no system of its time beat the most frequent class (section 4.1
+    and appendix B.1).
     """
     if any(task not in scores for task in GLUE):
         return None

@@ -1,6 +1,6 @@
-"""Rows of the files that tasks come in: TSV as GLUE writes it, CSV, JSON and JSON lines; in zips.
+"""Readers for task files: TSV in GLUE's dialect, CSV, JSON and JSON lines, also inside zips.
 
-TSV fields are split at tabs and nothing else: quotation marks are text, and often unbalanced.
+TSV fields are split at tabs only: quotation marks are text, and often unbalanced.
 """
 
 import codecs
@@ -18,26 +18,26 @@ from pipeline.common.storage import BROKEN_ZIP
 
 @dataclass(frozen=True)
 class Table:
-    """The whole rows of a file, N of them."""
+    """The N valid rows of a file."""
 
     place: str
     names: list[str]  # of the columns; empty: the file has no header
     rows: list[list[str]]
-    lines: list[int]  # (N,) where each row is, from 1
-    malformed: list[str] = field(default_factory=list)  # rows left out: where and why
+    lines: list[int]  # (N,) line numbers, from 1
+    malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
 
 def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
-    """Return a file of a task and where it was: in its folder, or in a zip file; None: nowhere.
+    """Return path and content of a task's file in a folder or a zip file; None if not found.
 
     Raises:
-        InputError: it is there but cannot be read, or `data` is a file that is not an archive.
+        InputError: the file is unreadable, or `data` is a file other than a zip file.
     """
     data = Path(data)
     if data.is_file() and data.suffix != ".zip" and not zipfile.is_zipfile(data):
         raise InputError(
-            f"data={data}: a file, and its folder is wanted; set data={data.parent} and name the "
-            f"file by its task.train=, task.dev= (task.train={data.name})",
+            f"data={data}: must be a folder; set data={data.parent} and name the file with "
+            f"task.train= and task.dev= (task.train={data.name})",
             key="data", path=data,
         )  # fmt: skip
     path = data / folder / name
@@ -45,7 +45,7 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
         try:
             return str(path), path.read_bytes()
         except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+            raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
@@ -54,12 +54,14 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
                     if f"/{member}".endswith(wanted) and not member.startswith("__MACOSX"):
                         return f"{archive}:{member}", file.read(member)
         except BROKEN_ZIP as error:
-            raise InputError(f"{archive}: not a whole zip file ({error})") from error
+            raise InputError(
+                f"{archive}: is not a complete zip file ({error}); download it again", path=archive
+            ) from error
     return None
 
 
 def decode(place: str, content: bytes) -> str:
-    """The text of a file without its byte-order mark.
+    """Decode a file without its byte-order mark.
 
     Raises:
         InputError: it is not UTF-8, or empty.
@@ -67,28 +69,34 @@ def decode(place: str, content: bytes) -> str:
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 at byte {error.start}") from error
+        raise InputError(
+            f"{place}: is not valid UTF-8 at byte {error.start}; re-encode it as UTF-8", path=place
+        ) from error
     if not text.strip():
-        raise InputError(f"{place}: empty")
+        raise InputError(f"{place}: is empty", path=place)
     return text
 
 
 def parse(place: str, content: bytes, header: bool, key: str | None = None) -> Table:
-    """The rows of a file, by what its name ends in.
+    """Parse a file by the suffix of its name.
 
     Raises:
-        InputError: it is broken.
+        InputError: the file is malformed.
     """
     text = decode(place, content)
     if place.endswith((".json", ".jsonl")):
         return parse_json(place, text, key)
     if place.endswith(".csv"):
-        csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
+        csv.field_size_limit(2**31 - 1)  # texts may exceed the default of 128 KiB
         reader = csv.reader(io.StringIO(text))
         try:
-            found = [(reader.line_num, row) for row in reader if row]  # none of a blank line
+            found = [(reader.line_num, row) for row in reader if row]  # without blank lines
         except csv.Error as error:
-            raise InputError(f"{place}, line {reader.line_num}: not CSV ({error})") from error
+            raise InputError(
+                f"{place}, line {reader.line_num}: is not CSV ({error})",
+                path=place,
+                line=reader.line_num,
+            ) from error
     else:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         while not lines[-1]:
@@ -102,18 +110,18 @@ def parse(place: str, content: bytes, header: bool, key: str | None = None) -> T
             table.rows.append(row)
             table.lines.append(number)
         else:
-            fault = f"{place}, line {number}: {len(row)} fields, {width} expected"
+            fault = f"{place}, line {number}: {len(row)} fields instead of {width}"
             table.malformed.append(fault)
     return table
 
 
 def parse_json(place: str, text: str, key: str | None) -> Table:
-    """Objects, one a line or in a list; the columns are the keys of the first.
+    """Parse objects, one per line or in a list; the columns are the keys of the first.
 
-    With `key` the list is that entry of one object.
+    With `key`, the file is an object and the list is its entry `key`.
 
     Raises:
-        InputError: it is not that, or there are none.
+        InputError: the file is malformed or has no objects.
     """
     objects: Any
     number = 1
@@ -127,14 +135,22 @@ def parse_json(place: str, text: str, key: str | None) -> Table:
             content = json.loads(text)
             objects = content[key] if key is not None else content
     except ValueError as error:
-        raise InputError(f"{place}, line {number}: not JSON ({error})") from error
+        raise InputError(
+            f"{place}, line {number}: is not JSON ({error})", path=place, line=number
+        ) from error
     except (KeyError, TypeError) as error:
-        raise InputError(f"{place}: no {key!r} in it") from error
+        raise InputError(
+            f"{place}: has no key {key!r}; set task.key", key="task.key", path=place
+        ) from error
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         keys = ", ".join(objects) if isinstance(objects, dict) else "none"
-        raise InputError(f"{place}: not a list of objects; task.key chooses among its keys: {keys}")
+        raise InputError(
+            f"{place}: is not a list of objects; set task.key to one of its keys: {keys}",
+            key="task.key",
+            path=place,
+        )
     if not objects:
-        raise InputError(f"{place}: no object in it")
+        raise InputError(f"{place}: has no objects", path=place)
     names = list(objects[0])
     table = Table(place, names, [], [])
     for number, one in enumerate(objects, 1):
@@ -143,12 +159,12 @@ def parse_json(place: str, text: str, key: str | None) -> Table:
             table.lines.append(number)
         else:
             lost = next(name for name in names if name not in one)
-            table.malformed.append(f"{place}, row {number}: no {lost!r}")
+            table.malformed.append(f"{place}, row {number}: {lost!r} is missing")
     return table
 
 
 def text_of(value: Any) -> str:
-    """A text as it is, null as an empty one, anything else as JSON writes it: true, 1, [1, 2]."""
+    """Return text unchanged, null as an empty string, and anything else as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

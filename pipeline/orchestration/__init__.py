@@ -1,1 +1,1 @@
-"""The graph of stages, and what runs it: local processes, Kubernetes Jobs, one stage in a pod."""
+"""The graph of stages and its executors: local processes, Kubernetes Jobs, Slurm jobs."""

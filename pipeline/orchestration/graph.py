@@ -1,6 +1,6 @@
-"""The graph of a recipe: stages, what each waits for, and which are done already.
+"""The graph of a recipe: stages, their dependencies, and which of them are up to date.
 
-An edge is not declared: a stage that reads a folder waits for the stage that makes it.
+Dependencies are inferred: a stage that reads a folder waits for the stage that makes it.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from pipeline.config import RunConfig, StageConfig
 from pipeline.stages import fingerprints
 from pipeline.stages.registry import STAGES
 
-LONGEST_SETTING = 40  # characters of a setting in the reason why a stage runs
+LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 SAMPLE_TASK = "sample_"
 
 
@@ -37,25 +37,25 @@ class Node:
     config: StageConfig
     needs: tuple[str, ...]  # names of the stages whose folders it reads
     fingerprint: str
-    reason: str | None  # why it has to run; None: it is done
+    reason: str | None  # why it has to run; None: up to date
 
     @property
     def out(self) -> Path:
-        """The folder it makes."""
+        """Return the output folder."""
         return Path(os.path.normpath(self.config.out))
 
     @property
     def job(self) -> str:
-        """The name of the Kubernetes Job that makes it; one Job makes all evaluations."""
+        """Return the name of the stage's Kubernetes or Slurm job; all evaluations share one."""
         return "evaluate" if self.kind == "evaluate" else self.name
 
     @property
     def settings_file(self) -> Path:
-        """The file that hands its configuration to its process, next to its log."""
+        """Return the path of the configuration passed to its process, next to its log."""
         return Path(self.config.workdir, "logs", f"{self.name}.yaml")
 
     def command(self, processes: int | None) -> list[str]:
-        """Write its configuration to `settings_file`; return the command line that makes it."""
+        """Write the configuration to `settings_file` and return the command line of the stage."""
         resolved.write(self.settings_file, self.config)
         settings = [resolved.OPTION, str(self.settings_file)]
         if self.kind != "train":
@@ -63,14 +63,14 @@ class Node:
         script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
         launcher = Path(sys.executable).with_name("deepspeed")
         count = ["--num_accelerators", str(processes)] if processes else []
-        port = ["--master_port", str(free_port())]  # the default is one for the whole machine
-        # The launcher neither passes signals on nor always tells how its ranks ended; this does.
+        port = ["--master_port", str(free_port())]  # the default is the same for every job
+        # DeepSpeed's launcher neither forwards signals nor always reports its ranks' exit codes.
         launch = [sys.executable, "-m", "model.launch", str(launcher)]
         return [*launch, *count, *port, str(script), *settings]
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
+    """Return a TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -78,7 +78,7 @@ def free_port() -> int:
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as dotted keys."""
+    """Yield nested settings by dotted key."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -87,32 +87,36 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def as_list(value: Any) -> list[Any]:
-    """One thing as a list of one; a list as it is."""
+    """Return a list unchanged, and any other value as a list of one."""
     return value if isinstance(value, list) else [value]
 
 
 def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
-    """(name, kind, overrides) of every stage of the recipe, in the order it is written in.
+    """Return (name, type, overrides) of every stage of the recipe, in recipe order.
 
-    `chosen` are the overrides of the run's command line; those of `corpus` and of `model.KEY` go on
-    to the stages that have them.
+    `chosen` are the overrides of the run's command line; those of `corpus` and `model.KEY` are
+    passed to the stages that have these keys.
 
     Raises:
-        ConfigError: a stage of no known kind, or settings of one that the recipe has not.
+        ConfigError: a stage has an unknown type, or settings name a stage missing from the recipe.
     """
     found: list[tuple[str, str, list[str]]] = []
     unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
     if unknown:
         raise ConfigError(
-            f"{unknown[0]}: recipe {config.recipe.name} has no such stage; "
-            f"it has {', '.join(config.recipe.stages)}"
+            f"{unknown[0]}: no such stage in recipe {config.recipe.name}; choose one of "
+            f"{', '.join(config.recipe.stages)}",
+            key=unknown[0],
         )
     asked = [(settings or {}).get("task") or [] for settings in config.recipe.stages.values()]
     samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
     for name, settings in config.recipe.stages.items():
         kind = name.partition("-")[0]
         if kind not in STAGES:
-            raise ConfigError(f"recipe.stages.{name}: no such stage; there are {', '.join(STAGES)}")
+            raise ConfigError(
+                f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}",
+                key=f"recipe.stages.{name}",
+            )
         if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
             continue
         if kind == "tasks" and not samples:
@@ -144,16 +148,16 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
 
 
 def _about(override: str, group: str) -> bool:
-    """Whether an override chooses a group's file or sets a key of it."""
+    """Return whether an override selects a file of a config group or sets a key of the group."""
     name = override.lstrip("+~").partition("=")[0].partition("@")[0]
     return name == group or name.startswith(f"{group}.")
 
 
 def task_data(config: RunConfig, task: str) -> str:
-    """The folder that holds the files of a task.
+    """Return the folder that holds the files of a task.
 
     Raises:
-        ConfigError: no such task, or one of the GLUE benchmark without `glue`.
+        ConfigError: the task is unknown, or is not a sample task and `glue` is not set.
     """
     known = conf_files.choices("task")
     if task not in known:
@@ -161,15 +165,18 @@ def task_data(config: RunConfig, task: str) -> str:
     if task.startswith(SAMPLE_TASK):
         return f"{config.workdir}/tasks"
     if config.glue is None:
-        raise ConfigError(f"task {task}: say where the GLUE files are, glue=FOLDER")
+        raise ConfigError(
+            f"task={task}: its files are required; add glue=FOLDER, the folder of the GLUE files",
+            key="glue",
+        )
     return config.glue
 
 
 def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
-    """The whole graph in an order that it can run in, every configuration validated.
+    """Return the whole graph in an executable order, with every configuration validated.
 
     Raises:
-        ConfigError: an unknown key, a bad value, a stage to force that is not there, a cycle.
+        ConfigError: an unknown key, a bad value, an unknown stage in `force`, or a cycle.
     """
     for one in STAGES.values():
         entry_point.register(one.name, one.schema)
@@ -180,11 +187,15 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             try:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
             except entry_point.MISTAKES as error:
-                raise ConfigError(f"stage {name}: {entry_point.explain(error)}") from error
+                raise ConfigError(
+                    f"stage {name}: {entry_point.explain(error)}", key=getattr(error, "key", None)
+                ) from error
             found[name] = (kind, settings)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
-        raise ConfigError(f"force: no stage {', '.join(unknown)}; there are {', '.join(found)}")
+        raise ConfigError(
+            f"force={unknown[0]}: no such stage; choose one of {', '.join(found)}", key="force"
+        )
     makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
     needs = {
         name: tuple(
@@ -217,17 +228,17 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
 
 
 def check_places(config: RunConfig, nodes: list[Node]) -> None:
-    """Check on this machine that what no stage makes is there, and that the folder can be written.
-
-    Raises:
-        InputError: the first that is not.
-    """
+    """Raise InputError if an external input does not exist or `workdir` is not writable."""
     makers = {os.path.normpath(node.config.out): node.name for node in nodes}
     for node in nodes:
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
-                raise InputError(f"stage {node.name}: {key}={path}: nothing is there")
+                raise InputError(
+                    f"stage {node.name}: {key}={path}: does not exist; correct the path",
+                    key=key,
+                    path=path,
+                )
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
         above = above.parent
@@ -236,34 +247,39 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
             pass
     except OSError as error:
         raise InputError(
-            f"workdir={config.workdir}: cannot write there ({error.strerror})"
+            f"workdir={config.workdir}: is not writable ({error.strerror}); set another workdir",
+            key="workdir",
+            path=config.workdir,
         ) from error
 
 
 def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The names so that each comes after what it needs, else as they stand.
+    """Sort names topologically, keeping their order where dependencies allow.
 
     Raises:
-        ConfigError: there is a cycle.
+        ConfigError: the dependencies have a cycle.
     """
     done: list[str] = []
     waiting = list(needs)
     while waiting:
         ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
         if ready is None:
-            raise ConfigError(f"recipe: these stages wait for one another: {', '.join(waiting)}")
+            raise ConfigError(
+                f"recipe.stages: cyclic dependency between {', '.join(waiting)}; change their "
+                "inputs",
+                key="recipe.stages",
+            )
         done.append(ready)
         waiting.remove(ready)
     return done
 
 
 def resume_step(out: str, *names: str) -> str | None:
-    """Return after which step an interrupted training resumes; None if it has not got so far.
+    """Return the step after which an interrupted training resumes, as text; None without one.
 
-    `names` are the fingerprints that it may have.
-
-    A training that other settings began is named: its steps are not taken over. This looks where
-    `model.training.checkpoint` writes, which would load PyTorch.
+    `names` are the fingerprints that the training may have. The checkpoints of other settings are
+    mentioned but not resumed. The path is that of `model.training.checkpoint`, whose import would
+    load PyTorch.
     """
     top = Path(out, "checkpoints")
     for name in names:
@@ -273,8 +289,8 @@ def resume_step(out: str, *names: str) -> str | None:
     if not others:
         return None
     return (
-        "not made yet; an unfinished training of other settings is there, after step "
-        f"{int(others[-1].name[5:]):,}, and stays"
+        "not made yet; checkpoints of an unfinished training with other settings, after step "
+        f"{int(others[-1].name[5:]):,}, are kept"
     )
 
 
@@ -282,7 +298,7 @@ def rerun_reason(
     stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str],
     redone: list[str],
 ) -> str:  # fmt: skip
-    """Return why a stage has to run."""
+    """Return the reason why a stage has to run."""
     present = Manifest.read(config.out)
     if present is None:
         if stage != "train":
@@ -294,7 +310,7 @@ def rerun_reason(
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)
-        # `fingerprints.fingerprint_path` knows no more than this of what no stage made.
+        # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
         made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
         named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
@@ -306,9 +322,9 @@ def rerun_reason(
 
 
 def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
-    """Return changed settings as `key old -> new`; those of another corpus as one.
+    """Format changed settings as `key old -> new`, combining those of another corpus.
 
-    `language` is that of the corpus now, where it did not change.
+    `language` is the corpus language now, in case it did not change.
     """
     parts = []
     if "corpus.name" in changed:
@@ -321,6 +337,6 @@ def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> s
 
 
 def shorten(value: Any) -> str:
-    """A value, cut where it is long."""
+    """Return a value as text of at most LONGEST_SETTING characters."""
     text = str(value)
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"

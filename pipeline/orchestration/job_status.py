@@ -1,4 +1,4 @@
-"""What a Job, its pods and their events say: pure functions of the API server's answers."""
+"""Status of a Job, its pods and their events: pure functions of the API server's responses."""
 
 import datetime
 import re
@@ -7,13 +7,13 @@ from typing import Any
 from pipeline.common.errors import Exit
 
 PROGRESS = ("suspended", "starting", "running", "complete", "failed")
-LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is taken for lost
-LATE = 30.0  # seconds beyond a pod's grace
-SHOWN_BY_PODS = ("FailedScheduling",)  # events that say what a pod's own condition says
+LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is considered lost
+LATE = 30.0  # seconds beyond a pod's grace period
+SHOWN_BY_PODS = ("FailedScheduling",)  # events that repeat a pod's condition
 
 
 def state(job: Any) -> str | None:
-    """Complete or Failed, of a Job that is over."""
+    """Return "Complete" or "Failed" for a finished Job, else None."""
     for condition in (job.status.conditions if job.status else None) or []:
         if condition.type in ("Complete", "Failed") and condition.status == "True":
             return str(condition.type)
@@ -32,7 +32,7 @@ def progress(job: Any) -> str:
 
 
 def pending_reason(pod: Any) -> str:
-    """Why a pod does not run yet, if the cluster says so."""
+    """Return why a pod is pending, or an empty string if the cluster gives no reason."""
     for condition in pod.status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
             return f"{pod.metadata.name}: {condition.reason}: {condition.message}"
@@ -44,11 +44,11 @@ def pending_reason(pod: Any) -> str:
 
 
 def lost_node(pod: Any, now: datetime.datetime) -> str:
-    """Return what to do about a pod that cannot end, because its node does not answer.
+    """Return instructions for a pod that cannot end because its node does not respond.
 
-    Such a pod is never replaced: only the node could say that its processes are gone.
+    Such a pod is never replaced: only its node could confirm that its processes have ended.
     """
-    due = pod.metadata.deletion_timestamp  # the grace is in it
+    due = pod.metadata.deletion_timestamp  # includes the grace period
     if due is None or pod.status.phase in ("Succeeded", "Failed"):
         return ""
     asked = due - datetime.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
@@ -64,13 +64,13 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
         return ""
     node = pod.spec.node_name
     return (
-        f"{pod.metadata.name} cannot end: node {node} does not answer. If the node is gone: "
+        f"{pod.metadata.name} cannot end: node {node} does not respond. If the node is lost: "
         f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
     )
 
 
 def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
-    """Return the last warning about a Job or its pods since the Job was resumed."""
+    """Return the latest warning about a Job or its pods since the Job was resumed."""
     names = {pod.metadata.name for pod in pods}
     since = job.status.start_time or job.metadata.creation_timestamp
     found = [
@@ -92,24 +92,24 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
 
 
 def without_suffixes(warning: str) -> str:
-    """Return a warning without the ends of pods' names: each attempt has another."""
+    """Return a warning without the random suffixes of pod names, which differ per attempt."""
     return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "", warning)
 
 
 def happened(event: Any) -> datetime.datetime | None:
-    """Return when an event was last seen; both generations of the API fill other fields."""
+    """Return when an event was last seen; the two event APIs fill different fields."""
     series = event.series.last_observed_time if event.series else None
     when: datetime.datetime | None = series or event.last_timestamp or event.event_time
     return when
 
 
 def termination_message(pods: list[Any]) -> tuple[int, str]:
-    """Exit code and last output of the pod that says most: bad configuration before all else."""
+    """Return exit code and last output of the most relevant failed pod: user errors first."""
     ends = [
         container.state.terminated
         for pod in pods
         for container in pod.status.container_statuses or []
         if container.state.terminated is not None and container.state.terminated.exit_code != 0
     ]
-    ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: the newest of equals
+    ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: newest first among equals
     return (ends[0].exit_code, (ends[0].message or "").strip()) if ends else (0, "")

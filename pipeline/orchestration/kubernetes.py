@@ -1,7 +1,7 @@
-"""Runs the stages of a graph as Kubernetes Jobs that wait, suspended, until their inputs are done.
+"""Run the stages of a graph as Kubernetes Jobs, suspended until their inputs are done.
 
-The Jobs are declared in k8s/pretrain.yaml, one a stage, named and labelled as it. All state is in
-the cluster and on the volume, so the driver may die at any moment: the next one goes on from there.
+The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it. All state is in the
+cluster and on the volume, so the driver may die at any moment and be restarted.
 """
 
 import datetime
@@ -28,35 +28,35 @@ from pipeline.orchestration.job_status import (
 from pipeline.orchestration.local import StageFailed, announce_done
 
 PART_OF = "app.kubernetes.io/part-of"
-RESUMED = "bert-pretrain/resumed"  # annotation: when the driver let the Job go
-PAUSED = "bert-pretrain/paused"  # annotation: a person wants the Job suspended
+RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
+PAUSED = "bert-pretrain/paused"  # annotation: set by a user to suspend the Job
 QUEUE = "kueue.x-k8s.io/queue-name"
 WAITS = "bert-pretrain-waits-for-driver"  # the manifest's queue, which does not exist
-DRIVER = "driver"  # the name of its own Job
-MANAGER = "pretrain-driver"  # our name among those who change an object
-ANSWER = (10.0, 30.0)  # seconds that connecting, and an answer of the API server, may take
-VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
+DRIVER = "driver"  # the name of the driver's own Job
+MANAGER = "pretrain-driver"  # field manager of the driver's patches
+ANSWER = (10.0, 30.0)  # connect and read timeouts of the API server, in seconds
+VISIBLE = 120.0  # seconds until a file system shows another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 Answer = TypeVar("Answer")
 
 
 class KubernetesExecutor:
-    """Stages as Jobs: resumed, followed to their end, never deleted."""
+    """Executor of stages as Jobs, which it resumes and follows but never deletes."""
 
     def __init__(self, config: ExecutorConfig):
         self.config = config
         self.batch, self.core, self.namespace = connect(config.namespace)
-        self.said: dict[str, str] = {}  # the last word on each Job
+        self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_port, "executor.prometheus_port")
 
     def run(self, nodes: list[Node]) -> None:
-        """Run what has to run, in an order that respects the edges.
+        """Run the stages that have to run, in dependency order.
 
         Raises:
             ConfigError: a stage has no Job.
-            UserError: a stage ended with exit code 2, or its Job is used up.
+            UserError: a stage ended with exit code 2, or its Job has already completed.
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
@@ -82,12 +82,13 @@ class KubernetesExecutor:
         absent = sorted(groups.keys() - jobs.keys())
         if absent:
             raise ConfigError(
-                f"no Job for stage {', '.join(absent)} in namespace {self.namespace}: "
-                f"apply k8s/pretrain.yaml, or choose a recipe that fits it"
+                f"namespace {self.namespace} has no Job for stage {', '.join(absent)}; apply "
+                f"k8s/pretrain.yaml, or choose a recipe with the same stages",
+                key="recipe",
             )
 
     def _jobs(self) -> dict[str, Any]:
-        """The Jobs of this run by name."""
+        """Return the Jobs of this run by name."""
         found = self._ask(
             lambda: self.batch.list_namespaced_job(
                 self.namespace,
@@ -98,7 +99,7 @@ class KubernetesExecutor:
         return {job.metadata.name: job for job in found.items}
 
     def _export(self, jobs: dict[str, Any]) -> None:
-        """Set what Prometheus reads: each stage's state, and its pods that failed."""
+        """Export each stage's state and number of failed pods to Prometheus."""
         for name, job in jobs.items():
             if name == DRIVER:
                 continue
@@ -109,11 +110,11 @@ class KubernetesExecutor:
             self.exporter.set("stage_failed_pods", float(failed), stage=name)
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        """An answer of the API server, asked again while it is away.
+        """Return an answer of the API server, retrying while it is unavailable.
 
         Raises:
-            UserError: it refuses: no such object, or no right to it.
-            Restart: it stays away for longer than `patience`.
+            UserError: it rejects the request: no such object, or no permission.
+            Restart: it is unavailable for longer than `patience`.
         """
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
@@ -125,22 +126,25 @@ class KubernetesExecutor:
             except ApiException as error:
                 if error.status in (401, 403, 404, 422):
                     raise UserError(
-                        f"the API server refuses: {error.reason}: {error.body}"
+                        f"the API server rejects a request: {error.reason}: {error.body}"
                     ) from error
                 trouble = f"{error.status} {error.reason}"
             except (HTTPError, OSError) as error:
                 trouble = type(error).__name__
             if time.monotonic() > until:
-                raise Restart(f"no answer of the API server ({trouble})")
+                raise Restart(f"the API server does not respond ({trouble})")
             time.sleep(self.config.poll)
 
     def _follow(
         self, job: Any, members: list[Node], done: set[str], ended: dict[str, float]
     ) -> bool:
-        """Take a stage one look further; whether it is done."""
+        """Poll a stage once and return whether it is done."""
         name = members[0].job
         if job is None:
-            raise UserError(f"stage {name}: its Job was deleted before it was done")
+            raise UserError(
+                f"stage {name}: its Job was deleted before the stage was done; apply "
+                "k8s/pretrain.yaml again"
+            )
         over = state(job)
         if over == "Failed":
             self._raise(job)
@@ -157,10 +161,10 @@ class KubernetesExecutor:
         return False
 
     def _steer(self, job: Any) -> None:
-        """Resume or pause a Job that is due, or say what it does.
+        """Resume or pause a Job that is due, or print its status.
 
-        Only the annotation pauses: tools that apply the manifest again suspend the Job too, and
-        nobody means that.
+        Only the annotation pauses it: tools that reapply the manifest also suspend the Job, but
+        unintentionally.
         """
         name, annotations = job.metadata.name, job.metadata.annotations or {}
         queue = self._queue(job)
@@ -177,9 +181,9 @@ class KubernetesExecutor:
             self._warn(job)
 
     def _queue(self, job: Any) -> str | None:
-        """Return the Kueue queue that a Job is in, after putting it into ours if there is one.
+        """Return the Kueue queue of a Job, after moving it to the configured queue if one is set.
 
-        The manifest's label has to go first: Kueue lets it change only while the Job is suspended.
+        The manifest's label is removed first: Kueue allows changes only while the Job is suspended.
         """
         queue = (job.metadata.labels or {}).get(QUEUE)
         wanted = self.config.queue or (None if queue == WAITS else queue)
@@ -193,10 +197,10 @@ class KubernetesExecutor:
         again = RESUMED in (job.metadata.annotations or {})
         metadata = {"annotations": {RESUMED: now.isoformat(timespec="seconds")}}
         self._patch(name, {"metadata": metadata, "spec": {"suspend": False}})
-        self.said.pop(name, None)  # each time is worth a line
+        self.said.pop(name, None)  # print every time
         self._say(
             name,
-            f"resumed, after somebody else suspended it (to pause: kubectl annotate job {name} "
+            f"resumed, after another client suspended it (to pause: kubectl annotate job {name} "
             f"{PAUSED}=true)"
             if again
             else "resumed",
@@ -222,7 +226,7 @@ class KubernetesExecutor:
             print(f"{node.name:<12}  {took:.0f} s  {manifest.summary}", flush=True)
 
     def _pods(self, job: Any) -> list[Any]:
-        """The Job's pods, the newest first."""
+        """Return the Job's pods, newest first."""
         found = self._ask(
             lambda: self.core.list_namespaced_pod(
                 self.namespace,
@@ -233,7 +237,7 @@ class KubernetesExecutor:
         return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
     def _condition(self, job: Any) -> str:
-        """Return what a Job does now: how many of its pods run, and why one does not."""
+        """Return the status of a Job: how many of its pods run, and why one does not."""
         status, want = job.status, job.spec.completions or 1
         ready = (status.ready or 0) + (status.succeeded or 0)
         again = f", {status.failed} failed and replaced" if status.failed else ""
@@ -255,7 +259,7 @@ class KubernetesExecutor:
                     self.namespace, field_selector="type=Warning", _request_timeout=ANSWER
                 )
             )
-        except UserError as error:  # a Role without events: worse to end than to know less
+        except UserError as error:  # a Role without events: not a reason to end the run
             warning = f"its events cannot be read: {error}"
         else:
             warning = newest_warning(job, self._pods(job), found.items)
@@ -265,7 +269,7 @@ class KubernetesExecutor:
             print(f"{job.metadata.name:<12}  warning: {warning}", flush=True)
 
     def _raise(self, job: Any) -> None:
-        """Say why a Job failed, by the words of the pod that says most."""
+        """Raise the error of a failed Job, with the output of its most relevant pod."""
         name = job.metadata.name
         reason = next(c for c in job.status.conditions if c.type == "Failed")
         code, words = termination_message(self._pods(job))
@@ -274,13 +278,13 @@ class KubernetesExecutor:
             raise UserError(f"stage {name}: {errors[0].removeprefix('error: ')}")
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
-            + (f"; a pod ended with exit code {code}, saying last:\n{words}" if code else "")
-            + f"\nMend it, kubectl delete job {name} driver, and apply again."
+            + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
+            + f"\nFix it, kubectl delete job {name} driver, and apply the manifest again."
         )
 
 
 def connect(namespace: str | None) -> tuple[Any, Any, str]:
-    """The API of Jobs, that of pods, and the namespace: from within a pod, or by a kubeconfig.
+    """Return the clients for Jobs and pods, and the namespace, from a pod or a kubeconfig.
 
     Raises:
         ConfigError: the client library is not installed, or no cluster is configured.
@@ -289,7 +293,8 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
         from kubernetes import client, config
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "executor=kubernetes needs the client library: pip install -e '.[kubernetes]'"
+            "executor=kubernetes: client library not found; pip install -e '.[kubernetes]'",
+            key="executor",
         ) from error
     try:
         config.load_incluster_config()
@@ -299,22 +304,25 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
             config.load_kube_config()
             _, active = config.list_kube_config_contexts()
         except (config.ConfigException, OSError) as error:
-            raise ConfigError(f"executor=kubernetes: no cluster to talk to ({error})") from error
+            raise ConfigError(
+                f"executor=kubernetes: no cluster is configured ({error}); set KUBECONFIG",
+                key="executor",
+            ) from error
         own = active["context"].get("namespace", "default")
     return client.BatchV1Api(), client.CoreV1Api(), namespace or own
 
 
 def current(node: Node) -> bool:
-    """Whether the stage's folder holds what this graph wants."""
+    """Return whether the stage's folder is the one that this graph requires."""
     manifest = Manifest.read(node.out)
     return manifest is not None and manifest.fingerprint == node.fingerprint
 
 
 def job_exhausted(job: Any, members: list[Node]) -> str:
-    """Why a Job that is complete leaves a stage to be made, and what to do."""
-    again = f"kubectl delete job {job.metadata.name}, and apply again"
+    """Return why a stage is not done although its Job is complete, and what to do."""
+    again = f"kubectl delete job {job.metadata.name}, and apply the manifest again"
     node = next(node for node in members if not current(node))
     made = Manifest.read(node.out)
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
-        return f"it has to run ({node.reason}), but its Job is used up: {again}"
-    return f"made by other code or settings than the driver's: use images of one build, {again}"
+        return f"it has to run ({node.reason}), but its Job has already completed; {again}"
+    return f"its code or settings differ from the driver's; use images of one build, {again}"

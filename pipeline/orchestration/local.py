@@ -1,4 +1,4 @@
-"""Runs the stages of a graph as local processes, side by side where cores allow."""
+"""Run the stages of a graph as local processes, in parallel where cores allow."""
 
 import contextlib
 import os
@@ -19,33 +19,33 @@ from pipeline.orchestration.graph import Node
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
-GRACE = 300.0  # seconds between SIGTERM and SIGKILL: training saves in them
+GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
 
 
 class StageFailed(Exception):
-    """A stage ended with an error that is not the user's; the message names its log."""
+    """A stage ended with an error other than a user's mistake; the message names its log."""
 
 
 class Executor(Protocol):
-    """Runs the stages of a graph that have to run, and ends when all are done."""
+    """Interface for running the stages of a graph that have to run, until all are done."""
 
     def run(self, nodes: list[Node]) -> None:
-        """Run them; `UserError` or `StageFailed` says which one failed and why."""
+        """Run the stages; `UserError` or `StageFailed` names the one that failed and why."""
 
 
 def announce_done(nodes: list[Node]) -> None:
-    """One line for each stage that does not have to run."""
+    """Print one line for each stage that is up to date."""
     width = max(len(node.name) for node in nodes)
     for node in nodes:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
+            print(f"{node.name:<{width}}  up to date   {manifest.summary}", flush=True)
 
 
 @dataclass
 class Running:
-    """A stage's process."""
+    """A running stage: its process and log."""
 
     node: Node
     process: subprocess.Popen[bytes]
@@ -56,7 +56,7 @@ class Running:
 
 
 class LocalExecutor:
-    """Stages as child processes, each in a process group and a log file of its own."""
+    """Executor of stages as child processes, each with its own process group and log file."""
 
     def __init__(self, workdir: Path, cores: int, processes: int | None):
         self.logs, self.cores, self.processes = workdir / "logs", cores, processes
@@ -64,11 +64,11 @@ class LocalExecutor:
         self.live = sys.stdout.isatty()
 
     def run(self, nodes: list[Node]) -> None:
-        """Run what has to run, in an order that respects the edges.
+        """Run the stages that have to run, in dependency order.
 
         Raises:
-            UserError, Restart, StageFailed: what `failure` makes of a stage's end.
-            KeyboardInterrupt: the user's, where no stage had anything to save.
+            UserError, Restart, StageFailed: a stage failed, see `failure`.
+            KeyboardInterrupt: the user interrupted, and no stage had anything to save.
         """
         done = {node.name for node in nodes if node.reason is None}
         waiting = [node for node in nodes if node.reason is not None]
@@ -109,7 +109,10 @@ class LocalExecutor:
             file = log.open("wb")
         except OSError as error:
             raise InputError(
-                f"workdir={self.logs.parent}: cannot write there ({error.strerror})"
+                f"workdir={self.logs.parent}: is not writable ({error.strerror}); set another "
+                "workdir",
+                key="workdir",
+                path=self.logs.parent,
             ) from error
         process = subprocess.Popen(
             node.command(self.processes),
@@ -122,7 +125,7 @@ class LocalExecutor:
         self.running.append(Running(node, process, log, file, cores))
 
     def _show(self) -> None:
-        """One line that says what runs now, on a terminal."""
+        """Print the running stages on one line, if on a terminal."""
         if self.live and self.running:
             parts = [
                 f"{child.node.name} {duration(time.monotonic() - child.began)}  "
@@ -142,20 +145,20 @@ class LocalExecutor:
         raise failure(node.name, child.process.returncode, child.log)
 
     def _clear(self) -> None:
-        """Take the line of what runs off the terminal."""
+        """Clear the line of running stages from the terminal."""
         if self.live:
             print("\r\033[K", end="", flush=True)
 
     def _interrupted(self) -> None:
-        """Stop what runs.
+        """Stop the running stages.
 
         Raises:
-            Restart: one of them saved what it had.
+            Restart: one of them saved its progress.
         """
         stopped = list(self.running)
         self._clear()
         for child in stopped:
-            what = "is saving" if child.node.kind == "train" else "ends"
+            what = "is saving" if child.node.kind == "train" else "is ending"
             print(f"stopping: {child.node.name} {what} …", flush=True)
         self._stop()
         for child in stopped:
@@ -163,9 +166,9 @@ class LocalExecutor:
                 raise failure(child.node.name, Exit.RESTART, child.log) from None
 
     def _stop(self) -> None:
-        """End what still runs, with all its children; who asks again does not wait for them.
+        """Stop running stages with all their children; a second Ctrl-C skips the grace period.
 
-        Ranks of a training outlive their killed launcher until they have saved.
+        The ranks of a training outlive their launcher until they have saved.
         """
         for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
             for child in self.running:
@@ -180,32 +183,32 @@ class LocalExecutor:
 
 
 def failure(name: str, code: int, log: Path) -> Exception:
-    """What a stage's end means for the run, which ends with the same exit code but for faults.
+    """Return the exception for a stage that ended early: an error of the user, a restart or a bug.
 
-    The user's to mend, in the stage's own words; to be started again; or a fault of the program.
+    The run ends with the same exit code, except for bugs. The message quotes the stage's error.
     """
     lines = log.read_text(errors="replace").splitlines()
     kind = {int(Exit.USER): UserError, int(Exit.DIVERGED): Diverged}.get(code)
-    # Before a line of several nodes stands the number of its task.
+    # On several nodes, srun prefixes each line with the number of its task.
     found = (re.match(r"(?:\d+: )?error: (.*)", line) for line in lines)
-    told = [match[1] for match in found if match]
-    if kind is not None and told:
-        return kind(f"stage {name}: {told[0]} (log: {log})")
+    errors = [match[1] for match in found if match]
+    if kind is not None and errors:
+        return kind(f"stage {name}: {errors[0]} (log: {log})")
     if code == Exit.RESTART:
         how = re.search(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*", "\n".join(lines))
         return Restart(
-            f"stage {name} was cut short{f', {how[0]}' if how else ''} (log: {log}); the same "
-            "command goes on with it"
+            f"stage {name} was interrupted{f', {how[0]}' if how else ''} (log: {log}); rerun the "
+            "same command to resume"
         )
     return StageFailed(
-        f"stage {name} ended with exit code {code}; its log is {log}, ending:\n"
+        f"stage {name} ended with exit code {code}; the end of its log {log}:\n"
         + "\n".join(lines[-15:])
     )
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:
-    """Signal a child and all of its own; False where none of them is left."""
-    process.poll()  # takes the child's exit code, else its group would seem to live on
+    """Signal the process group of a child; return False if the group has ended."""
+    process.poll()  # reaps the child, which would otherwise keep its group alive
     try:
         os.killpg(process.pid, sign)
     except ProcessLookupError:
@@ -214,7 +217,7 @@ def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:
 
 
 def one_line(parts: list[str], columns: int) -> str:
-    """The parts side by side, cut so that a terminal of so many columns does not break the line."""
+    """Join parts on one line, truncated to fit a terminal of `columns` columns."""
     separator = " | "
     room = max(8, (columns - 1 - len(separator) * (len(parts) - 1)) // len(parts))
     cut = [part if len(part) <= room else part[: room - 1] + "…" for part in parts]
@@ -222,10 +225,10 @@ def one_line(parts: list[str], columns: int) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a growing log that says anything, launchers apart."""
+    """Return the last non-empty line of a growing log, ignoring DeepSpeed's own lines."""
     start = max(0, log.stat().st_size - 2000)
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()[start > 0 :]  # the first is cut
-    said = (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))
-    return next(filter(None, said), "")
+    stripped = (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))
+    return next(filter(None, stripped), "")

@@ -1,4 +1,4 @@
-"""The command line of `python -m pipeline.run`, brought into Hydra's grammar."""
+"""Conversion of the command line of `python -m pipeline.run` to Hydra's grammar."""
 
 import dataclasses
 import difflib
@@ -14,25 +14,26 @@ from pipeline.stages.registry import STAGES
 
 
 def refuse(mistake: str) -> NoReturn:
-    """End for what is wrong with a command line before Hydra has seen it."""
+    """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
     print(f"error: {mistake}", file=sys.stderr)
     sys.exit(Exit.USER)
 
 
 def lines_of(path: str) -> list[str]:
-    """The overrides in a file: one a line, without comments and empty lines."""
+    """Return the overrides in a file, one per line, without comments and empty lines."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        refuse(f"@{path}: no overrides can be read there ({error})")
+        reason = getattr(error, "strerror", None) or error
+        refuse(f"@{path}: cannot be read ({reason}); expected a text file, one override per line")
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def expand(argv: list[str]) -> list[str]:
-    """The overrides of a command line, for Hydra.
+    """Expand the words of a command line for Hydra.
 
-    `--force STAGE` is `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
+    `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
     """
     kept: list[str] = []
     forced: list[str] = []
@@ -51,28 +52,28 @@ def expand(argv: list[str]) -> list[str]:
         check_name(word)
     for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
-            refuse(f"--force {name}: name a stage, as in --force train")
+            refuse(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
 
 
 def overrides_of(words: list[str]) -> list[str]:
-    """Return the overrides among the words of a command line, as Hydra reads them."""
+    """Return the overrides among the words of a command line, in Hydra's grammar."""
     return normalized(split(words)[1], "run")
 
 
 def check_name(override: str) -> None:
-    """Refuse a dotted key that begins with neither a stage nor a key of a run."""
+    """Exit if a dotted key begins with neither a stage nor a key of a run."""
     key, equals, _ = override.lstrip("+~").partition("=")
     name, dot, rest = key.partition(".")
     own = [field.name for field in dataclasses.fields(RunConfig)]
     if equals and dot and re.fullmatch(r"[\w-]+", name) and name not in (*own, "hydra"):
         near = difflib.get_close_matches(name, [*STAGES, *own], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
-        refuse(f"{override}: no such stage; {meant}stages are {', '.join(STAGES)}")
+        refuse(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 
 
 def stage_key(override: str) -> str:
-    """`train.steps=9` or `train-512.steps=9` as a key of `stages`; others as they are."""
+    """Return `train.steps=9` or `train-512.steps=9` as a key of `stages`; others unchanged."""
     kinds = "|".join(STAGES)
     key = override.lstrip("+")
     return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override

@@ -1,12 +1,12 @@
 """Run one stage in a pod or on a Slurm node: `python -m pipeline.orchestration.run_stage STAGE …`.
 
-The pod plans the graph from the same overrides as the driver, finds its stage in it and becomes
-that stage's process: its log, its signals and its exit code are the pod's own.
+The pod plans the graph from the same overrides as the driver, and replaces itself with its stage's
+process, so that log, signals and exit code are those of the stage.
 
-Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes); for training NODES, GPUS (a
-node; 0: one process on the CPU), SERVICE (name of the headless Service) or HOSTS (the nodes' names
-in the order of ranks, with commas, as deploy/slurm.sh has them) and HEARTBEAT (a folder, see
-`model.resilience.heartbeat`) and PORT (29500), where the ranks meet; for evaluation PARTS.
+Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
+node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
+rank order, separated by commas); HEARTBEAT (a folder, see `model.resilience.heartbeat`); PORT
+(29500) of the rendezvous. Evaluation: PARTS.
 """
 
 import os
@@ -22,53 +22,62 @@ from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import graph, run_arguments
 
-PORT = 29500  # where the ranks meet
+PORT = 29500  # of the rendezvous
 
 
 def number(name: str, least: int) -> int:
-    """A whole number from the environment.
-
-    Raises:
-        ConfigError: it is not there, not a number, or below `least`.
-    """
+    """Return an environment variable as a whole number of at least `least`."""
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"environment: {name}={text!r}: a whole number, at least {least}")
+        raise ConfigError(
+            f"environment variable {name}={text!r}: must be a whole number of at least {least}",
+            key=name,
+        )
     return int(text)
 
 
 def hosts(stage: str, nodes: int) -> list[str]:
-    """The names of the nodes in the order of ranks.
+    """Return the names of the nodes in rank order.
 
-    They are those that HOSTS lists, else those of an Indexed Job's pods behind a headless Service.
+    These are listed in HOSTS, or are those of an Indexed Job's pods behind a headless Service.
 
     Raises:
-        ConfigError: the environment has neither, or too few.
+        ConfigError: neither HOSTS nor SERVICE is set, or HOSTS has the wrong length.
     """
     listed, service = os.environ.get("HOSTS"), os.environ.get("SERVICE")
     if not listed and not service:
-        raise ConfigError("environment: SERVICE: the name of the headless Service of the pods")
+        raise ConfigError(
+            "environment variable SERVICE is not set; set it to the name of the pods' headless "
+            "Service",
+            key="SERVICE",
+        )
     names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
     if len(names) != nodes:
-        raise ConfigError(f"environment: NODES={nodes}, but HOSTS={listed}")
+        raise ConfigError(
+            f"environment variable NODES={nodes}: does not match HOSTS={listed}", key="NODES"
+        )
     return names
 
 
 def training(node: graph.Node) -> list[str]:
-    """The command of one node of several: rank from the completion index, meeting at pod 0.
+    """Return the command of one node of several, with rank from the completion index.
 
     Raises:
-        ConfigError: the environment does not say which of how many, or NODES is too small.
+        ConfigError: an environment variable is missing or inconsistent.
     """
     index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
     if index >= nodes:
-        raise ConfigError(f"environment: NODES={nodes}, but this is pod {index}: set completions")
+        raise ConfigError(
+            f"environment variable NODES={nodes}: pod {index} exceeds it; set the Job's "
+            "completions to NODES",
+            key="NODES",
+        )
     names = hosts(node.name, nodes)
-    # `model.launch` makes a file of it, and removes the file.
+    # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
     alone = node.command(None)
-    launcher = next(place for place, word in enumerate(alone) if word.endswith("deepspeed"))
-    script = next(place for place, word in enumerate(alone) if word.endswith("train.py"))
+    launcher = next(index for index, word in enumerate(alone) if word.endswith("deepspeed"))
+    script = next(index for index, word in enumerate(alone) if word.endswith("train.py"))
     many = [
         "--no_ssh", "--node_rank", str(index),
         "--master_addr", names[0], "--master_port", os.environ.get("PORT", str(PORT)),
@@ -79,38 +88,40 @@ def training(node: graph.Node) -> list[str]:
 
 
 def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
-    """The command of this pod for `node`, one of the Job's `nodes`; none where it has no part."""
+    """Return this pod's commands for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         return [training(node)]
     if node.kind != "evaluate":
         return [node.command(None)]
     index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
     grids = [len(grid_search.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
-    place = nodes.index(node)
-    first = (index - sum(grids[:place])) % parts  # the grids of all nodes are counted through
-    return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[place] else []
+    position = nodes.index(node)
+    first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
+    return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[position] else []
 
 
 def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
-    """Run what this pod has to of `stage`.
+    """Run this pod's part of `stage`.
 
     Raises:
         ConfigError: the recipe has no such stage.
-        Restart: what the stage reads is not there yet.
+        Restart: the stage's inputs are not done yet.
     """
     config.cores = config.cores or cores.available()
     nodes = graph.plan(config, chosen)
     mine = [node for node in nodes if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in nodes))
-        raise ConfigError(f"{stage}: no such stage in recipe {config.recipe.name}; it has {listed}")
+        raise ConfigError(
+            f"{stage}: no such stage in recipe {config.recipe.name}; choose one of {listed}"
+        )
     missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
     if missing:
-        # A file system may show another node's rename a little later.
+        # A file system may show another node's rename with a delay.
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
-        print(f"{node.name}: {node.reason or 'done before'}", flush=True)
+        print(f"{node.name}: {node.reason or 'up to date'}", flush=True)
         if node.reason is not None:
             commands += command(mine, node)
     for words in commands[:-1]:
@@ -122,7 +133,7 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     stage, *overrides = sys.argv[1:] or [""]
     if stage in ("--help", "-h"):
         print(__doc__, end="")

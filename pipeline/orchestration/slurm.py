@@ -1,8 +1,8 @@
-"""Runs the stages of a graph as Slurm jobs: one for each stage, with its own resources.
+"""Run the stages of a graph as Slurm jobs: one per stage, with its own resources.
 
-A job waits in Slurm's queue for the jobs of the stages that it reads from; evaluations are an
-array. The queue has all state: this process may end at any moment, and the next one follows the
-jobs that are there.
+A job depends in Slurm's queue on the jobs of the stages that it reads from; evaluations are an
+array. The queue holds all state: this process may end at any moment, and a new one follows the
+queued jobs.
 """
 
 import shlex
@@ -21,32 +21,31 @@ from pipeline.orchestration.local import StageFailed, announce_done, failure
 from pipeline.orchestration.slurm_job import MODULE
 from pipeline.stages.registry import STAGES
 
-NAME = "bert"  # of a job, before its stage
-VISIBLE = 120.0  # seconds that a file system may take to show another node's rename
-MARGIN = 300  # seconds before the time limit when a stage is told to save
+NAME = "bert"  # prefix of job names, before the stage
+VISIBLE = 120.0  # seconds until a file system shows another node's rename
+MARGIN = 300  # seconds before the time limit when a stage is signalled to save
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
         "REVOKED", "TIMEOUT")  # fmt: skip
 
 
 class SlurmExecutor:
-    """Stages as jobs: submitted all at once, followed to their end, never cancelled."""
+    """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
     def __init__(self, config: ExecutorConfig, workdir: Path, overrides: list[str]):
         if shutil.which("sbatch") is None:
             raise ConfigError(
-                "executor=slurm: sbatch is not on this machine; run it on a login node of the "
-                "cluster",
+                "executor=slurm: sbatch not found; run the command on a login node of the cluster",
                 key="executor",
             )
         self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
         self.logs = self.workdir / "logs"
-        self.said: dict[str, str] = {}  # the last word on each stage
+        self.said: dict[str, str] = {}  # the last line printed about each stage
 
     def run(self, nodes: list[Node]) -> None:
-        """Submit what has to run and is not in the queue, and follow all of it.
+        """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
-            UserError, Restart, StageFailed: what `local.failure` makes of a stage's end.
+            UserError, Restart, StageFailed: a stage failed, see `local.failure`.
         """
         announce_done(nodes)
         groups: dict[str, list[Node]] = {}
@@ -66,11 +65,11 @@ class SlurmExecutor:
             self._follow(groups, {stage: jobs[stage] for stage in groups})
         except KeyboardInterrupt:
             mine = " ".join(jobs[stage] for stage in groups)
-            print(f"the jobs stay in the queue; to end them: scancel {mine}", flush=True)
+            print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
     def _submit(self, stage: str, members: list[Node], before: list[str]) -> str:
-        """Submit a stage's job; its id."""
+        """Submit a stage's job and return its id."""
         node = members[0]
         self.logs.mkdir(parents=True, exist_ok=True)
         kind = STAGES[node.kind]
@@ -101,8 +100,8 @@ class SlurmExecutor:
         return job
 
     def _script(self, stage: str, members: list[Node]) -> str:
-        """Return the batch script: what the user wants done first, then the stage."""
-        # A job forces its own stage alone: the others' folders are what it waits for.
+        """Return the batch script: the user's `setup`, then the stage."""
+        # A job forces only its own stage, as it waits for the folders of the others.
         words = [word for word in self.overrides if not word.startswith("force=")]
         if forced := [node.name for node in members if node.reason == "forced"]:
             words.append(f"force=[{','.join(forced)}]")
@@ -110,27 +109,27 @@ class SlurmExecutor:
         return "\n".join(["#!/bin/bash", *self.config.setup, f"exec {shlex.join(command)}", ""])
 
     def _ask(self, words: list[str], text: str = "") -> str:
-        """Return what a command of Slurm's says, asked again while its controller is away.
+        """Return the output of a Slurm command, retrying while the controller is unavailable.
 
         Raises:
-            ConfigError: it refuses.
-            Restart: the controller stays away for longer than `patience`.
+            ConfigError: the command failed.
+            Restart: the controller is unavailable for longer than `patience`.
         """
         until = time.monotonic() + self.config.patience
         while True:
             done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return done.stdout
-            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            away = "Unable to contact slurm controller" in said or "Socket timed out" in said
+            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            away = "Unable to contact slurm controller" in reason or "Socket timed out" in reason
             if not away:
-                raise ConfigError(f"{words[0]}: {said}", key="executor")
+                raise ConfigError(f"{words[0]}: {reason}", key="executor")
             if time.monotonic() > until:
-                raise Restart(f"no answer of Slurm's controller ({said})")
+                raise Restart(f"Slurm's controller does not respond ({reason})")
             time.sleep(self.config.poll)
 
     def _queued(self) -> dict[str, str]:
-        """Return the jobs of this run that are in the queue, by stage."""
+        """Return the queued jobs of this run by stage."""
         listed = self._ask(["squeue", "--me", "--noheader", "--format=%A|%F|%j|%k"])
         found = {}
         for line in listed.splitlines():
@@ -140,7 +139,7 @@ class SlurmExecutor:
         return found
 
     def _follow(self, groups: dict[str, list[Node]], jobs: dict[str, str]) -> None:
-        """Wait for the jobs, and say what each does."""
+        """Wait for the jobs, printing the state of each."""
         ended: dict[str, float] = {}
         waiting = dict(groups)
         while waiting:
@@ -159,27 +158,27 @@ class SlurmExecutor:
                 elif state.split()[0] != "COMPLETED":
                     raise self._failure(stage, jobs[stage], state)
                 elif time.monotonic() - ended.setdefault(stage, time.monotonic()) > VISIBLE:
-                    raise self._failure(stage, jobs[stage], "ended, but its folder is not made")
+                    raise self._failure(stage, jobs[stage], "ended, but its folder does not exist")
             if waiting:
                 time.sleep(self.config.poll)
 
     def _states(self, jobs: Iterable[str]) -> dict[str, str]:
-        """Return the states of those jobs that Slurm still knows: of an array, the worst one."""
+        """Return the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
         found: dict[str, str] = {}
         wanted = set(jobs)
         for line in listed.splitlines():
             job, state, reason = line.strip().split("|", 2)
             if job in wanted:
-                told = state if reason == "None" or state != "PENDING" else f"{state} ({reason})"
+                shown = state if reason == "None" or state != "PENDING" else f"{state} ({reason})"
                 before = found.get(job, "COMPLETED")
                 running = before.split()[0] not in OVER
                 if before == "COMPLETED" or (running and state in OVER and state != "COMPLETED"):
-                    found[job] = told
+                    found[job] = shown
         return found
 
     def _failure(self, stage: str, job: str, state: str) -> Exception:
-        """Return what a job's end means, by the log of the part that says most."""
+        """Return the exception for a failed job, from the log of its most relevant task."""
         shown = subprocess.run(
             ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True,
             check=False,
@@ -190,10 +189,10 @@ class SlurmExecutor:
         ]  # fmt: skip
         code = next((code for code in codes if code), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
-        said = [log for log in logs if "error: " in log.read_text(errors="replace")]
+        telling = [log for log in logs if "error: " in log.read_text(errors="replace")]
         if not logs:
-            return StageFailed(f"stage {stage}: job {job} {state}; it left no log in {self.logs}")
-        error = failure(stage, code, (said or logs)[0])
+            return StageFailed(f"stage {stage}: job {job} {state}; no log found in {self.logs}")
+        error = failure(stage, code, (telling or logs)[0])
         if isinstance(error, UserError | Restart):
             return error
         return StageFailed(f"job {job} {state}: {error}")
@@ -205,6 +204,6 @@ class SlurmExecutor:
 
 
 def current(node: Node) -> bool:
-    """Return whether the stage's folder holds what this graph wants."""
+    """Return whether the stage's folder is the one that this graph requires."""
     manifest = Manifest.read(node.out)
     return manifest is not None and manifest.fingerprint == node.fingerprint

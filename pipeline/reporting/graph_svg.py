@@ -1,4 +1,4 @@
-"""The graph of a run as SVG: a column for each distance, an arrow for each input."""
+"""The graph of a run as SVG: one column per depth, one arrow per input."""
 
 from collections.abc import Mapping
 from html import escape
@@ -7,7 +7,7 @@ from statistics import mean
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
 
-ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; of a letter: at most, on average
+ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; LETTER: upper bound of the average width
 
 _HEAD = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
@@ -16,7 +16,7 @@ _HEAD = (
 
 
 def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
-    """The stages that each stage read, by the fingerprints in its manifest."""
+    """Return the stages that each stage read, by the fingerprints in its manifest."""
     makers = {manifest.fingerprint: name for name, manifest in stages.items()}
     return {
         name: [makers[mark] for mark in manifest.inputs.values() if mark in makers]
@@ -25,7 +25,7 @@ def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
 
 
 def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> dict[str, int]:
-    """The column of each stage: after what it reads, and no earlier than its readers ask for."""
+    """Return the column of each stage: after its inputs, and sources just before their readers."""
     order = sorted(stages, key=lambda name: stages[name].finished)
     found: dict[str, int] = {}
     for name in order:
@@ -38,7 +38,7 @@ def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> d
 
 
 def draw(stages: Mapping[str, Manifest]) -> str:
-    """An `<svg>` element in the colours of the page."""
+    """Return an `<svg>` element in the colours of the page."""
     needs = needs_of(stages)
     column = columns(stages, needs)
     rows: dict[int, int] = {}
@@ -50,12 +50,12 @@ def draw(stages: Mapping[str, Manifest]) -> str:
     places = {name: (4 + (wide + GAP) * column[name], 4 + ROW * row[name]) for name in stages}
     width = (wide + GAP) * (max(column.values()) + 1) - GAP + 8
     height = ROW * max(rows.values()) - ROW + HEIGHT + 8
-    told = "; ".join(
+    label = "; ".join(
         f"{name} reads {', '.join(read) or 'the corpus'}" for name, read in needs.items()
     )
     parts = [
         f'<svg class="dag" viewBox="0 0 {width} {height}" width="{width}" '
-        f'role="img" aria-label="{escape(told)}">{_HEAD}'
+        f'role="img" aria-label="{escape(label)}">{_HEAD}'
     ]
     for name, others in needs.items():
         x, y = places[name][0], places[name][1] + HEIGHT // 2
@@ -75,5 +75,5 @@ def draw(stages: Mapping[str, Manifest]) -> str:
 
 
 def _height(read: list[str], row: Mapping[str, int]) -> float:
-    """Where the stages that are read stand, so that arrows cross little."""
+    """Return the mean row of a stage's inputs; sorting by it reduces crossing arrows."""
     return mean(row.get(name, 0) for name in read) if read else 0.0

@@ -1,4 +1,4 @@
-"""Plots as SVG text for a page, light or dark: what is drawn in ink is `currentColor`."""
+"""Plots as SVG text for a light or dark page: `INK` becomes `currentColor`."""
 
 import io
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pipeline.common.errors import InputError
 
-INK = "#123456"  # stands for the page's own text colour
+INK = "#123456"  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
 
@@ -26,7 +26,7 @@ Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an `<svg>` element."""
+    """Return the figure as an `<svg>` element."""
     buffer = io.StringIO()
     metadata = {"Date": None, "Creator": None}
     figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", metadata=metadata)
@@ -35,7 +35,7 @@ def svg(figure: Figure) -> str:
 
 
 def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
-    """Curves over a common axis."""
+    """Plot curves over a common axis."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for number, (label, x, y) in enumerate(curves):
@@ -48,7 +48,7 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
 
 
 def _tidy(axes: Axes) -> None:
-    """Few ticks, a thin grid, and numbers that are read at a glance: 30,000; 0.001."""
+    """Set few ticks, a thin grid and readable numbers: 30,000; 0.001."""
     axes.grid(alpha=0.15)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
@@ -56,7 +56,7 @@ def _tidy(axes: Axes) -> None:
 
 
 def number(value: float) -> str:
-    """A tick's number: thousands apart, no zeros at the end, powers of ten where it is tiny."""
+    """Format a tick label: thousands separators, no trailing zeros, scientific if below 0.001."""
     if value and abs(value) < 1e-3:
         return f"{value:.1e}".replace("e-0", "e-").replace(".0e", "e")
     return f"{value:,.4f}".rstrip("0").rstrip(".")
@@ -65,7 +65,7 @@ def number(value: float) -> str:
 def histogram_figure(
     places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str
 ) -> Figure:
-    """Counts at whole numbers, in at most 64 bars."""
+    """Draw a histogram of whole numbers with their counts, in at most 64 bars."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     bins = min(64, max(places) - min(places) + 1)
@@ -76,25 +76,27 @@ def histogram_figure(
 
 
 def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
-    """The same as SVG."""
+    """Return the histogram as SVG."""
     return svg(histogram_figure(places, counts, x_label, y_label))
 
 
 def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_label: str) -> None:
-    """The same as a file.
+    """Write the histogram to a PNG file.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: the file is not writable.
     """
     figure = histogram_figure(places, counts, x_label, "instances")
     try:
         figure.savefig(path, format="png", dpi=150)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+        raise InputError(
+            f"{path}: is not writable ({error.strerror}); choose another file", path=path
+        ) from error
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
-    """Grouped horizontal bars, one group a name."""
+    """Draw grouped horizontal bars, one group per name."""
     figure = Figure(figsize=(SIZE[0], 0.9 + 0.55 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     height = 0.8 / len(series)

@@ -1,7 +1,7 @@
-"""Scores that others published on GLUE's test sets, to stand beside ours on dev sets.
+"""Published scores on GLUE's test sets, for comparison with ours on dev sets.
 
-Percent; F1 of MRPC and QQP, Spearman of STS-B, Matthews of CoLA and AX, else accuracy, as our tasks
-have them first.
+In percent: F1 for MRPC and QQP, Spearman for STS-B, Matthews for CoLA and AX, otherwise accuracy,
+like the first metric of our tasks.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ COLUMNS = {
     "cola": "CoLA", "stsb": "STS-B", "mrpc": "MRPC", "rte": "RTE", "wnli": "WNLI", "ax": "AX",
 }  # fmt: skip
 
-# In the order of COLUMNS, as far as they are published.
+# In the order of COLUMNS; the last ones may be unpublished.
 MODELS: dict[str, tuple[str, list[float]]] = {
     "BERT-large": (DEVLIN, [86.7, 85.9, 72.1, 92.7, 94.9, 60.5, 86.5, 89.3, 70.1]),
     "BERT-base": (DEVLIN, [84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4]),
@@ -37,7 +37,7 @@ MODELS: dict[str, tuple[str, list[float]]] = {
 
 
 def row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
-    """One model's scores in percent, with the averages without WNLI (the paper's) and with it."""
+    """Return a model's scores in percent, with averages without WNLI (the paper's) and with it."""
     nine = metrics.glue_average(scores)
     ten = (nine * 9 + scores["wnli"]) / 10 if nine is not None and "wnli" in scores else None
     return {"name": name, "scores": dict(scores), "average": nine, "with_wnli": ten,
@@ -45,7 +45,7 @@ def row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
 
 
 def table(ours: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Our models' scores (shares) by name, then the published ones; of GLUE's tasks alone."""
+    """Return the GLUE scores of our models (shares, by name), followed by the published ones."""
     found = []
     for name, scores in ours.items():
         known = {task: 100 * scores[task] for task in COLUMNS if task in scores}
@@ -59,12 +59,12 @@ def table(ours: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
 
 
 def cell(value: float | None) -> str:
-    """A score as papers print it; nothing where there is none."""
+    """Format a score with one decimal; a missing one is empty."""
     return "" if value is None else f"{value:.1f}"
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table as text."""
+    """Return the table as Markdown."""
     names = ["model", *COLUMNS.values(), "average", "with WNLI", "source"]
     lines = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 2) + "---|"]
     for one in rows:

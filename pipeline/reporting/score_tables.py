@@ -1,4 +1,4 @@
-"""The scores of a run as tables and plots for the report."""
+"""Tables and plots of a run's scores for the report."""
 
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ Stages = dict[str, tuple[Path, Manifest]]
 
 
 def evaluations(stages: Stages) -> list[Manifest]:
-    """The manifests of evaluations."""
+    """Return the manifests of evaluations."""
     return [manifest for _, manifest in stages.values() if manifest.stage == "evaluate"]
 
 
 def score_rows(stages: Stages) -> list[dict[str, Any]]:
-    """A row of the score table for each task, and for each that its model was scored on too."""
+    """Return one row per evaluated task and per task of its `also`."""
     found = []
     for manifest in evaluations(stages):
         figures = manifest.figures
@@ -25,7 +25,7 @@ def score_rows(stages: Stages) -> list[dict[str, Any]]:
 
 
 def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """One row: `figures` are those of the evaluation, `part` has the scores."""
+    """Return one row; `figures` are those of the evaluation, `part` contains the scores."""
     deviation, baseline, majority = (part.get(k) for k in ("deviation", "baseline", "majority"))
     return {
         "title": part.get("title", figures["task"]),
@@ -41,16 +41,16 @@ def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: float | None) -> str:
-    """A score; nothing where there is none."""
+    """Format a score with three decimals; a missing one is empty."""
     return "" if value is None else f"{value:.3f}"
 
 
 def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
-    """The scores of GLUE's tasks, pre-trained and from random initialisation, by task."""
+    """Return the scores by task, pre-trained and from random initialisation."""
     found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
     for manifest in evaluations(stages):
         figures = manifest.figures
-        # A task of its own wins over one that another's model was scored on too.
+        # An evaluation of the task itself takes precedence over one with another task's model.
         sets = {figures["task"]: figures}
         sets |= {name: part for name, part in figures.get("also", {}).items() if name not in sets}
         for name, part in sets.items():
@@ -61,9 +61,9 @@ def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
 
 
 def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
-    """A plot of each task's score over the steps of the checkpoints that it was evaluated from.
+    """Return a plot per task of its score over checkpoint steps.
 
-    The steps are those of the converted folders; a task with one checkpoint has no plot.
+    The steps are read from the converted folders; a task with one checkpoint has no plot.
     """
     points: dict[str, dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
@@ -89,7 +89,7 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
 
 
 def score_plot(scores: list[dict[str, Any]]) -> str:
-    """The scores as bars."""
+    """Plot the scores as bars."""
     if not scores:
         return ""
     titles = ("pre-trained", "random initialisation", "most frequent class")

@@ -1,1 +1,1 @@
-"""What a stage is: the registry, fingerprints, and how a folder is made once and whole."""
+"""Stages: the registry, fingerprints, and atomic creation of output folders."""

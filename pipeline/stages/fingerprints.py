@@ -1,7 +1,8 @@
-"""Fingerprints: what a stage is made from, as a hash of its settings, inputs and version.
+"""Fingerprints: a hash of a stage's settings, inputs and version.
 
-Only settings that differ from the schema's defaults are hashed, so that a new option leaves the
-fingerprints of earlier runs alone. `tests/pipeline/stages/golden/defaults.json` keeps the defaults.
+Only settings that differ from the schema's defaults are hashed, so that a new option does not
+change the fingerprints of earlier runs. `tests/pipeline/stages/golden/defaults.json` records the
+defaults.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from pipeline.stages.registry import stage_of
 
 
 def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
-    """Walk a config dataclass: (dotted key, role, value); role is input, runtime or setting."""
+    """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
     for field in dataclasses.fields(config):
         value, role = getattr(config, field.name), field.metadata.get("role", "setting")
         if role != "runtime" and dataclasses.is_dataclass(value):
@@ -52,7 +53,7 @@ def inputs(config: StageConfig) -> dict[str, str]:
 
 
 def settings_of(config: StageConfig) -> dict[str, Any]:
-    """Return all settings by dotted key: what decides the output, apart from the inputs."""
+    """Return all settings by dotted key: everything but the inputs that determines the output."""
     return {
         key: value
         for key, role, value in walk_fields(config)
@@ -61,7 +62,7 @@ def settings_of(config: StageConfig) -> dict[str, Any]:
 
 
 def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the schema's default of each setting that has one, by dotted key."""
+    """Return the schema's default for each setting that has one, by dotted key."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(schema):
         key = prefix + field.name
@@ -77,16 +78,16 @@ def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
-    """Return the value in `folders` of the stage that makes `path`, or the folder it is in.
+    """Return the value in `folders` for `path` or its parent folder, or None if no stage makes it.
 
-    The keys are normalised paths; None if no stage makes it.
+    The keys are normalised paths.
     """
     path = os.path.normpath(path)
     return folders.get(path) or folders.get(os.path.dirname(path))
 
 
 def fingerprint_path(path: Path | str) -> str:
-    """Return the fingerprint of an input: its stage's, else one of names, sizes and times."""
+    """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times."""
     manifest = Manifest.read(path) or enclosing_manifest(path)
     if manifest is not None:
         return manifest.fingerprint
@@ -106,7 +107,7 @@ def fingerprint(
 ) -> tuple[str, dict[str, str]]:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
-    `known` gives the fingerprints of input folders that are not made yet, by path.
+    `known` holds the fingerprints of input folders that do not exist yet, by path.
     """
     sources = {
         key: producer_of(path, known or {}) or fingerprint_path(path)
@@ -128,18 +129,17 @@ def fingerprint(
 
 
 def legacy_fingerprint(stage: str, config: StageConfig, sources: Mapping[str, str]) -> str | None:
-    """Return the fingerprint that release 0.1.0 gave to the same work; None if it could not."""
+    """Return the fingerprint of the same work in release 0.1.0, or None if it had no equivalent."""
     return legacy.fingerprint(stage, settings_of(config), defaults_of(type(config)), sources)
 
 
 def recognise(
     stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
 ) -> Manifest | None:
-    """Return the manifest of `config.out` if it was made by the same settings from the same inputs.
+    """Return the manifest of `config.out` if its settings and inputs are the same.
 
-    A folder of an earlier release counts too. Where the code's output has changed since, that of
-    stages that are quick to make again does not count, and that of the others does: an upgrade
-    costs nobody a training.
+    A folder of an earlier release is accepted too. If the stage's version was raised since, only
+    folders of slow stages are accepted, so that an upgrade never repeats a training.
     """
     present = Manifest.read(config.out)
     if present is None or present.stage != stage:
@@ -154,9 +154,9 @@ def recognise(
 
 
 def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the settings of a manifest that differ now, as (before, now) by dotted key.
+    """Return the settings that differ from a manifest's, as (before, now) by dotted key.
 
-    A setting that a manifest does not have had today's default: the golden file sees to that.
+    A setting missing from the manifest had today's default; the golden file ensures that.
     """
     defaults = defaults_of(type(config))
     found = {}

@@ -1,8 +1,8 @@
-"""Fingerprints as release 0.1.0 computed them, to recognise the runs that it began.
+"""Fingerprints as computed by release 0.1.0, to recognise its unfinished runs.
 
-That release hashed every setting, defaults too, so that any new option changed the fingerprint.
-Here are the settings that it knew; a configuration that leaves all later ones at their defaults has
-the fingerprint that it had then.
+That release hashed every setting, including defaults, so that any new option changed the
+fingerprint. This module lists the settings that it had; a configuration with defaults for all later
+ones has the same fingerprint as then.
 """
 
 import dataclasses
@@ -52,12 +52,12 @@ _SETTINGS = {
 def fingerprint(
     stage: str, settings: Mapping[str, Any], defaults: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> str | None:
-    """Return the fingerprint that 0.1.0 gave; None if it had no such stage or option.
+    """Return the fingerprint of release 0.1.0, or None if it had no such stage or option.
 
     Args:
         stage: name of the stage.
         settings: all settings by dotted key.
-        defaults: the schema's default of each setting that has one.
+        defaults: the schema's default for each setting that has one.
         inputs: fingerprints of the inputs by config key.
     """
     if stage not in _SETTINGS:

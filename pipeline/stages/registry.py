@@ -1,4 +1,4 @@
-"""The registry of stages: the one place that says which there are, in the order of the data."""
+"""The registry of stages, in the order of the data flow."""
 
 import importlib
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from pipeline.config import StageConfig
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind of stage. A graph may have several of a kind: `train-512` is a `train`."""
+    """A stage type. A graph may have several of one type: `train-512` is a `train`."""
 
     name: str  # of its folder, and of `conf/NAME.yaml`
     version: int  # raise it when unchanged inputs and settings produce different output
-    schema_path: str  # MODULE:CLASS of its configuration, imported when asked for
+    schema_path: str  # MODULE:CLASS of its configuration, imported lazily
     script: str  # the module or file that runs it
-    one_core: bool = False  # others use all cores that there are
-    quick: bool = False  # made again when its version is raised; others are kept, and say so
+    one_core: bool = False  # others use all available cores
+    quick: bool = False  # rerun when its version is raised; others are kept, with a note
 
     @cached_property
     def schema(self) -> type[StageConfig]:
-        """Import the dataclass of its configuration."""
+        """Import and return the dataclass of its configuration."""
         module, _, name = self.schema_path.partition(":")
         found: type[StageConfig] = getattr(importlib.import_module(module), name)
         return found
@@ -38,10 +38,10 @@ _ALL = (
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
-# Stages that no run has, with a folder and a manifest like theirs.
+# Stages outside of runs, with a folder and a manifest of the same form.
 OTHERS = {"submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit")}
 
 
 def stage_of(name: str) -> Stage:
-    """Return the stage of a name, also one that no run has."""
+    """Return a stage by name, including those outside of runs."""
     return (STAGES | OTHERS)[name]

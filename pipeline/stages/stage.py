@@ -1,8 +1,8 @@
-"""A stage: one config in, one folder out, and a manifest that says what was made from what.
+"""A stage: one configuration in, one folder out, with a manifest of its inputs and settings.
 
-The manifest is written last, and the folder gets its name last, by rename: a crash leaves the old
+The manifest is written last, and then the folder is renamed into place: a crash leaves the old
 folder or the new one. A stage's fingerprint hashes its config, the fingerprints of its inputs and
-the version of its code; a folder whose manifest has the same fingerprint is not made again.
+the version of its code; a folder whose manifest has the same fingerprint is up to date.
 """
 
 import contextlib
@@ -28,49 +28,52 @@ Config = TypeVar("Config", bound=StageConfig)
 
 
 def output_place(out: str) -> Path:
-    """Return the path of what a command makes.
+    """Return the output path of a command.
 
     Raises:
-        ConfigError: it is no name of its own, so that nothing can be moved there.
+        ConfigError: it does not end in a name (`.`, `..`, `/`), so no folder can be renamed to it.
     """
     path = Path(os.path.normpath(out))
     if path.name in ("", ".."):
         raise ConfigError(
-            f"out={out}: this place cannot be replaced; name a new one, such as out=work/made",
+            f"out={out}: cannot be replaced; set out to a new folder, such as out=work/made",
             key="out",
+            path=out,
         )
     return path
 
 
 @contextlib.contextmanager
 def locked(out: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the folder's lock file, so that two runs cannot make one folder at once.
+    """Hold the folder's lock file, so that two runs cannot write the same folder at once.
 
-    With `wait`, let another process finish first.
+    With `wait`, wait until another process has finished.
 
     Raises:
-        InputError: another process holds it, or the place cannot be written.
+        InputError: another process holds the lock, or the parent folder is not writable.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         lock = (out.parent / f".{out.name}.lock").open("w")
     except OSError as error:
-        raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
+        raise InputError(
+            f"out={out}: is not writable ({error.strerror}); set another out", key="out", path=out
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
-            raise InputError(f"out={out}: another run is making this folder") from error
+            raise InputError(
+                f"out={out}: another run is writing this folder; wait for it, or set another out",
+                key="out",
+                path=out,
+            ) from error
         yield
 
 
 @contextlib.contextmanager
 def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
-    """Say it in one line where the body finds the disk full, limited, or not to be written.
-
-    Raises:
-        InputError: in place of such an error.
-    """
+    """Convert ENOSPC, EDQUOT, EFBIG and EROFS raised in the body to a one-line InputError."""
     try:
         yield
     except Exception as error:
@@ -78,33 +81,36 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
             raise
         if what := disk_failure(error):
             raise InputError(
-                f"out={out}: {what.lower()}; make room, or choose another out"
+                f"out={out}: {what.lower()}; free some space, or set another out",
+                key="out",
+                path=out,
             ) from error
         raise
 
 
 def check_free(stage: str, out: Path, in_place: bool) -> None:
-    """Refuse a place that holds what `stage` did not make: it would be lost.
+    """Raise InputError if `out` contains anything that `stage` did not make and would delete.
 
-    A stage that works `in_place` may find what it has begun, without a manifest yet.
-
-    Raises:
-        InputError: a file is there, files of nobody's, or another stage's.
+    A stage that works `in_place` may find its own unfinished output, without a manifest yet.
     """
     present = Manifest.read(out)
     if present is not None and present.stage != stage:
-        found = f"there is what {present.stage} made"
+        found = f"contains the output of {present.stage}"
     elif out.exists() and not out.is_dir():
-        found = "there is a file"
+        found = "is a file"
     elif present is None and not in_place and out.is_dir() and any(out.iterdir()):
-        found = f"there are files that {stage} did not make"
+        found = f"contains files not created by {stage}"
     else:
         return
-    raise InputError(f"out={out}: {found}, and would be lost; remove it, or choose another out")
+    raise InputError(
+        f"out={out}: {found} and is not overwritten; delete it, or set another out",
+        key="out",
+        path=out,
+    )
 
 
 def replace(old: Path, new: Path) -> None:
-    """Give the folder `new` the name `old`; what was there goes."""
+    """Rename the folder `new` to `old`, deleting a previous `old`."""
     away = old.with_name(f".{old.name}.old")
     if old.exists():
         old.rename(away)
@@ -113,7 +119,7 @@ def replace(old: Path, new: Path) -> None:
 
 
 def recover(out: Path) -> None:
-    """Mend what a crash within `replace` left behind."""
+    """Restore the folder after a crash within `replace`."""
     away = out.with_name(f".{out.name}.old")
     if away.exists() and not out.exists():
         away.rename(out)
@@ -121,15 +127,15 @@ def recover(out: Path) -> None:
 
 
 def current(stage: str, config: StageConfig) -> Manifest | None:
-    """Return the manifest of `config.out` if it need not be made: same inputs, same settings."""
+    """Return the manifest of `config.out` if it is up to date, else None."""
     return None if config.force else recognise(stage, config, *fingerprint(stage, config))
 
 
 def age(present: Manifest) -> str:
-    """Return what to know of a folder that earlier code made; nothing if today's did."""
+    """Return a note if an earlier version of the code made the folder, else an empty string."""
     if present.version == stage_of(present.stage).version:
         return ""
-    return " (made by an earlier version of the code; force=true makes it again)"
+    return " (made by an earlier version of the code; rerun it with force=true)"
 
 
 def run(
@@ -140,14 +146,14 @@ def run(
     in_place: bool = False,
     wait: bool = False,
 ) -> Manifest:
-    """Make `config.out` by `make(config, folder)`, unless it is there already.
+    """Make `config.out` with `make(config, folder)`, unless it is up to date.
 
-    With `in_place` the folder keeps its name while it is made, for stages that resume by
-    themselves; its old manifest goes before anything is written. With `wait`, another process that
-    makes the folder now is let finish first; else that is an error.
+    With `in_place` the folder keeps its name while it is written, for stages that resume by
+    themselves; its old manifest is deleted first. With `wait`, wait for another process that is
+    writing the folder; otherwise that is an error.
 
     Raises:
-        UserError: what `make` raises; or `out` is being made, cannot be written, or is not ours.
+        UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
     out = output_place(config.out)
     with disk_errors_as_input_errors(out), locked(out, wait):
@@ -187,6 +193,6 @@ def run(
         manifest.write(folder)
         if not in_place:
             replace(out, folder)
-    told = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}"
-    print(redact(told), flush=True)
+    line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}"
+    print(redact(line), flush=True)
     return manifest

@@ -163,7 +163,7 @@ def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(
     node = lost["spec"]["nodeName"]
     cluster.kubelet.die(node)
     try:
-        cluster.wait(lambda: f"node {node} does not answer" in cluster.log("driver"), 300)
+        cluster.wait(lambda: f"node {node} does not respond" in cluster.log("driver"), 300)
         stuck = cluster.api.get("pods", NAMESPACE, lost["metadata"]["name"])
         assert "deletionTimestamp" in stuck["metadata"]
         assert stuck["status"]["phase"] == "Running", "nobody knows better"
@@ -203,7 +203,7 @@ def test_a_tool_that_applies_again_does_not_stop_it(
     training.begin()
     first = training.name(0)
     cluster.apply(training.manifest, *words)
-    cluster.wait(lambda: "after somebody else suspended it" in cluster.log("driver"), 60)
+    cluster.wait(lambda: "after another client suspended it" in cluster.log("driver"), 60)
     weights = training.end()
     assert training.name(0) != first
     assert weights == undisturbed.get("weights", weights)
@@ -263,7 +263,7 @@ def test_bad_configuration_of_training_is_not_tried_twice(
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)
     assert reason(cluster, "train") == reason(cluster, "driver") == "PodFailurePolicy"
-    assert "error: stage train: environment: NODES=1, but this is pod 1" in cluster.log("driver")
+    assert "error: stage train: environment variable NODES=1: " in cluster.log("driver")
     assert len(list(cluster.folder.glob("*.train-1-*.log"))) == 1
 
 

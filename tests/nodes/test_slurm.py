@@ -197,7 +197,7 @@ def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = start(run.cluster, workdir)
         assert again.driver.wait(900) == Exit.USER, again.driver.text()
-    assert "another run is making this folder" in again.driver.text()
+    assert "another run is writing this folder" in again.driver.text()
     wait_for(lambda: run.cluster.job("train", workdir)["JobState"] == "FAILED", "its end")
     assert run.cluster.job("train", workdir)["Restarts"] == "0"
     wait_for(lambda: run.cluster.job("report", workdir)["JobState"] == "CANCELLED", "no orphans")

@@ -129,7 +129,7 @@ def test_a_modern_run_becomes_a_folder_that_transformers_opens(run):
     assert type(opened).__name__ == "ModernBertForMaskedLM"
     answers = hub("fill-mask", run.out)("a [MASK] b")
     assert sum(answer["score"] for answer in answers) > 0
-    with pytest.raises(ConfigError, match="onnx=true: modernbert"):
+    with pytest.raises(ConfigError, match="modernbert"):
         convert.make(dataclasses.replace(run, onnx=True), Path(run.out))
 
 
@@ -177,12 +177,12 @@ def test_a_vocabulary_of_another_size_is_refused(run, tmp_path, words):
 
 def test_another_vocabulary_of_the_same_size_is_refused(run, tmp_path):
     other = make_vocabulary(tmp_path / "other", "stuvwxyz")
-    with pytest.raises(InputError, match="not the vocabulary that"):
+    with pytest.raises(InputError, match="entries"):
         stage.run("convert", dataclasses.replace(run, vocab=str(other)), convert.make)
 
 
 def test_missing_inputs_are_named(run, tmp_path):
-    with pytest.raises(InputError, match=r"no finished vocab there"):
+    with pytest.raises(InputError, match=r"pipeline\.vocab"):
         convert.make(dataclasses.replace(run, vocab=str(tmp_path / "no")), tmp_path)
     with pytest.raises(InputError) as raised:
         convert.make(dataclasses.replace(run, train=str(tmp_path / "no")), tmp_path)
@@ -291,8 +291,9 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
     lines = (folder / "vocab.txt").read_text().splitlines()
     (folder / "vocab.txt").write_text("\n".join([*lines[:5], *lines[:4:-1]]) + "\n")
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"do not go on from those of .*vocab=null"):
+    with pytest.raises(InputError, match="vocab=null") as error:
         converted(run, train=str(published), vocab=str(folder))
+    assert (error.value.key, error.value.path) == ("vocab", str(folder))
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):

@@ -176,7 +176,7 @@ def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_
     server.etag, server.cuts = "", [1000]
     manifest = run(config(tmp_path, DownloadFile(url=server.url("/big.bin"))))
     assert [asked for _, asked in server.asked] == [None, None]
-    assert "1 without a digest" in manifest.summary
+    assert "1 without a checksum" in manifest.summary
 
 
 def test_a_part_that_was_complete_is_taken(
@@ -200,7 +200,7 @@ def test_a_wrong_byte_is_found_and_the_file_goes(
     server: Server, big: DownloadFile, tmp_path: Path
 ) -> None:
     server.files["/big.bin"] = CONTENT[:-1] + b"x"
-    with pytest.raises(InputError, match="the sha1 of what came is"):
+    with pytest.raises(InputError, match="sha1"):
         run(config(tmp_path, big))
     assert files_in(tmp_path) == []
 
@@ -291,14 +291,14 @@ class TestSums:
         self, server: Server, latest: DownloadFile, tmp_path: Path
     ) -> None:
         server.files["/sums.txt"] = b"d41d8cd98f00b204e9800998ecf8427e  other.xml.bz2\n"
-        with pytest.raises(InputError, match=r"sums.txt does not name wiki-latest-pages.xml.bz2"):
+        with pytest.raises(InputError, match=r"wiki-latest-pages\.xml\.bz2"):
             run(config(tmp_path, latest))
 
     def test_a_list_of_two_dates_is_refused(
         self, server: Server, latest: DownloadFile, tmp_path: Path
     ) -> None:
         server.files["/sums.txt"] += b"0" * 32 + b"  wiki-20261120-pages.xml.bz2\n"
-        with pytest.raises(InputError, match="names several"):
+        with pytest.raises(InputError, match="several"):
             run(config(tmp_path, latest))
 
     @pytest.mark.parametrize("line", ["{}  big.bin", "{} *big.bin", "{}  ./here/big.bin"])
@@ -308,23 +308,24 @@ class TestSums:
 
 
 def test_a_corpus_without_an_address_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no address to download from"):
+    with pytest.raises(ConfigError, match="no files to download"):
         run(config(tmp_path))
 
 
 def test_files_of_another_corpus_are_not_mixed_in(big: DownloadFile, tmp_path: Path) -> None:
     (tmp_path / "other.bz2").touch()
-    with pytest.raises(InputError, match=r"other.bz2 is not of corpus test"):
+    with pytest.raises(InputError) as error:
         run(config(tmp_path, big))
+    assert error.value.path == str(tmp_path / "other.bz2")
 
 
 @pytest.mark.parametrize(
     ("url", "digest", "message"),
     [
-        ("http://127.0.0.1/", None, "does not end in a name"),
+        ("http://127.0.0.1/", None, "file name"),
         ("ftp://127.0.0.1/a.bin", None, "not an address that can be fetched"),
-        ("http://127.0.0.1/a.bin", "abc", "no digest"),
-        ("http://127.0.0.1/a.bin", "z" * 32, "no digest"),
+        ("http://127.0.0.1/a.bin", "abc", "not a checksum"),
+        ("http://127.0.0.1/a.bin", "z" * 32, "not a checksum"),
     ],
 )
 def test_what_cannot_be_an_address_or_a_digest_is_refused(

@@ -185,8 +185,8 @@ def test_malformed_rows_show(config):
     manifest = run(config)
     assert manifest.figures["malformed"] == 2
     assert manifest.figures["rows"] == {"train": 300, "dev": 100}
-    assert "2 malformed rows left out" in manifest.summary
-    assert "train.tsv, line 302: 2 fields, 4 expected" in manifest.summary
+    assert "2 malformed rows" in manifest.summary
+    assert "train.tsv, line 302: 2 fields" in manifest.summary
 
 
 def test_scores_are_fitted_where_a_task_has_no_classes(config):
@@ -204,8 +204,9 @@ def test_what_is_not_there_is_told(config):
         run(replace(config, pretrained="nowhere"))
     with pytest.raises(InputError, match=r"Toy/train\.tsv"):
         run(replace(config, data="nowhere"))
-    with pytest.raises(ConfigError, match="the model has 40 positions"):
+    with pytest.raises(ConfigError, match="40 positions") as error:
         run(replace(config, sequence_length=41))
+    assert error.value.key == "sequence_length"
 
 
 @pytest.mark.parametrize(
@@ -341,9 +342,7 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
 def test_without_a_task_the_command_lists_them():
     done = command()
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "error: no task chosen: add +task=NAME, NAME one of: ax, cola, mnli,"
-    )
+    assert "+task=NAME, NAME one of: ax, cola, mnli," in done.stderr
 
 
 def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
@@ -356,9 +355,9 @@ def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.Compl
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["task.columns=[nope]"], "train.tsv, line 1: no column 'nope', only 'text', 'label'"),
-        (["task.columns=[text]", "task.labels=[x,y]"], "train.tsv, line 2: label '0' is none of"),
-        (["data={}/train.tsv"], "/train.tsv: a file, and its folder is wanted"),
+        (["task.columns=[nope]"], "train.tsv, line 1: column 'nope'"),
+        (["task.columns=[text]", "task.labels=[x,y]"], "train.tsv, line 2: label '0'"),
+        (["data={}/train.tsv"], "task.train=train.tsv"),
     ],
 )
 def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(
@@ -376,6 +375,6 @@ def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
     done = evaluate_own(root, *words)
     assert done.returncode == 2
-    assert "error: no value for pretrained" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: pretrained ")
     done = evaluate_own(root, *words, f"workdir={tmp_path}")
     assert f"{tmp_path}/convert: no model in Hugging Face's format" in done.stderr

@@ -46,7 +46,7 @@ def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
     documents = figures["documents"]
     assert f"{documents['read']} documents read = " in done.stdout
     assert f"{documents['written']} written" in done.stdout
-    assert done.stdout.count("checksum right") == len(figures["shards"]) == 2
+    assert done.stdout.count("checksum ok") == len(figures["shards"]) == 2
     shown = re.findall(r"^  (\[CLS\] .* \[SEP\] .* \[SEP\])$", done.stdout, re.MULTILINE)
     assert len(shown) == 4
     assert all(re.search(r"\{\S+\|(##)?\w+\}|\{\S+\|\.\}", text) for text in shown)
@@ -76,12 +76,12 @@ def test_the_histogram_counts_every_instance(
 def test_damage_and_a_wrong_vocabulary_are_errors(root: Path, tmp_path: Path) -> None:
     folder = make(tmp_path, "nsp")
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "more"], lowercase=True))
-    assert "not the vocabulary of these shards" in look(root, str(folder)).stderr
+    assert "--vocab" in look(root, str(folder)).stderr
     shard = next(folder.glob("train-*"))
     raw = bytearray(shard.read_bytes())
     raw[len(raw) // 2] ^= 1
     shard.write_bytes(raw)
     done = look(root, str(folder))
     assert done.returncode == 2
-    assert f"{shard.name}: another checksum" in done.stderr
-    assert "no finished prepare there" in look(root, str(tmp_path / "nowhere")).stderr
+    assert f"{shard.name}: wrong checksum" in done.stderr
+    assert "pipeline.prepare" in look(root, str(tmp_path / "nowhere")).stderr

@@ -115,8 +115,9 @@ def test_what_a_crash_left_is_not_reported(work: Path) -> None:
 
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
-    with pytest.raises(InputError, match="no finished stage there"):
+    with pytest.raises(InputError, match="no finished stages") as error:
         stage.run("report", config, report.make)
+    assert error.value.path == str(tmp_path)
 
 
 def glue(folder: Path, task: str, score: float, **more: object) -> None:
@@ -147,13 +148,13 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
     averages = {row["name"]: round(row["average"], 1) for row in others}
     assert averages["BERT-large"] == 82.1
     assert averages["BERT-base"] == 79.6
-    for shown in ("Beside published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
+    for shown in ("published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
         assert shown in text
     assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
 
 
 def test_without_glue_nothing_is_compared(work: Path) -> None:
-    assert "Beside published models" not in page(work)
+    assert "published models" not in page(work)
     assert not (work / "report" / "scores.json").exists()
 
 

@@ -1,6 +1,6 @@
-"""Kinds of tasks: how their files become samples, and logits become answers and scores.
+"""Task types: conversion of files to samples, and of logits to answers and scores.
 
-Each kind is a module with a class of that protocol; the loop that fine-tunes knows no more of it.
+Each type is a module with a class that implements `TaskType`, the interface of fine-tuning.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,27 +16,27 @@ from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.tokenization.wordpiece import WordPiece
 
-Logits = Sequence[npt.NDArray[np.float32]]  # as `finetune.predict` gives them
+Logits = Sequence[npt.NDArray[np.float32]]  # as returned by `loop.predict`
 Scores = dict[str, float]
-Keep = Callable[[str], bool]  # whether what a text is about is read
+Keep = Callable[[str], bool]  # predicate: keep the example with this text?
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One set of a task: what the model reads, and what it is measured by."""
+    """One dataset of a task: model inputs and true answers."""
 
     samples: Samples
-    truth: list[Any]  # an entry an answer, JSON; empty in a test set
-    extra: Any = None  # what the kind needs to make answers of logits
-    malformed: list[str] = field(default_factory=list)  # rows left out: where and why
+    truth: list[Any]  # one JSON value per answer; empty in a test set
+    extra: Any = None  # what the task type needs to convert logits to answers
+    malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
     def __len__(self) -> int:
         return len(self.truth) or len(self.samples)
 
 
 class TaskType(Protocol):
-    """What a kind of task can do."""
+    """Interface of a task type."""
 
     head: str  # of model.finetuning.heads
     outputs: int  # of that head
@@ -44,33 +44,33 @@ class TaskType(Protocol):
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """File `name` of the task, or the first `rows` of what `keep` keeps."""
+        """Read file `name` of the task: the first `rows` of the examples that `keep` accepts."""
 
     def decide(self, part: Dataset, logits: Logits) -> list[Any]:
-        """The answers to a part, JSON."""
+        """Return the answers to a dataset, as JSON values."""
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
-        """The task's metrics of answers, at least."""
+        """Return at least the task's metrics of the answers."""
 
     def constant(self, train: Dataset, dev: Dataset) -> Scores:
-        """What always giving the most frequent answer of train scores on dev."""
+        """Return the scores on dev of always giving the most frequent answer of train."""
 
     def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
-        """The answers to a part as others exchange them, by name of the file; besides the table."""
+        """Return the answers in exchange formats other than the table, by file name."""
 
 
 def chosen(
     items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str], rows: int | None
 ) -> list[Item]:
-    """The first `rows` of the items that `keep` keeps for what they are about."""
+    """Return the first `rows` items whose text `about(item)` is accepted by `keep`."""
     return [item for item in items if keep is None or keep(about(item))][:rows]
 
 
 def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Dataset, Dataset]:
-    """Train, at most `rows` of it, and dev: two files, or one by the hash of what it is about.
+    """Return train, at most `rows` of it, and dev: two files, or one split by hash of the text.
 
     Raises:
-        InputError: a file is missing or broken, or a side is empty.
+        InputError: a file is missing or malformed, or train or dev is empty.
     """
     if not task.dev_share:
         return kind.read(task.train, rows=rows), kind.read(task.dev)
@@ -82,17 +82,21 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
     dev = kind.read(task.train, keep=is_dev)
     for name, part in (("train", train), ("dev", dev)):
         if not len(part):
-            raise InputError(f"task.dev_share={task.dev_share}: {task.train} leaves {name} empty")
+            raise InputError(
+                f"task.dev_share={task.dev_share}: leaves no examples of {task.train} for {name}; "
+                "set another task.dev_share",
+                key="task.dev_share",
+            )
     return train, dev
 
 
 def framing_of(config: EvaluateConfig) -> TruncationConfig:
-    """How a configuration wants texts cut."""
+    """Return the configured truncation of texts."""
     return TruncationConfig(config.sequence_length, config.truncation, config.chunks)
 
 
 def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiece) -> TaskType:
-    """The kind of `task`, with its files in `config.data`."""
+    """Return the type of `task`, with its files in `config.data`."""
     from pipeline.evaluation.task_types.classification import Classification
     from pipeline.evaluation.task_types.multiple_choice import Choice
     from pipeline.evaluation.task_types.question_answering import Answers

@@ -1,4 +1,4 @@
-"""Sentences, or pairs, that have a class or a score."""
+"""Classification of, or regression on, sentences and sentence pairs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 
 class Classification:
-    """GLUE's tasks, and one's own."""
+    """The task type of GLUE and of most custom tasks."""
 
     head = "class"
 
@@ -25,7 +25,7 @@ class Classification:
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """See `Kind`."""
+        """See `TaskType`."""
         found = examples.read_examples(self._data, self._task, name, labelled)
         places = range(len(found))
         found = found.take(chosen(places, keep, lambda place: found.first[place], rows))
@@ -33,20 +33,20 @@ class Classification:
         return Dataset(samples, found.labels if labelled else [], None, found.malformed)
 
     def decide(self, part: Dataset, logits: Logits) -> list[Any]:
-        """Class indices, or scores of six digits."""
+        """Return class indices, or scores rounded to six decimals."""
         if not self._task.labels:
             return [round(float(value[0]), 6) for value in logits]
         return [int(value.argmax()) for value in logits]
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
-        """See `Kind`."""
+        """See `TaskType`."""
         return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
 
     def constant(self, train: Dataset, dev: Dataset) -> Scores:
-        """The most frequent class, or the mean."""
+        """Score always predicting the most frequent class, or the mean."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], len(self._task.labels))
 
     def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
-        """None: the table is what people exchange."""
+        """Return no files, as the table is the exchange format."""
         return {}

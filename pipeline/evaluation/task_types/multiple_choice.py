@@ -1,4 +1,4 @@
-"""Which of several endings follows (SWAG, Zellers et al. 2018; Devlin et al. 2019, section 4.4)."""
+"""Choice of the right ending (SWAG, Zellers et al. 2018; Devlin et al. 2019, section 4.4)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 
 class Choice:
-    """A sentence, perhaps the beginning of the next, and its endings."""
+    """The task type of a sentence, optionally the start of the next one, and several endings."""
 
     head = "choice"
 
@@ -26,7 +26,7 @@ class Choice:
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """See `Kind`.
+        """See `TaskType`.
 
         Raises:
             InputError: a label is not the number of an ending, from 0.
@@ -47,8 +47,10 @@ class Choice:
             if labelled:
                 if fields[-1] not in map(str, range(count)):
                     raise InputError(
-                        f"{place}, line {line}: label {fields[-1]!r} is no number from 0 to "
-                        f"{count - 1}"
+                        f"{place}, line {line}: label {fields[-1]!r} must be a number from 0 to "
+                        f"{count - 1}",
+                        path=place,
+                        line=line,
                     )
                 truth.append(int(fields[-1]))
         pairs = tokenize(self._wordpiece, first, second, [0.0] * len(first), self._framing)
@@ -58,18 +60,18 @@ class Choice:
         return Dataset(samples, truth, None, table.malformed)
 
     def decide(self, part: Dataset, logits: Logits) -> list[Any]:
-        """The number of an ending."""
+        """Return the index of the chosen ending."""
         return [int(value.argmax()) for value in logits]
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
-        """See `Kind`."""
+        """See `TaskType`."""
         return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
 
     def constant(self, train: Dataset, dev: Dataset) -> Scores:
-        """The most frequent place of the right ending."""
+        """Score always choosing the most frequent position of the right ending."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], self.outputs)
 
     def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
-        """None: the table is what people exchange."""
+        """Return no files, as the table is the exchange format."""
         return {}

@@ -1,7 +1,7 @@
-"""Answers within a passage: SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016 and 2018).
+"""Extractive question answering: SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016 and 2018).
 
-A long passage is read in windows; each token is judged in the window where it has most context. The
-scores are those of the official script.
+A long passage is read in windows; each token is scored in the window where it has most context. The
+metrics are those of the official script.
 """
 
 import collections
@@ -20,9 +20,9 @@ from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
-QUESTION = 64  # tokens of a question, at most
-LONGEST = 30  # tokens of an answer, at most
-BEST = 20  # starts and ends that are looked at
+QUESTION = 64  # maximum tokens of a question
+LONGEST = 30  # maximum tokens of an answer
+BEST = 20  # candidate starts and ends
 PREDICTIONS = "predictions.json"
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
@@ -31,31 +31,31 @@ PUNCTUATION = frozenset(string.punctuation)
 
 @dataclass(frozen=True)
 class Question:
-    """A question on a passage, and where its first answer is."""
+    """A question on a passage, with the position of its first answer."""
 
     identity: str
     text: str
     context: str
-    answers: list[str]  # empty: it has none
-    start: int  # character of the first
-    article: str = ""  # that the passage is from: its title, else its first passage
+    answers: list[str]  # empty: unanswerable
+    start: int  # character offset of the first answer
+    article: str = ""  # article of the passage: its title, else its first passage
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a passage as a sequence."""
+    """A window of a passage as a sequence."""
 
     question: int
-    begin: int  # where the passage starts in the sequence
-    spans: list[tuple[int, int]]  # characters of each token of it
-    central: np.ndarray  # whether each has its most context here
+    begin: int  # position of the passage in the sequence
+    spans: list[tuple[int, int]]  # character offsets of each of its tokens
+    central: np.ndarray  # whether each token has its most context here
 
 
 class Answers:
-    """Where a passage answers a question, and whether it does."""
+    """The task type of answer spans, including unanswerable questions."""
 
     head = "answer"
-    outputs = 2  # is it the answer's first token, its last
+    outputs = 2  # logits of the answer's first and last token
 
     def __init__(
         self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int, stride: int
@@ -66,14 +66,14 @@ class Answers:
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """See `Kind`."""
+        """See `TaskType`."""
         place, content = examples.need(self._data, self._task, name)
         return self.part_of(
             chosen(parse(place, content), keep, lambda question: question.article, rows)
         )
 
     def part_of(self, questions: list[Question]) -> Dataset:
-        """Questions as the model reads them."""
+        """Convert questions to samples."""
         windows, ids, second, labels = [], [], [], []
         spans: dict[str, Any] = {}
         for index, question in enumerate(questions):
@@ -94,10 +94,10 @@ class Answers:
     def _windows(
         self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]
     ) -> Any:
-        """[CLS] question [SEP] stretch [SEP], as often as the passage needs."""
+        """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
-        step = min(self._stride, max(1, room // 2))  # every answer of half a window is in one whole
+        step = min(self._stride, max(1, room // 2))  # half a window always fits into one
         starts = [0]
         while starts[-1] + room < len(ids):
             starts.append(starts[-1] + step)
@@ -119,7 +119,7 @@ class Answers:
             yield Window(index, len(asked) + 2, spans[start:end], central), sequence
 
     def decide(self, part: Dataset, logits: Logits) -> list[Any]:
-        """[answer, how much likelier none is] of each question."""
+        """Return [answer, margin by which no answer is more likely] per question."""
         questions, windows = part.extra
         found: list[list[Any]] = [["", np.inf] for _ in questions]
         best = np.full(len(questions), -np.inf)
@@ -136,9 +136,9 @@ class Answers:
         ]
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
-        """Exact match and F1; where questions may have no answer, at the threshold of best F1.
+        """Return exact match and F1; with unanswerable questions, at the threshold of best F1.
 
-        That threshold is chosen on this set, as Devlin et al. 2019, section 4.3, choose it on dev.
+        The threshold is chosen on this dataset, as Devlin et al. 2019, section 4.3, do on dev.
         """
         every = [
             span_scores(text, truth) for (text, _), truth in zip(answers, part.truth, strict=True)
@@ -152,33 +152,33 @@ class Answers:
         )  # fmt: skip
 
     def constant(self, train: Dataset, dev: Dataset) -> Scores:
-        """Never answering."""
+        """Score never answering."""
         exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
         return {"f1": float(f1), "exact": float(exact)}
 
     def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
-        """What the official scripts read; where none is likelier, an empty answer.
+        """Return the predictions file of the official scripts; an empty string means no answer.
 
-        Of questions that may have no answer also how much likelier that is: `--na-prob-file`.
+        With unanswerable questions, also the margins, for the script's `--na-prob-file`.
         """
         ids = [question.identity for question in part.extra[0]]
         if all(part.truth):
             return {PREDICTIONS: as_json(ids, [text for text, _ in answers])}
-        said = ["" if margin > 0 else text for text, margin in answers]
+        texts = ["" if margin > 0 else text for text, margin in answers]
         margins = [margin for _, margin in answers]
-        return {PREDICTIONS: as_json(ids, said), "null_odds.json": as_json(ids, margins)}
+        return {PREDICTIONS: as_json(ids, texts), "null_odds.json": as_json(ids, margins)}
 
 
 def as_json(ids: list[str], values: list[Any]) -> str:
-    """A value for each id."""
+    """Return a JSON object of one value per id."""
     return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
 
 
 def parse(place: str, content: bytes) -> list[Question]:
-    """The questions of a file in SQuAD's layout.
+    """Parse the questions of a file in SQuAD's layout.
 
     Raises:
-        InputError: it is not that, or an answer is not where it says.
+        InputError: the file has another layout, or an answer is not at its offset.
     """
     found = []
     try:
@@ -192,20 +192,22 @@ def parse(place: str, content: bytes) -> list[Question]:
                     start = answers[0]["answer_start"] if answers else 0
                     if texts and context[start : start + len(texts[0])] != texts[0]:
                         raise InputError(
-                            f"{place}: question {item['id']}: no {texts[0]!r} at character {start}"
+                            f"{place}: question {item['id']}: answer {texts[0]!r} does not start "
+                            f"at character {start}",
+                            path=place,
                         )
                     found.append(
                         Question(item["id"], item["question"], context, texts, start, title)
                     )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{place}: not in SQuAD's layout ({error!r})") from error
+        raise InputError(f"{place}: is not in SQuAD's layout ({error!r})", path=place) from error
     if not found:
-        raise InputError(f"{place}: no question")
+        raise InputError(f"{place}: has no questions", path=place)
     return found
 
 
 def target(question: Question, window: Window) -> tuple[int, int]:
-    """The answer's first and last token in a window; those of [CLS] where it is not in it."""
+    """Return the answer's first and last token in a window; [CLS] if it is not inside."""
     if not question.answers or not window.spans:
         return 0, 0
     begin, end = question.start, question.start + len(question.answers[0])
@@ -216,7 +218,7 @@ def target(question: Question, window: Window) -> tuple[int, int]:
 
 
 def best_span(context: str, window: Window, logits: np.ndarray) -> tuple[float, str]:
-    """The likeliest answer in a window from logits `(length, 2)`, and its score."""
+    """Return score and text of the most likely answer in a window, from logits `(length, 2)`."""
     length = len(window.spans)
     if not length:
         return -np.inf, ""
@@ -235,13 +237,16 @@ def best_span(context: str, window: Window, logits: np.ndarray) -> tuple[float, 
 
 
 def normalized(text: str) -> list[str]:
-    """The words that count: lower case, no punctuation, no articles (the official script)."""
+    """Return the words in lower case without punctuation and articles, as the official script."""
     text = "".join(letter for letter in text.lower() if letter not in PUNCTUATION)
     return ARTICLES.sub(" ", text).split()
 
 
 def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
-    """Exact match and F1 of an answer, the best over the true ones; of none, if there are none."""
+    """Return exact match and F1 of an answer, the maximum over the true answers.
+
+    Without true answers, the empty answer is right.
+    """
     found = normalized(text)
     exact = f1 = 0.0
     for answer in [one for one in truth if normalized(one)] or [""]:
@@ -256,22 +261,23 @@ def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
 
 
 def with_threshold(every: np.ndarray, margins: np.ndarray, none: np.ndarray) -> Scores:
-    """Scores where answers of a larger margin than a threshold are withheld, at the best one.
+    """Return scores at the best threshold, above whose margin answers are withheld.
 
-    `every` `(N, 2)` are exact match and F1 of the answers if given, `none` says what has none.
+    `every` `(N, 2)` holds exact match and F1 of the answers if given, `none` `(N,)` marks
+    unanswerable questions.
     """
     order = np.argsort(margins, kind="stable")
-    # Of answering instead of not; where there is no answer, saying anything is wrong, even a mere
-    # article, as the official script has it.
+    # Gain of answering over not answering. As in the official script, any answer to an unanswerable
+    # question is wrong, even a mere article.
     gain = np.where(none[:, None], -1.0, every)[order]
     curve = np.concatenate([np.zeros((1, 2)), np.cumsum(gain, 0)]) + none.sum()
-    # A threshold divides what has another margin only.
+    # A threshold can only separate different margins.
     cuts = np.concatenate([[True], np.diff(margins[order]) > 0, [True]])
-    place = int(np.argmax(np.where(cuts, curve[:, 1], -np.inf)))
+    cut = int(np.argmax(np.where(cuts, curve[:, 1], -np.inf)))
     plain = np.where(margins > 0, none, every[:, 1])
     return {
-        "f1": float(curve[place, 1] / len(every)),
-        "exact": float(curve[place, 0] / len(every)),
-        "threshold": float(margins[order][place - 1]) if place else -1e9,
+        "f1": float(curve[cut, 1] / len(every)),
+        "exact": float(curve[cut, 0] / len(every)),
+        "threshold": float(margins[order][cut - 1]) if cut else -1e9,
         "f1_at_0": float(plain.mean()),
     }

@@ -1,4 +1,4 @@
-"""A tag a word: named entities in CoNLL's columns (Tjong Kim Sang and De Meulder 2003)."""
+"""One tag per word: named entities in CoNLL's columns (Tjong Kim Sang and De Meulder 2003)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,14 @@ ALONE = ("S", "U")  # prefixes of an entity of one word
 
 @dataclass(frozen=True)
 class Window:
-    """Words of a sentence that are one sequence."""
+    """The words of a sentence that form one sequence."""
 
     sentence: int
-    first: list[int]  # where each word's first piece stands
+    first: list[int]  # position of each word's first piece
 
 
 class Tagging:
-    """The first piece of a word tells its tag, as Devlin et al. 2019, section 5.3."""
+    """The task type of tags, predicted at each word's first piece (Devlin et al. 2019, 5.3)."""
 
     head = "tag"
 
@@ -46,7 +46,7 @@ class Tagging:
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """See `Kind`."""
+        """See `TaskType`."""
         sentences, malformed = self._sentences(name, labelled)
         kept = chosen(sentences, keep, lambda sentence: " ".join(sentence[0]), rows)
         return self.part_of(kept, labelled, malformed, name)
@@ -54,17 +54,19 @@ class Tagging:
     def part_of(
         self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str
     ) -> Dataset:
-        """Sentences as the model reads them.
+        """Convert sentences to samples.
 
         Raises:
-            InputError: a tag that is not among the task's.
+            InputError: a tag is not one of the task's.
         """
         known = {tag: number for number, tag in enumerate(self.tags)}
         unknown = {tag for _, tags in sentences for tag in tags} - set(known)
         if unknown:
             raise InputError(
-                f"{name}: tag {min(unknown)!r} is none of {', '.join(self.tags)}; list all in "
-                f"task.labels"
+                f"{name}: tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags "
+                f"in task.labels",
+                key="task.labels",
+                path=name,
             )
         windows, ids, labels = [], [], []
         for index, (words, tags) in enumerate(sentences):
@@ -79,7 +81,7 @@ class Tagging:
         return Dataset(Samples(ids, second, labels), truth, extra, malformed)
 
     def _windows(self, index: int, words: list[str], tags: list[int]) -> Any:
-        """A sentence as sequences of whole words; only a word too long for one loses pieces."""
+        """Yield a sentence as sequences of whole words; only overlong words lose pieces."""
         room, unknown = self._longest - 2, [self._wordpiece.unk]
         pieces = [
             part[:room] if len(part) else np.array(unknown)
@@ -101,7 +103,7 @@ class Tagging:
             start = end
 
     def decide(self, part: Dataset, logits: Logits) -> list[Any]:
-        """A tag a word, by sentence."""
+        """Return one tag per word, by sentence."""
         windows, sentences = part.extra
         found: list[list[str]] = [[] for _ in sentences]
         for window, values in zip(windows, logits, strict=True):
@@ -110,17 +112,17 @@ class Tagging:
         return found
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
-        """See `entity_scores`."""
+        """Return the scores of `entity_scores`."""
         return entity_scores(part.truth, answers)
 
     def constant(self, train: Dataset, dev: Dataset) -> Scores:
-        """Always the most frequent tag, which is that of no entity."""
+        """Score always predicting the most frequent tag, normally that of no entity."""
         flat = [tag for tags in train.truth for tag in tags]
         most = max(sorted(set(flat)), key=flat.count)
         return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
 
     def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
-        """Lines of word, true tag and given tag, as the script conlleval reads them."""
+        """Return lines of word, true tag and predicted tag, the input of conlleval."""
         blocks = (
             "".join(map("{} {} {}\n".format, words, tags, given))
             for words, tags, given in zip(part.extra[1], part.truth, answers, strict=True)
@@ -129,12 +131,12 @@ class Tagging:
 
 
 def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
-    """Sentences of words and tags (none where `columns` has one entry), and malformed lines.
+    """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
-    A sentence ends at an empty line; columns are divided by tabs or spaces.
+    A sentence ends at an empty line; columns are separated by tabs or spaces.
 
     Raises:
-        InputError: no sentence is there.
+        InputError: the file has no sentences.
     """
     sentences: list[Sentence] = [([], [])]
     malformed = []
@@ -152,33 +154,34 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     if not sentences[-1][0]:
         sentences.pop()
     if not sentences:
-        raise InputError(f"{place}: no sentence{'; ' + malformed[0] if malformed else ''}")
+        raise InputError(
+            f"{place}: has no sentences{'; ' + malformed[0] if malformed else ''}", path=place
+        )
     return sentences, malformed
 
 
 def entities(tags: list[str]) -> set[tuple[int, int, str]]:
-    """(first word, word after the last, type) of each entity, as conlleval finds them.
+    """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
-    An entity begins at B- or S-, or where a type is other than that before it; it ends at E- or S-,
-    or before what does not go on. So IOB1, IOB2 and IOBES are read alike, and BILOU, where U- is S-
-    and L- is E-.
+    An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
+    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-).
     """
     found = set()
     start, kind, before = 0, "", OUTSIDE
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, name = tag.partition("-")
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind and (new or prefix == OUTSIDE):
-            found.add((start, place, kind))
+            found.add((start, index, kind))
             kind = ""
         if prefix != OUTSIDE and new:
-            start, kind = place, name
+            start, kind = index, name
         before = prefix
     return found
 
 
 def entity_scores(truth: list[list[str]], answers: list[list[str]]) -> Scores:
-    """Precision, recall and F1 of whole entities with their types; accuracy of words."""
+    """Return precision, recall and F1 of whole entities with their types; accuracy of words."""
     right = given = wanted = words = same = 0
     for tags, found in zip(truth, answers, strict=True):
         expected, answered = entities(tags), entities(found)

@@ -258,7 +258,7 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
         assert done.returncode == 2
         return done.stderr
 
-    assert "no value for runner.options.flink_master" in error("runner=flink")
+    assert "runner.options.flink_master" in error("runner=flink")
     for endpoint in (
         f"localhost:{free_port()}",
         "localhost:0",

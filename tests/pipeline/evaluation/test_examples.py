@@ -68,9 +68,9 @@ def test_malformed_rows_are_left_out_and_named(tmp_path):
     assert found.labels == [1, 0]
     path = tmp_path / "PAIR" / "train.tsv"
     assert found.malformed == [
-        f"{path}, line 3: 3 fields, 4 expected",
-        f"{path}, line 4: 1 fields, 4 expected",
-        f"{path}, line 5: 5 fields, 4 expected",
+        f"{path}, line 3: 3 fields instead of 4",
+        f"{path}, line 4: 1 fields instead of 4",
+        f"{path}, line 5: 5 fields instead of 4",
     ]
 
 
@@ -90,24 +90,28 @@ def test_scores_are_numbers(tmp_path):
     head = "a\tb\tscore\n"
     assert read(tmp_path, SCORE, head + "x\ty\t3.800\nx\ty\t0\n").labels == [3.8, 0]
     for bad in ("good", "nan", ""):
-        with pytest.raises(InputError, match=r"train\.tsv, line 3: score '\w*' is not a number"):
+        with pytest.raises(InputError, match=f"'{bad}'") as error:
             read(tmp_path, SCORE, head + f"x\ty\t1\nx\ty\t{bad}\n")
+        assert error.value.line == 3
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "line", "message"),
     [
-        (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", "line 3: label 'maybe' is none of no, yes"),
-        ("index\ta\tlabel\n0\tx\tyes\n", "line 1: no column 'b', only 'index', 'a', 'label'"),
-        (HEADER, "no whole row"),
-        (HEADER + "0\tx\n", "no whole row.*line 2: 2 fields, 4 expected"),
-        (b"", "empty"),
-        (HEADER.encode() + b"0\tx\xff", "not UTF-8 at byte 19"),
+        (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", 3, "'maybe' .*no, yes"),
+        ("index\ta\tlabel\n0\tx\tyes\n", 1, "'b' .*'index', 'a', 'label'"),
+        (HEADER, None, "no valid rows"),
+        (HEADER + "0\tx\n", None, "line 2: 2 fields"),
+        (b"", None, "empty"),
+        (HEADER.encode() + b"0\tx\xff", None, "byte 19"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(tmp_path, content, message):
-    with pytest.raises(InputError, match=rf"train\.tsv.*{message}"):
+def test_what_cannot_be_read_is_told_with_its_place(tmp_path, content, line, message):
+    with pytest.raises(InputError, match=message) as error:
         read(tmp_path, PAIR, content)
+    assert error.value.path is not None
+    assert error.value.path.endswith("train.tsv")
+    assert error.value.line == line
 
 
 def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):

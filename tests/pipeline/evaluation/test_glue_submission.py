@@ -68,11 +68,11 @@ def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: Submit
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("index\tprediction", "id\tprediction", r"line 1: 'id\\tprediction'"),
-        ("2\tentailment\n", "", r"line 4: index '3', not 2"),
-        ("\n7\tentailment", "\n7\t0", "line 9: '0' is none of entailment, not_entailment"),
-        ("2999\tentailment\n", "", r"2,999 rows, the server expects 3,000"),
-        ("2999\tentailment\n", "2999\tentailment", "the last line has no end"),
+        ("index\tprediction", "id\tprediction", r"line 1: .*'id\\tprediction'"),
+        ("2\tentailment\n", "", r"line 4: index '3'"),
+        ("\n7\tentailment", "\n7\t0", "line 9: '0' .*entailment, not_entailment"),
+        ("2999\tentailment\n", "", r"2,999 rows.* 3,000"),
+        ("2999\tentailment\n", "2999\tentailment", "last line"),
     ],
 )
 def test_what_the_server_would_refuse_is_found(old: str, new: str, fault: str) -> None:
@@ -86,7 +86,7 @@ def test_what_the_server_would_refuse_is_found(old: str, new: str, fault: str) -
 def test_a_submission_that_would_be_refused_is_not_made(config: SubmitConfig) -> None:
     path = Path(config.evaluations[0]) / glue_submission.FOLDER / "RTE.tsv"
     path.write_text(path.read_text().replace("\n7\tentailment", "\n7\t0"))
-    with pytest.raises(InputError, match=r"would refuse RTE\.tsv: line 9: '0' is none of"):
+    with pytest.raises(InputError, match=r"RTE\.tsv: line 9: '0'"):
         stage.run("submit", config, glue_submission.make)
     assert not Path(config.out).exists()
 
@@ -98,10 +98,12 @@ def test_scores_out_of_range_are_refused() -> None:
 
 
 def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitConfig) -> None:
-    with pytest.raises(InputError, match=r"no answers to AX, CoLA, .*fill=true"):
+    with pytest.raises(InputError, match="AX, CoLA, ") as error:
         stage.run("submit", replace(config, fill=False), glue_submission.make)
-    with pytest.raises(InputError, match="no answers there; evaluate with submit=true"):
+    assert error.value.key == "fill"
+    with pytest.raises(InputError, match="submit=true") as error:
         stage.run("submit", replace(config, evaluations=[]), glue_submission.make)
+    assert error.value.path == config.workdir
 
 
 def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:

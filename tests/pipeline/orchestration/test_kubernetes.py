@@ -68,11 +68,9 @@ def test_bad_configuration_is_the_last_word_before_all_else() -> None:
 
 def test_a_complete_job_without_its_folder_is_used_up(tmp_path: Path) -> None:
     members = [node(tmp_path / "report")]
-    assert "its Job is used up: kubectl delete job report" in kubernetes.job_exhausted(
-        job(), members
-    )
+    assert "kubectl delete job report" in kubernetes.job_exhausted(job(), members)
     write(tmp_path / "report", "other", BEGAN - datetime.timedelta(hours=1))
-    assert "used up" in kubernetes.job_exhausted(job(), members)
+    assert "already completed" in kubernetes.job_exhausted(job(), members)
 
 
 def test_images_of_two_builds_are_named_as_the_cause(tmp_path: Path) -> None:

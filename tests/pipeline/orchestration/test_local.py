@@ -39,10 +39,10 @@ def script(folder: Path, kind: str, line: str) -> Script:
     [
         (Exit.USER, UserError, r"stage train: a bad value \(log: .*train\.log\)"),
         (Exit.DIVERGED, Diverged, r"stage train: a bad value \(log: "),
-        (Exit.RESTART, Restart, "stage train was cut short .* the same command goes on"),
-        (Exit.RESTART, Restart, r"train was cut short, rank-1 was killed \(memory\?\) \(log: "),
-        (Exit.BUG, StageFailed, "exit code 1; its log (?s:.*)a bad value"),
-        (Exit.DONE, StageFailed, "exit code 0; its log"),  # and left nothing
+        (Exit.RESTART, Restart, r"stage train was interrupted \(log: "),
+        (Exit.RESTART, Restart, r"rank-1 was killed \(memory\?\) \(log: "),
+        (Exit.BUG, StageFailed, "exit code 1;(?s:.*)a bad value"),
+        (Exit.DONE, StageFailed, "exit code 0;"),  # and left nothing
     ],
 )
 def test_the_end_of_a_stage_is_that_of_the_run(
@@ -86,9 +86,9 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "line", "kind", "told", "shown"),
     [
-        ("train", SAVES, Restart, r"train was cut short, saved after step 1,706 \(log: ",
+        ("train", SAVES, Restart, r"saved after step 1,706 \(log: ",
          "stopping: train is saving …\n"),
-        ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks ends …\n"),
+        ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks is ending …\n"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("interruptible")

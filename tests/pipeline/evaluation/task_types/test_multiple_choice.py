@@ -44,5 +44,6 @@ def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
 
 def test_a_label_of_no_ending_is_refused(kind: Choice, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text(SWAG.replace("h,0\n", "h,4\n"))
-    with pytest.raises(InputError, match=r"train\.csv, line 3: label '4' is no number from 0 to 3"):
+    with pytest.raises(InputError, match="'4'") as error:
         kind.read("train.csv")
+    assert (error.value.path, error.value.line) == (str(tmp_path / "train.csv"), 3)

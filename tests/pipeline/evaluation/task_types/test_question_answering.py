@@ -145,17 +145,18 @@ def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not in SQuAD's layout"),
-        ("[]", "not in SQuAD's layout"),
-        ('{"data": []}', "no question"),
+        ("{", "SQuAD's layout"),
+        ("[]", "SQuAD's layout"),
+        ('{"data": []}', "no questions"),
     ],
 )
 def test_other_files_are_refused(
     tmp_path: Path, wordpiece: WordPiece, content: str, message: str
 ) -> None:
     (tmp_path / "train.json").write_text(content)
-    with pytest.raises(InputError, match=rf"train\.json: {message}"):
+    with pytest.raises(InputError, match=message) as error:
         Answers(str(tmp_path), TASK, wordpiece, 64, 32).read("train.json")
+    assert error.value.path == str(tmp_path / "train.json")
 
 
 def test_an_answer_that_is_not_where_it_says_is_refused(
@@ -163,8 +164,9 @@ def test_an_answer_that_is_not_where_it_says_is_refused(
 ) -> None:
     content = squad(("?", "1248"))
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 3
-    with pytest.raises(InputError, match="question 0: no '1248' at character 3"):
+    with pytest.raises(InputError, match=r"question 0: .*'1248'") as error:
         kind(tmp_path, wordpiece, content, 64, 32).read("train.json")
+    assert error.value.path == str(tmp_path / "train.json")
 
 
 @pytest.mark.shared_data
