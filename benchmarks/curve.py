@@ -1,10 +1,10 @@
-"""The loss curve of our encoder beside that of Hugging Face's: same data, seed, masks and batches.
+"""Loss curves of our encoder and Hugging Face's, with the same data, seed, masks and batches.
 
     python -m benchmarks.curve work/sample/prepare work/sample/vocab --out curve.svg
 
-Both start from the same weights and learn from the same batches of prepared shards with the same
-optimizer in fp32, without dropout, whose draws cannot be the same. Prints the greatest difference
-of the smoothed curves and draws both.
+Both start from the same weights and train on the same batches of prepared shards with the same
+optimizer in fp32, without dropout, whose random draws would differ. Prints the largest difference
+of the smoothed curves and plots both.
 """
 
 import argparse
@@ -78,13 +78,13 @@ def optimizer_of(module: nn.Module, rate: float) -> torch.optim.Optimizer:
 
 
 def show(options: argparse.Namespace, curves: np.ndarray, seconds: list[float]) -> None:
-    """The figures on the terminal, the picture in a file."""
+    """Print the comparison and write the plot."""
     window = min(20, options.steps)
     smooth = np.array([np.convolve(c, np.ones(window) / window, "valid") for c in curves])
     apart = np.abs(smooth[0] - smooth[1]).max(), np.abs(curves[0] - curves[1]).max()
     print(
         f"{options.size}, {options.steps} steps of {options.batch}: last {window} steps' loss "
-        f"{smooth[0, -1]:.4f} ours, {smooth[1, -1]:.4f} Hugging Face; greatest difference "
+        f"{smooth[0, -1]:.4f} ours, {smooth[1, -1]:.4f} Hugging Face; largest difference "
         f"{apart[0]:.4f} smoothed, {apart[1]:.4f} of one step; "
         f"{seconds[1] / seconds[0]:.2f} x as fast"
     )

@@ -1,8 +1,8 @@
-"""Break a training job on two hosts in every way, restart it, and say what was observed.
+"""Fault injection: break a training job on two hosts, restart it, and report the outcome.
 
-`python -m benchmarks.faults [CASE…]` (root, for network namespaces) prints a Markdown row a case:
-how long after the fault every node had ended, with which exit code, where the restarted job went
-on, and whether it ended with the same weights, bit for bit, as an undisturbed one.
+`python -m benchmarks.faults [CASE…]` (as root, for network namespaces) prints a Markdown row per
+case: the seconds until every node had ended, their exit codes, the step from which the restarted
+job resumed, and whether its final weights equal those of an undisturbed job bit for bit.
 """
 
 import os
@@ -20,23 +20,23 @@ from benchmarks.hosts import Host, Network, missing
 from benchmarks.job import ROOT, Job, Process, launcher_process, rank_processes, wait
 from benchmarks.small import make_work
 
-STEPS, EVERY, BREAK = 60, 10, 25  # steps in all, between checkpoints, and before the fault
+STEPS, EVERY, BREAK = 60, 10, 25  # steps: total, between checkpoints, and before the fault
 LIMITS = ("timeout=8", "watchdog=6")  # seconds
-LATE = 60.0  # seconds that a node is late
+LATE = 60.0  # delay of a late node, in seconds
 
 
 @dataclass
 class Row:
-    """What was observed in a case."""
+    """Outcome of a case."""
 
     case: str
     ended: list[tuple[float, int]]  # seconds after the fault and exit code, of each node
-    resumed: int  # step that the next start went on from
-    same: bool | None  # as an undisturbed run; None where there is nothing to compare
+    resumed: int  # step from which the next start resumed
+    same: bool | None  # same weights as an undisturbed run; None if not comparable
     note: str = ""
 
     def markdown(self) -> str:
-        """A line of the table."""
+        """Return the outcome as a table row."""
         seconds = ", ".join(f"{seconds:.1f}" for seconds, _ in self.ended)
         codes = ", ".join(str(int(code)) for _, code in self.ended)
         after = f"step {self.resumed}" if self.resumed else "the start"
@@ -45,14 +45,14 @@ class Row:
 
 
 HEADER = (
-    "| what happens | nodes end after (s) | exit codes | goes on from | result | |\n"
+    "| fault | nodes end after (s) | exit codes | resumes from | result | |\n"
     "|---|---|---|---|---|---|"
 )
 
 
 @dataclass
 class Bench:
-    """Two hosts, work, and the weights of an undisturbed run."""
+    """Two hosts, their input, and the weights of an undisturbed run."""
 
     hosts: list[Host]
     folder: Path
@@ -60,31 +60,31 @@ class Bench:
 
     @property
     def work(self) -> Path:
-        """Vocabulary and shards."""
+        """Return the folder of the vocabulary and shards."""
         return self.folder / "work"
 
     def job(self, name: str, *more: str) -> Job:
-        """A job that is not started yet."""
+        """Return a job without starting it."""
         return Job(
             self.folder / name, self.work, (f"steps={STEPS}", f"save_every={EVERY}", *LIMITS, *more)
         )
 
     def undisturbed(self) -> None:
-        """Train once; what every case is compared with."""
+        """Train once without faults, as the reference of every case."""
         job = self.job("undisturbed")
         wait(job.start(self.hosts))
         self.reference = job.weights()
 
     def restart(self, job: Job, case: str, ended: list[tuple[float, int]], note: str = "") -> Row:
-        """Start a broken job again, and compare."""
+        """Restart a broken job and compare its weights."""
         again = wait(job.start(self.hosts))
         if any(code for _, code in again):
-            note += f" (the next start ended with {[code for _, code in again]})"
+            note += f" (the restart exited with {[code for _, code in again]})"
             return Row(case, ended, job.resumed_after(), False, note)
         return Row(case, ended, job.resumed_after(), job.weights() == self.reference, note)
 
     def broken(self, case: str, harm: Callable[[list[Process]], object], *more: str) -> Row:
-        """Start a job, harm it, see all nodes end, and start it again."""
+        """Start a job, inject a fault, wait until all nodes have ended, and restart it."""
         job = self.job(harm.__name__.strip("_"), *more)
         nodes = job.start(self.hosts)
         job.wait_for(BREAK, nodes)
@@ -96,7 +96,7 @@ class Bench:
 
 
 def rank_killed(bench: Bench) -> Row:
-    """SIGKILL to a rank, as the kernel does when memory runs out."""
+    """Send SIGKILL to a rank, as the kernel does when out of memory."""
 
     def rank_killed(nodes: list[Process]) -> None:
         rank_processes(nodes[1])[0].kill()
@@ -105,7 +105,7 @@ def rank_killed(bench: Bench) -> Row:
 
 
 def node_killed(bench: Bench) -> Row:
-    """A node with all its processes goes."""
+    """Kill a node with all its processes."""
 
     def node_killed(nodes: list[Process]) -> None:
         nodes[1].kill()
@@ -116,7 +116,7 @@ def node_killed(bench: Bench) -> Row:
 
 
 def link_down(bench: Bench) -> Row:
-    """The network is cut; no end is told."""
+    """Cut the network without notifying either end."""
 
     def link_down(nodes: list[Process]) -> None:
         bench.hosts[1].link("down")
@@ -125,7 +125,7 @@ def link_down(bench: Bench) -> Row:
 
 
 def rank_stopped(bench: Bench) -> Row:
-    """SIGSTOP to a rank; what sees its heartbeat stop ends its node, as a liveness probe does."""
+    """Send SIGSTOP to a rank; end its node when the heartbeat is stale, like a liveness probe."""
     job = bench.job("stopped", f"heartbeat={bench.folder / 'beats'}")
     nodes = job.start(bench.hosts)
     job.wait_for(BREAK, nodes)
@@ -133,35 +133,35 @@ def rank_stopped(bench: Bench) -> Row:
     began = time.monotonic()
     (ended,) = wait(nodes[:1])
     probe = [sys.executable, "-m", "model.resilience.heartbeat", str(bench.folder / "beats"), "5"]
-    told = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=False)
+    probed = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=False)
     nodes[1].kill()
     wait(nodes[1:])
     second = (time.monotonic() - began, nodes[1].returncode)
-    note = f"the probe says: {told.stderr.strip()}; it ends the second node"
+    note = f"the probe ends the second node: {probed.stderr.strip()}"
     return bench.restart(job, "a rank is stopped (`kill -STOP`)", [ended, second], note)
 
 
 def one_node_told(bench: Bench) -> Row:
-    """SIGTERM to the first process of one node, as when its pod is preempted."""
+    """Send SIGTERM to the first process of one node, as when its pod is preempted."""
 
-    def told(nodes: list[Process]) -> None:
+    def node_signalled(nodes: list[Process]) -> None:
         (inside,) = [p for p in _below(nodes[1]) if p[1].startswith("-m model.launch")]
         os.kill(inside[0], signal.SIGTERM)
 
-    return bench.broken("one node gets SIGTERM", told)
+    return bench.broken("one node gets SIGTERM", node_signalled)
 
 
 def one_rank_told(bench: Bench) -> Row:
-    """SIGUSR1 to one rank."""
+    """Send SIGUSR1 to one rank."""
 
-    def rank_told(nodes: list[Process]) -> None:
+    def rank_signalled(nodes: list[Process]) -> None:
         rank_processes(nodes[1])[0].send_signal(signal.SIGUSR1)
 
-    return bench.broken("one rank gets SIGUSR1", rank_told)
+    return bench.broken("one rank gets SIGUSR1", rank_signalled)
 
 
 def launcher_killed(bench: Bench) -> Row:
-    """SIGKILL to deepspeed's inner launcher: its outer one would then report success."""
+    """Send SIGKILL to deepspeed's inner launcher; the outer one would then report success."""
 
     def launcher_killed(nodes: list[Process]) -> None:
         launcher_process(nodes[1]).kill()
@@ -170,7 +170,7 @@ def launcher_killed(bench: Bench) -> Row:
 
 
 def late_node(bench: Bench) -> Row:
-    """A node starts a minute after the other, whose name does not resolve until then."""
+    """Start a node a minute after the other; its name does not resolve at first."""
     job = bench.job("late")
     bench.hosts[1].resolves([])
     nodes = [job.start_one(bench.hosts, 1)]  # cannot even resolve node-0
@@ -185,7 +185,7 @@ def late_node(bench: Bench) -> Row:
 
 
 def killed_saving(bench: Bench) -> Row:
-    """SIGKILL to a run on one machine that saves after every step, at ten random moments."""
+    """Send SIGKILL to a run on one machine that saves after every step, at ten random moments."""
     job = Job(bench.folder / "saving", bench.work, (f"steps={STEPS}", "save_every=1"))
     draw, resumed = random.Random(0), []
     began = time.monotonic()
@@ -200,13 +200,13 @@ def killed_saving(bench: Bench) -> Row:
     ended = (time.monotonic() - began, wait([job.start_alone(1)])[0][1])
     alone = Job(bench.folder / "unkilled", bench.work, (f"steps={STEPS}", "save_every=1"))
     wait([alone.start_alone(1)])
-    note = f"each start went on, from steps {', '.join(map(str, resumed))}"
+    note = f"each start resumed, from steps {', '.join(map(str, resumed))}"
     same = job.weights() == alone.weights()
     return Row("`kill -9` ten times while it saves", [ended], job.resumed_after(), same, note)
 
 
 def unshared_folder(bench: Bench) -> Row:
-    """The nodes have a folder each under one name."""
+    """Give each node a private folder under the same path."""
     job = bench.job("unshared")
     (job.folder / "train").mkdir(parents=True)
     private = ["sh", "-c", f'mount -t tmpfs none {job.out} && exec "$@"', "sh"]
@@ -222,7 +222,7 @@ def unshared_folder(bench: Bench) -> Row:
 
 
 def _below(process: Process) -> list[tuple[int, str]]:
-    """Process ids and arguments of a process's descendants."""
+    """Return process ids and arguments of a process's descendants."""
     import psutil
 
     children = psutil.Process(process.pid).children(recursive=True)

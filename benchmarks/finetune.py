@@ -1,13 +1,13 @@
-r"""Fine-tuning one task: ours beside Hugging Face's Trainer, same model, data, epochs and seeds.
+r"""Fine-tuning of one task: ours against Hugging Face's Trainer, with the same model and data.
 
     python -m benchmarks.finetune --pretrained work/sample/convert --data work/sample/tasks \
         --task sample_next --rows 2000 --seeds 0 1 2
 
-Both start from the same folder, with the same batch size, learning rate, schedule, clipping, weight
-decay and longest sequence, on the same threads; the Trainer groups samples by length and pads each
-batch to its longest, as its users are told to for speed. Each run is a process of its own; they
-take turns. What counts is training with the scoring of the dev set after each epoch, not start-up.
-Needs `pip install -e '.[benchmarks]'`.
+Both start from the same folder, with the same epochs, seeds, batch size, learning rate, schedule,
+clipping, weight decay, longest sequence and threads; the Trainer groups samples by length and pads
+each batch to its longest, as recommended for speed. Each run is a separate process; they alternate.
+Measures training and the scoring of the dev set after each epoch, without start-up. Needs
+`pip install -e '.[benchmarks]'`.
 """
 
 import argparse
@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("--pretrained", required=True, help="a Hugging Face folder")
     parser.add_argument("--data", required=True, help="folder of the task's files")
     parser.add_argument("--task", required=True, help="a name of conf/task with classes")
-    parser.add_argument("--set", nargs="*", default=[], help="of the task: train=FILE dev=FILE")
-    parser.add_argument("--rows", type=int, help="of train; default all")
+    parser.add_argument("--set", nargs="*", default=[], help="task settings: train=FILE dev=FILE")
+    parser.add_argument("--rows", type=int, help="training examples; default: all")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=1e-4)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def alone(name: str, seed: int, threads: int) -> dict[str, float]:
-    """One run in a process of its own."""
+    """Run once in a separate process."""
     command = [sys.executable, "-m", "benchmarks.finetune", *sys.argv[1:], "--one", name]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(
@@ -68,7 +68,7 @@ def alone(name: str, seed: int, threads: int) -> dict[str, float]:
 
 
 def report(found: dict[str, list[dict[str, float]]]) -> None:
-    """A table of both, and the ratio."""
+    """Print a table of both, and the ratio."""
     print(f"\n{'':10}{'seconds':>18}{'dev score':>18}")
     for name, runs in found.items():
         columns = []
@@ -84,7 +84,7 @@ def report(found: dict[str, list[dict[str, float]]]) -> None:
 
 
 def task_of(options: argparse.Namespace) -> Any:
-    """The task with its settings changed."""
+    """Return the task with its settings changed."""
     from dataclasses import replace
 
     from pipeline.evaluation import examples
@@ -95,7 +95,7 @@ def task_of(options: argparse.Namespace) -> Any:
 
 
 def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
-    """Seconds and last score of our loop."""
+    """Return seconds and last score of our loop."""
     from pipeline.config import EvaluateConfig
     from pipeline.evaluation import grid_search
 
@@ -114,7 +114,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
 
 
 def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
-    """Seconds and last score of Hugging Face's Trainer."""
+    """Return seconds and last score of Hugging Face's Trainer."""
     import numpy as np
     import torch
     from transformers import (
@@ -161,7 +161,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
 def rows(
     options: argparse.Namespace, task: Any, tokenizer: Any, name: str, count: int | None
 ) -> list[dict[str, Any]]:
-    """The first `count` rows of a file of the task, tokenized, as the Trainer reads them."""
+    """Return the first `count` examples of a task's file, tokenized for the Trainer."""
     from pipeline.evaluation import examples
 
     read = examples.read_examples(options.data, task, name)
@@ -176,7 +176,7 @@ def rows(
 
 
 def arguments(options: argparse.Namespace, seed: int, folder: str) -> Any:
-    """The Trainer's settings: ours, and batches of like length, as its users choose for speed."""
+    """Return the Trainer's settings: ours, with batches of similar length for speed."""
     import torch
     from transformers import TrainingArguments
 

@@ -1,7 +1,7 @@
-"""Network namespaces as hosts: own address, host name, hosts file and processes each; needs root.
+"""Network namespaces as hosts, each with address, host name, hosts file and processes. Needs root.
 
 `with Network(2) as hosts:` gives hosts `node-0`, `node-1`, … on one bridge. A host's processes see
-each other only, and the first of them takes the rest with it, as in a container.
+only each other and end with its first process, as in a container.
 """
 
 import os
@@ -14,17 +14,13 @@ from types import TracebackType
 
 
 def run(*command: str) -> str:
-    """A command's output.
-
-    Raises:
-        subprocess.CalledProcessError: it failed.
-    """
+    """Run a command and return its output; raises CalledProcessError if it fails."""
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout
 
 
 def missing() -> str | None:
-    """Why there can be no network namespaces here; None where there can."""
+    """Return why network namespaces are unavailable, or None if they work."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"probe-{os.getpid()}"
@@ -33,13 +29,13 @@ def missing() -> str | None:
         run("ip", "netns", "exec", name, "unshare", "--mount", "--uts", "--pid", "--fork", "true")
         run("ip", "netns", "del", name)
     except (OSError, subprocess.CalledProcessError) as error:
-        return f"no network namespaces here: {getattr(error, 'stderr', error)}"
+        return f"network namespaces do not work: {getattr(error, 'stderr', error)}"
     return None
 
 
 @dataclass
 class Host:
-    """One namespace."""
+    """One network namespace."""
 
     name: str
     address: str
@@ -49,7 +45,7 @@ class Host:
     def start(
         self, command: list[str], log: Path, environment: dict[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Run a command as the host's first process; its exit code is that of the Popen."""
+        """Run a command as the host's first process; the Popen has its exit code."""
         inside = (
             f"mount --bind {shlex.quote(str(self.names))} /etc/hosts && hostname {self.name} && "
             f"mount -t proc proc /proc && exec {shlex.join(command)}"
@@ -63,19 +59,19 @@ class Host:
             )  # fmt: skip
 
     def link(self, state: str) -> None:
-        """Plug the cable in (`up`) or out (`down`): nothing is told to either end."""
+        """Set the host's link `up` or `down`, without notifying either end."""
         run("ip", "link", "set", f"{self.namespace}v", state)
 
     def resolves(self, hosts: list["Host"]) -> None:
-        """Let this host know these names, itself among them."""
+        """Make these host names, and its own, resolve on this host."""
         lines = [
             f"{host.address} {host.name}\n" for host in {h.name: h for h in [self, *hosts]}.values()
         ]
-        self.names.write_text("127.0.0.1 localhost\n" + "".join(lines))  # in place: it is mounted
+        self.names.write_text("127.0.0.1 localhost\n" + "".join(lines))  # in place: bind-mounted
 
 
 class Network:
-    """Hosts on a bridge, until the `with` block ends."""
+    """Context manager of hosts on a bridge."""
 
     def __init__(self, size: int):
         self._mark = f"b{os.getpid() % 100000}"

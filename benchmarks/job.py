@@ -1,4 +1,4 @@
-"""A training job on one or two hosts, for breaking it and looking at what happens."""
+"""Training jobs on one or two hosts, for fault injection."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ Process = subprocess.Popen[bytes]
 
 @dataclass
 class Job:
-    """A run below `folder`, with work that `make_work` made."""
+    """A training below `folder`, on the output of `make_work`."""
 
     folder: Path
     work: Path
@@ -32,11 +32,11 @@ class Job:
 
     @property
     def out(self) -> Path:
-        """The train stage's folder."""
+        """Return the train stage's folder."""
         return self.folder / "train"
 
     def command(self, number: int, nodes: int, launcher: str, port: int) -> list[str]:
-        """Node `number`'s command, below `model.launch` as in a container."""
+        """Return node `number`'s command, through `model.launch` as in a container."""
         script = [str(ROOT / "model" / "train.py"), *settings(self.work, self.out), *self.more]
         if launcher == "torchrun":
             options = ["--nnodes", str(nodes), "--nproc-per-node", "1", "--node-rank", str(number),
@@ -49,21 +49,21 @@ class Job:
         return [sys.executable, "-m", "model.launch", str(BIN / launcher), *options, *script]
 
     def start(self, hosts: list[Host], launcher: str = "deepspeed") -> list[Process]:
-        """Start it on all hosts."""
+        """Start the job on all hosts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return [self.start_one(hosts, number, launcher) for number in range(len(hosts))]
 
     def start_one(
         self, hosts: list[Host], number: int, launcher: str = "deepspeed", port: int = 29500
     ) -> Process:
-        """Start it on one of the hosts."""
+        """Start the job on one of the hosts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         command = self.command(number, len(hosts), launcher, port)
         environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         return hosts[number].start(command, self.log(number), environment)
 
     def start_alone(self, processes: int) -> Process:
-        """Start it on this machine, with the plain launcher."""
+        """Start the job on this machine, with deepspeed alone."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log(0).open("wb") as file:
             return subprocess.Popen(
@@ -75,18 +75,18 @@ class Job:
             )  # fmt: skip
 
     def log(self, number: int) -> Path:
-        """What node `number` printed."""
+        """Return the log file of node `number`."""
         return self.folder / f"node-{number}.log"
 
     def losses(self) -> list[float]:
-        """The loss of every step so far."""
+        """Return the loss of every step so far."""
         return [row["loss"] for row in read_metrics(self.out) if row["kind"] == "train"]
 
     def wait_for(self, step: int, processes: list[Process]) -> None:
-        """Wait until so many steps are done.
+        """Wait until `step` steps are done.
 
         Raises:
-            TimeoutError: it ended before, or takes too long.
+            TimeoutError: A process ended before, or the steps take too long.
         """
         until = time.monotonic() + PATIENCE
         while len(self.losses()) < step:
@@ -95,16 +95,16 @@ class Job:
             time.sleep(0.02)
 
     def weights(self) -> str:
-        """The checksum of the final weights.
+        """Return the checksum of the final weights.
 
         Raises:
-            InputError: there is no finished run.
+            InputError: The training has not finished.
         """
         manifest = require_manifest(self.out, "train", "out")
         return sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
 
     def resumed_after(self) -> int:
-        """The step that the last start went on from."""
+        """Return the step from which the last start resumed."""
         text = self.log(0).read_text()
         return int(
             text.partition("resumed after step ")[2].partition("\n")[0].replace(",", "") or 0
@@ -112,7 +112,7 @@ class Job:
 
 
 def rank_processes(process: Process) -> list[psutil.Process]:
-    """The training processes below a launcher."""
+    """Return the training processes below a launcher."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -125,17 +125,17 @@ def rank_processes(process: Process) -> list[psutil.Process]:
 
 
 def launcher_process(process: Process) -> psutil.Process:
-    """The inner launcher of deepspeed, the parent of the ranks."""
+    """Return deepspeed's inner launcher, the parent of the ranks."""
     parent = rank_processes(process)[0].parent()
     assert parent is not None
     return parent
 
 
 def wait(processes: list[Process], patience: float = PATIENCE) -> list[tuple[float, int]]:
-    """Wait for all to end: seconds from now, and exit code, of each.
+    """Wait until all have ended; return the seconds from now and the exit code of each.
 
     Raises:
-        TimeoutError: one hangs; all are killed.
+        TimeoutError: A process hangs; all are killed.
     """
     began = time.monotonic()
     ended: dict[int, tuple[float, int]] = {}

@@ -1,9 +1,9 @@
-"""Samples a second on one core: our loader, Hugging Face's collator, and plain Python a sample.
+"""Samples per second on one core: our loader, Hugging Face's collator, and plain Python per sample.
 
-`python -m benchmarks.loader` makes shards of random tokens with the lengths of real ones (77 %
-full, the rest uniform), reads the same samples three ways in one process, and prints the rates and
-ratios, by CPU time, so that other work on the machine disturbs little. All three end in torch
-tensors of masked tokens; ours alone also reads them from disk, in shuffled order.
+`python -m benchmarks.loader` makes shards of random tokens with realistic lengths (77 % full, the
+rest uniform), reads the same samples three ways in one process, and prints rates and ratios in CPU
+time, which other load hardly affects. All three produce torch tensors of masked tokens; only ours
+also reads them from disk, in shuffled order.
 """
 
 import argparse
@@ -33,11 +33,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=5, help="the best of so many counts")
+    parser.add_argument("--repeats", type=int, default=5, help="the best counts")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         vocab = make_vocab(folder)
         make_shards(folder, options.rows, options.shards, LENGTH)
         measure(folder, vocab, options.repeats)
@@ -59,7 +59,7 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
     began = time.perf_counter()
     ours, whole = loader(), loader(whole_word=True)
     spans, mixed = loader(whole_word=True, span=10), loader(more=1)
-    print(f"opening, {5 * ours.samples:,} rows ordered: {time.perf_counter() - began:.3f} s\n")
+    print(f"opening and ordering {5 * ours.samples:,} rows: {time.perf_counter() - began:.3f} s\n")
     samples = [sample for _, sample in zip(range(16 * BATCH), unmasked(ours), strict=False)]
     hugging_face = BertTokenizerFast(vocab_file=str(folder / "vocab.txt"))
     collator = DataCollatorForLanguageModeling(hugging_face, mlm_probability=0.15)
@@ -70,20 +70,20 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
         ("this loader, whole words", lambda: read(whole, 100, 1), 100 * BATCH),
         ("this loader, spans of whole words", lambda: read(spans, 100, 1), 100 * BATCH),
         ("Hugging Face collator", lambda: by_batches(samples, collator), len(samples)),
-        ("Python a sample", lambda: by_batches(samples, by_sample), len(samples)),
+        ("Python per sample", lambda: by_batches(samples, by_sample), len(samples)),
     ]
     rates = {}
     for name, run, count in runs:
         run()
         rates[name] = count / min(timed(run) for _ in range(repeats))
-    print(f"| {BATCH} x {LENGTH}, one core | samples/s of CPU time | this loader is |")
+    print(f"| {BATCH} x {LENGTH}, one core | samples/s of CPU time | speed-up of this loader |")
     print("|---|---:|---:|")
     for name, rate in rates.items():
         print(f"| {name} | {rate:,.0f} | {rates['this loader'] / rate:.1f} x |")
 
 
 def timed(run: Callable[[], Any]) -> float:
-    """CPU seconds."""
+    """Return the CPU seconds of a call."""
     began = time.process_time()
     run()
     return time.process_time() - began
@@ -95,7 +95,7 @@ def read(loader: Loader, steps: int, parts: int) -> None:
 
 
 def unmasked(loader: Loader) -> Iterator[dict[str, list[int]]]:
-    """The loader's samples as lists, tokens put back: what a tokenized data set gives."""
+    """Yield the loader's samples as lists without masks, as from a tokenized data set."""
     start = 0
     while True:
         batch = loader.batch(start, BATCH).batches[0]
@@ -116,21 +116,21 @@ def by_batches(samples: list[dict[str, list[int]]], collate: Callable[[Any], Any
 
 
 def by_sample(samples: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """The reference code's masking in plain Python, then padding."""
+    """Mask as the reference code does, in plain Python, and pad."""
     ids = torch.zeros(len(samples), LENGTH, dtype=torch.int64)
     segments, valid = torch.zeros_like(ids), torch.zeros_like(ids)
     labels = torch.full_like(ids, -100)
     for row, sample in enumerate(samples):
         tokens = list(sample["input_ids"])
-        places = [place for place, token in enumerate(tokens) if token >= len(SPECIAL)]
-        random.shuffle(places)
-        for place in places[: max(1, round(len(tokens) * 0.15))]:
-            labels[row, place] = tokens[place]
+        positions = [n for n, token in enumerate(tokens) if token >= len(SPECIAL)]
+        random.shuffle(positions)
+        for position in positions[: max(1, round(len(tokens) * 0.15))]:
+            labels[row, position] = tokens[position]
             action = random.random()
             if action < 0.8:
-                tokens[place] = MASK
+                tokens[position] = MASK
             elif action < 0.9:
-                tokens[place] = random.randrange(len(SPECIAL), SIZE)
+                tokens[position] = random.randrange(len(SPECIAL), SIZE)
         ids[row, : len(tokens)] = torch.tensor(tokens)
         segments[row, : len(tokens)] = torch.tensor(sample["token_type_ids"])
         valid[row, : len(tokens)] = 1

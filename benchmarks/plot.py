@@ -1,4 +1,4 @@
-"""A picture of the rows that `benchmarks.train --out` wrote: tokens a second beside ours.
+"""Plot of the results of `benchmarks.train --out`: tokens per second relative to ours.
 
 python -m benchmarks.plot rows.jsonl step.svg
 """
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def draw(rows: list[dict[str, Any]]) -> str:
-    """One group of bars a setting: each peer's rate as a share of ours in its run, the last one."""
+    """Draw one group of bars per setting: each peer's rate relative to ours, of its last run."""
     shares: dict[Setting, dict[str, float]] = {}
     for row in rows:
         setting = (row["size"], row["precision"], row["length"])
@@ -37,10 +37,10 @@ def draw(rows: list[dict[str, Any]]) -> str:
     axes = figure.add_subplot()
     width = 0.8 / len(peers)
     for number, peer in enumerate(peers):
-        places = [place for place, s in enumerate(settings) if peer in shares[s]]
-        heights = [shares[settings[place]][peer] for place in places]
+        groups = [group for group, s in enumerate(settings) if peer in shares[s]]
+        heights = [shares[settings[group]][peer] for group in groups]
         axes.bar(
-            [place + (number - len(peers) / 2 + 0.5) * width for place in places], heights, width,
+            [group + (number - len(peers) / 2 + 0.5) * width for group in groups], heights, width,
             label=PEERS[peer], color=plots.COLOURS[number % len(plots.COLOURS)],
             alpha=1.0 if number < len(plots.COLOURS) else 0.5,
         )  # fmt: skip

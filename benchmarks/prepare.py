@@ -1,12 +1,13 @@
-"""Text to shards: megabytes a second of CPU time, and memory, beside what others would run.
+"""Text to shards: megabytes per second of CPU time, and memory, compared with other libraries.
 
-`python -m benchmarks.prepare` takes the sample corpus, repeated as often as it must be; `--text
-FOLDER` takes WikiExtractor's output instead. Every peer is a process of its own on the same file,
-with one thread, and all that it uses is counted, from its start to its end: CPU time of it and its
-children, and the largest memory of any one. Peers take turns; the best of `--passes` counts.
+`python -m benchmarks.prepare` uses the sample corpus, repeated as needed; `--text FOLDER` uses
+WikiExtractor's output instead. Every peer is a separate process on the same file, with one thread,
+measured from start to end: CPU time of the process and its children, and the peak memory of any
+one. Peers alternate; the best of `--passes` counts.
 
-Where pandas is installed Beam imports it, in each process: give `datasets` a place of its own,
-`python -m venv peers; peers/bin/pip install datasets sentencex; … --python peers/bin/python`.
+Beam imports pandas in each process if it is installed: install `datasets` in a separate
+environment, `python -m venv peers; peers/bin/pip install datasets sentencex; … --python
+peers/bin/python`.
 
     --megabytes 25 --workers 1 2      time
     --megabytes 1000 --peers ours     memory does not grow with the corpus
@@ -36,11 +37,11 @@ SAMPLE = ["python", "numpy", "scipy", "sklearn", "networkx", "sympy", "matplotli
 
 @dataclasses.dataclass
 class Cost:
-    """What a process used, with its children."""
+    """Resources used by a process and its children."""
 
     cpu: float  # seconds
     wall: float
-    memory: float  # GiB, of the largest one
+    memory: float  # GiB, of the largest process
 
 
 def main() -> None:
@@ -48,12 +49,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
-    parser.add_argument("--vocab", type=Path, help="a vocabulary; learnt where none is given")
+    parser.add_argument("--vocab", type=Path, help="a vocabulary; default: learn one")
     parser.add_argument("--megabytes", type=float, default=25)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--workers", nargs="+", type=int, default=[1], help="processes of ours")
     parser.add_argument(
-        "--python", default=sys.executable, help="the Python in which `datasets` is installed"
+        "--python", default=sys.executable, help="a Python with `datasets` installed"
     )
     parser.add_argument("--passes", type=int, default=2)
     options = parser.parse_args()
@@ -72,7 +73,7 @@ def main() -> None:
                 if name not in costs or cost.cpu < costs[name].cpu:
                     costs[name] = cost
     print(f"{size:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-    print("| whole process | MB/s of CPU time | ours is | MB/s | memory, GiB |")
+    print("| whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB |")
     print("|---|---:|---:|---:|---:|")
     first = next(iter(costs.values()))
     for name, cost in costs.items():
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 def read(folder: Path | None) -> Iterator[str]:
-    """Documents as clean text."""
+    """Yield documents as cleaned text."""
     corpus = CorpusConfig(name="sample", reader="sample", options={"packages": SAMPLE})
     if folder is not None:
         corpus = CorpusConfig(name="text", reader="wikiextractor", path=str(folder))
@@ -95,7 +96,7 @@ def read(folder: Path | None) -> Iterator[str]:
 
 
 def write(folder: Path | None, path: Path, most: float) -> tuple[int, int]:
-    """Documents as JSON lines, repeated with a number before each copy; how many, and copies."""
+    """Write documents as JSON lines in numbered copies; return the documents and copies written."""
     texts = list(read(folder))
     size = documents = copy = 0
     with path.open("w", encoding="utf-8") as file:
@@ -111,7 +112,7 @@ def write(folder: Path | None, path: Path, most: float) -> tuple[int, int]:
 
 
 def learn(path: Path) -> str:
-    """The tokenizer.json of a vocabulary of the first texts."""
+    """Learn a vocabulary from the first texts; return its tokenizer.json."""
     with path.open(encoding="utf-8") as lines:
         return learn_vocab([json.loads(line)["text"] for line in itertools.islice(lines, 5000)])
 
@@ -134,7 +135,7 @@ def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
 
 
 def measure(command: list[str]) -> Cost:
-    """Run it to its end."""
+    """Run a command to its end and return its cost."""
     threads = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     began = time.monotonic()
     process = subprocess.Popen(command, env=os.environ | threads, stdout=subprocess.DEVNULL)

@@ -1,9 +1,8 @@
-"""What `benchmarks.prepare` measures `pipeline.prepare` against; each peer is a process.
+"""Peers of `pipeline.prepare` in `benchmarks.prepare`; each runs in its own process.
 
-`datasets`: sentence pairs as one writes them with Hugging Face's datasets and tokenizers: two
-batched maps, the published algorithm in plain Python. Sentences are split by the library that we
-use too.
-`tokenizers`: the library's ids of all sentences, and nothing else: no pairs, nothing written.
+`datasets`: sentence pairs with Hugging Face's datasets and tokenizers: two batched maps with the
+published algorithm in plain Python, and the same sentence splitter as ours.
+`tokenizers`: only the library's ids of all sentences, without pairs or output.
 """
 
 import json
@@ -38,7 +37,7 @@ def tokenize(tokenizer: Tokenizer, texts: list[str]) -> list[list[list[int]]]:
 
 
 def pairs(documents: list[list[list[int]]], draw: random.Random) -> Iterator[dict[str, Any]]:
-    """Devlin et al.'s create_instances_from_document, masks apart."""
+    """Yield pairs as Devlin et al.'s create_instances_from_document, without masks."""
     documents = [found for document in documents if (found := [s for s in document if s])]
     most = LENGTH - 3
     for number, document in enumerate(documents):

@@ -1,4 +1,4 @@
-"""What benchmarks read: shards of random tokens with the lengths of real ones, vocabularies."""
+"""Inputs of benchmarks: vocabularies, and shards of random tokens with realistic lengths."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL
 
 PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL))
-SIZE = 30522  # entries, as bert-base-uncased
-SHA256 = "0" * 64  # of a tokenizer.json that there is not
+SIZE = 30522  # entries, as in bert-base-uncased
+SHA256 = "0" * 64  # in place of a tokenizer.json's
 
 
 def make_vocab(folder: Path) -> list[str]:
@@ -23,8 +23,8 @@ def make_vocab(folder: Path) -> list[str]:
 
 
 def learn_vocab(texts: list[str]) -> str:
-    """The tokenizer.json of a vocabulary of the usual size, learnt from texts."""
-    from pipeline import vocab  # not above: what else is in the process counts in other benchmarks
+    """Learn a vocabulary of the default size from texts; return its tokenizer.json."""
+    from pipeline import vocab  # not at the top: would add to other benchmarks' memory
     from pipeline.config import CorpusConfig, VocabConfig
     from pipeline.tokenization import wordpiece
 
@@ -34,7 +34,7 @@ def learn_vocab(texts: list[str]) -> str:
 
 
 def tokenizer_of(entries: list[str]) -> Any:
-    """What the loader asks of the tokenizer of `make_shards`; it never tokenizes."""
+    """Return the tokenizer of `make_shards`, with what the loader needs; it cannot tokenize."""
     return SimpleNamespace(
         vocab=entries, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(len(SPECIAL))),
         sha256=SHA256,
@@ -42,7 +42,7 @@ def tokenizer_of(entries: list[str]) -> Any:
 
 
 def make_shards(folder: Path, rows: int, shards: int, length: int) -> None:
-    """Lengths as the reference code makes them: 77 % full; one token in 500 unknown."""
+    """Write shards with the reference code's lengths, 77 % full; one token in 500 is unknown."""
     draw = np.random.default_rng(0)
     info = ShardInfo(
         split="train", pairs="nsp", tokenizer=SHA256, vocab_size=SIZE,

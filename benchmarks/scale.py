@@ -1,9 +1,9 @@
-"""The cost of `prepare` for the same text in more and more splits and shards: CPU time a megabyte.
+"""CPU time of `prepare` per megabyte, for the same text in a growing number of splits and shards.
 
-`python -m benchmarks.scale` takes the sample corpus, repeated until it has `--megabytes`, and cuts
-it into as many splits and about as many shards as `--cuts` says. A cost that grows with the corpus
-alone shows the same figure in every row. A row is a process of its own with its children; the
-shards of two rows differ, as a shard is a bucket of documents, so the tests compare bytes.
+`python -m benchmarks.scale` repeats the sample corpus up to `--megabytes` and splits it into
+`--cuts` splits and about as many shards. If the cost depends only on the corpus, all rows show the
+same value. Each row is measured in a separate process with its children. Shards are buckets of
+documents and differ between rows; the tests compare their bytes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=200)
     parser.add_argument("--cuts", nargs="+", type=int, default=[5, 100, 400, 1600, 6400])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--passes", type=int, default=1, help="the best of so many counts")
+    parser.add_argument("--passes", type=int, default=1, help="runs per row; the best counts")
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -32,7 +32,7 @@ def main() -> None:
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
         print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-        print("| splits and shards | CPU s | CPU s a MB | beside the cheapest | s | largest, GiB |")
+        print("| splits and shards | CPU s | CPU s per MB | vs. the best | s | peak memory, GiB |")
         print("|---:|---:|---:|---:|---:|---:|", flush=True)
         costs: list[Cost] = []
         for cut in options.cuts:

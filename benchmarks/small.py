@@ -1,4 +1,4 @@
-"""A vocabulary, shards and settings so small that a training run takes seconds."""
+"""A small vocabulary, shards and settings with which a training takes seconds."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ LENGTH = 32
 
 
 def make_work(folder: Path) -> None:
-    """Write `vocab` and `prepare` below `folder`: words, some far more frequent than others."""
+    """Write `vocab` and `prepare` below `folder`, with geometrically distributed words."""
     (folder / "vocab").mkdir(parents=True)
     words = [f"w{number}" for number in range(WORDS)]
     (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
@@ -40,7 +40,7 @@ def make_work(folder: Path) -> None:
 
 
 def settings(work: Path, out: Path) -> list[str]:
-    """Overrides for a tiny model on it."""
+    """Return overrides for a tiny model on these shards."""
     return [
         f"workdir={work}", f"out={out}", "model=tiny", "model.hidden=32", "model.feed_forward=64",
         f"model.positions={LENGTH}", "model.dropout=0", "model.attention_dropout=0",

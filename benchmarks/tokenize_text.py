@@ -1,9 +1,9 @@
-"""Megabytes a second on one core: cleaning, sentences, and WordPiece beside the bare library.
+"""Megabytes per second on one core: cleaning, sentences, and WordPiece against the bare library.
 
-`python -m benchmarks.tokenize_text FOLDER` takes the text files below FOLDER (WikiExtractor's too),
-and with `--vocab` a vocab.txt, a tokenizer.json or a folder that holds them; without, it learns a
-vocabulary from the text first. Everything runs in one process on the same sentences, by CPU time,
-so that other work on the machine disturbs little, and the ids are compared to the last one.
+`python -m benchmarks.tokenize_text FOLDER` reads the text files below FOLDER (also
+WikiExtractor's). `--vocab` is a vocab.txt, a tokenizer.json or a folder with one; without it, a
+vocabulary is learnt from the text first. Everything runs in one process on the same sentences,
+measured in CPU time, which other load hardly affects; all ids are compared.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from pipeline.text import clean, sentences
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
 
-BATCH = 4 * 2**20  # characters that `prepare` tokenizes at once
-LIBRARY_BATCH = 1000  # sentences: as fast as more, and the library's results fit in memory
+BATCH = 4 * 2**20  # characters, as `prepare` tokenizes at once
+LIBRARY_BATCH = 1000  # sentences: larger batches are not faster and need more memory
 MARKUP = re.compile(r"</?doc\b[^>]*>")
 SAMPLE = 5_000_000  # characters to learn a vocabulary from
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--vocab", type=Path)
     parser.add_argument("--language", default="en")
-    parser.add_argument("--megabytes", type=float, default=20, help="of text, at most")
+    parser.add_argument("--megabytes", type=float, default=20, help="text to read, at most")
     options = parser.parse_args()
 
     texts = read(options.folder, options.megabytes * 1e6)
@@ -53,14 +53,14 @@ def main() -> None:
     )
     ours, rates["WordPiece, from an empty cache"] = timed(lambda: encode(fresh, parts))
     encode(tokenizer, parts)
-    again, rates["WordPiece, words met before"] = timed(lambda: encode(tokenizer, parts))
+    again, rates["WordPiece, from a full cache"] = timed(lambda: encode(tokenizer, parts))
     theirs, rates["tokenizers, encode_batch"] = timed(lambda: encode_bare(tokenizer, parts))
     assert np.array_equal(ours, theirs)
     assert np.array_equal(again, theirs)
 
     library = rates["tokenizers, encode_batch"]
     print(f"{size:.1f} MB, {len(parts):,} sentences, {len(ours):,} tokens: ids identical\n")
-    print("| one core | MB/s of CPU time | of the library |")
+    print("| one core | MB/s of CPU time | vs. the library |")
     print("|---|---:|---:|")
     for name, seconds in rates.items():
         print(f"| {name} | {size / seconds:.1f} | {library / seconds:.1f} x |")
@@ -104,7 +104,7 @@ def encode_bare(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What the work gives, and its CPU seconds."""
+    """Return the result of a call and its CPU seconds."""
     began = time.process_time()
     result = work()
     return result, time.process_time() - began

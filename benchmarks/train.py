@@ -1,15 +1,15 @@
-"""Tokens a second of a pre-training step: our encoder beside Hugging Face's and a textbook one.
+"""Tokens per second of a training step: our encoder, Hugging Face's, and a textbook implementation.
 
     python -m benchmarks.train --size base --precision bf16
     python -m benchmarks.train --size base --precision bf16 --ablate
     python -m benchmarks.train --size base --precision bf16 --profile
 
-Every peer is a process of its own with the same number of threads, number format, optimizer and
-batches (lengths as prepared shards have them); they take turns, one pass over the batches each, so
-that other work on the machine meets all of them, and the best pass counts. A step is forward,
-backward and a fused AdamW update. Padding counts nothing: tokens are real tokens, and FLOP/s are
-the published count of them (model/training/flops.py), whatever a peer computes to get there.
-MFU is its share of a matrix product's rate, measured in the same run on a shape that the model has.
+Every peer is a separate process with the same number of threads, number format, optimizer and
+batches (with realistic lengths). Peers alternate, one pass over the batches each, so that other
+load affects all of them, and the best pass counts. A step is forward, backward and a fused AdamW
+update. Padding does not count: tokens are real tokens, and FLOP/s are the published count for them
+(model/training/flops.py), whatever a peer computes. MFU is relative to the rate of a matrix product
+of a shape that occurs in the model, measured in the same run.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 WITHOUT = {
-    "masked-head": "scores at every position, not the masked ones",
+    "masked-head": "scores at every position, not only masked ones",
     "last-layer": "the last layer at every position",
     "each": "attention over padded sequences",
     "runs": "attention one sequence at a time",
@@ -49,16 +49,16 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", help="a name of conf/model")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--batch", type=int, help="samples a step; default 4096 tokens' worth")
-    parser.add_argument("--batches", type=int, default=2, help="a pass is over so many")
-    parser.add_argument("--passes", type=int, default=4, help="the best of so many counts")
+    parser.add_argument("--batch", type=int, help="samples per step; default: 4096 tokens")
+    parser.add_argument("--batches", type=int, default=2, help="batches per pass")
+    parser.add_argument("--passes", type=int, default=4, help="the best pass counts")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--attention", default="auto", help="our backend")
     parser.add_argument("--peers", nargs="+", default=list(PEERS)[:6], choices=list(PEERS))
-    parser.add_argument("--ablate", action="store_true", help="ours less one trick at a time")
-    parser.add_argument("--profile", action="store_true", help="where a step of ours spends it")
-    parser.add_argument("--out", type=Path, help="append the rows to this JSON-lines file")
+    parser.add_argument("--ablate", action="store_true", help="ours without one trick at a time")
+    parser.add_argument("--profile", action="store_true", help="profile one step of ours")
+    parser.add_argument("--out", type=Path, help="append the results to this JSON-lines file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -81,19 +81,19 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str, Any]:
-    """Figures by peer; `ratio` is how many times as fast as it the first one, ours, is."""
+    """Return the results by peer; `ratio` is the speed-up of the first one, ours, over it."""
     make_data(options, folder)
     if not options.ablate:
         return race(options, peers, folder)
     rows: dict[str, Any] = {}
-    for variant in peers[1:]:  # variants hold much: one at a time, each beside the whole of ours
+    for variant in peers[1:]:  # to save memory, one variant at a time against ours
         pair = race(options, [peers[0], variant], folder)
         rows = {peers[0]: pair[peers[0]], **rows, variant: pair[variant]}
     return rows
 
 
 def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str, Any]:
-    """The best pass of each peer; they take turns."""
+    """Return the best pass of each peer; peers alternate."""
     best: dict[str, Any] = {}
     workers: dict[str, subprocess.Popen[str]] = {}
     try:
@@ -102,15 +102,15 @@ def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str
             worker = subprocess.Popen(
                 worker_command(peer, folder), text=True, env=environment(options), **pipes
             )
-            if ask(worker) is None:  # else built, compiled and warm
-                print(f"{PEERS[peer]}: failed, its error is above; left out")
+            if ask(worker) is None:  # else built, compiled and warmed up
+                print(f"{PEERS[peer]}: failed, see its error above; skipped")
                 continue
             workers[peer] = worker
         for _ in range(options.passes):
             for peer, worker in workers.items():
                 row = ask(worker)
                 if row is None:
-                    raise SystemExit(f"{PEERS[peer]}: failed, its error is above")
+                    raise SystemExit(f"{PEERS[peer]}: failed, see its error above")
                 if peer not in best or row["seconds"] < best[peer]["seconds"]:
                     best[peer] = row
     finally:
@@ -124,7 +124,7 @@ def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str
 
 
 def make_data(options: argparse.Namespace, folder: str) -> None:
-    """Shards that every worker reads."""
+    """Write the shards that every worker reads."""
     from benchmarks.samples import make_shards, make_vocab
 
     make_vocab(Path(folder))
@@ -132,19 +132,19 @@ def make_data(options: argparse.Namespace, folder: str) -> None:
 
 
 def worker_command(peer: str, folder: str) -> list[str]:
-    """The command line of one worker: this one's, and which it is."""
+    """Return the command line of one worker."""
     command = [sys.executable, "-m", "benchmarks.train", *sys.argv[1:]]
     return [*command, "--worker", peer, "--folder", folder]
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
-    """Of a worker; alike for all."""
+    """Return the environment of all workers."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": str(options.threads),
         "TOKENIZERS_PARALLELISM": "false",
-        # Large tensors in huge pages, as `model` sets it, and freed memory kept: the fastest for
-        # every peer, and most of all for those that make large logits anew in each step.
+        # Huge pages for large tensors, as in `model`, and freed memory is kept: fastest for every
+        # peer, especially for those that allocate large logits in each step.
         "THP_MEM_ALLOC_ENABLE": "1",
         "MALLOC_MMAP_MAX_": "0",
         "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
@@ -152,13 +152,13 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
 
 
 def ask(worker: "subprocess.Popen[str]") -> Any:
-    """One pass of a worker: the JSON it answers with; None where it ended."""
+    """Run one pass of a worker; return its JSON answer, or None if it has ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     try:
         worker.stdin.write("pass\n")
         worker.stdin.flush()
-    except BrokenPipeError:  # killed since: the machine's memory is too small for all of them
+    except BrokenPipeError:  # killed: not enough memory for all peers
         return None
     for line in worker.stdout:
         if line.startswith("{"):
@@ -167,18 +167,18 @@ def ask(worker: "subprocess.Popen[str]") -> Any:
 
 
 def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
-    """The table; ratios are ours over the others'."""
+    """Print the table; ratios are ours over the others'."""
     from benchmarks import train_worker
 
     product = train_worker.product(options)
     ours = rows.get("ours") or next(iter(rows.values()))
     print(
         f"\n{options.size}, {options.precision}, sequence length {options.length}, "
-        f"{options.batch} samples a step, dropout {options.dropout}, "
+        f"{options.batch} samples per step, dropout {options.dropout}, "
         f"{ours['device']}, {options.threads} thread(s); matrix product {product / 1e9:,.0f} "
         f"GFLOP/s\n"
     )
-    print("| | tokens/s | ours is | model GFLOP/s | MFU | peak memory | recompiled |")
+    print("| | tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for peer, row in rows.items():
         rate, flops = row["tokens"] / row["seconds"], row["flops"] / row["seconds"]
@@ -194,17 +194,17 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
 
 
 def schedule(options: argparse.Namespace, row: dict[str, Any]) -> str:
-    """What Devlin et al.'s pre-training costs at the rate of `row`."""
+    """Estimate the hours of Devlin et al.'s pre-training at the rate of `row`."""
     from benchmarks import train_worker
     from model.training import flops
 
     config = train_worker.model_config(options)
-    share = row["tokens"] / (options.batch * options.batches * options.length)  # not padding
+    share = row["tokens"] / (options.batch * options.batches * options.length)  # without padding
     short, long = (flops.of_sequences(config, [length * share]) for length in (128, 512))
     hours = 256 * (900_000 * short + 100_000 * long) * row["seconds"] / row["flops"] / 3600
     return (
-        f"A million steps of 256 (nine tenths of them at 128, the rest at 512; Devlin et al. 2019, "
-        f"appendix A.2) would take {hours:,.0f} hours of this device at this many FLOP/s."
+        f"A million steps of 256 samples (nine tenths at 128 tokens, the rest at 512; Devlin et "
+        f"al. 2019, appendix A.2) would take {hours:,.0f} hours on this device at this rate."
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a training step of ours spends its time, by kind of operation."""
+"""Profile of our training step, by type of operation."""
 
 import argparse
 import time
@@ -10,29 +10,29 @@ import torch
 from benchmarks import train_worker
 from model.training import flops
 
-# An operation belongs to the first kind one of whose words is in its name.
+# An operation belongs to the first type with a word that its name contains.
 KINDS = {
     "matrix products of attention": ("bmm", "baddbmm"),
     "matrix products": ("mm", "linear", "mkldnn"),
-    "the activation (GELU)": ("gelu",),
+    "activation (GELU)": ("gelu",),
     "layer norms": ("layer_norm",),
     "softmax and losses": ("softmax", "logsumexp", "amax", "exp", "log"),
     "dropout": ("random_", "ge", "bernoulli", "native_dropout", "lt"),
-    "the optimizer": ("adamw",),
+    "optimizer": ("adamw",),
     "copies and number formats": ("copy_", "cat", "clone", "fill_", "zero_", "embedding", "index"),
-    "sums and products, element by element": ("add", "mul", "sub", "div", "sum"),
+    "element-wise sums and products": ("add", "mul", "sub", "div", "sum"),
 }
 OTHER = "everything else"
 
 
 def kind_of(name: str) -> str:
-    """The kind of an operation by its name."""
+    """Return the type of an operation, given its name."""
     name = name.removeprefix("aten::").removeprefix("mkldnn::")
     return next((kind for kind, words in KINDS.items() if any(w in name for w in words)), OTHER)
 
 
 def show(options: argparse.Namespace) -> None:
-    """Print a table of the kinds for one step, and what limits the matrix products."""
+    """Print the time of one step by type of operation, and the bound by matrix products."""
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -51,16 +51,16 @@ def show(options: argparse.Namespace) -> None:
     lengths = batches[0].cu_seqlens.diff().tolist()
     ideal = flops.of_sequences(config, lengths) / train_worker.product(options)
     print(
-        f"\n{options.size}, {options.precision}, {sum(lengths):,} tokens: {seconds:.2f} s a step "
-        f"({total:.2f} s under the profiler); at the rate of the measured matrix product the "
-        f"model's FLOPs would take {ideal:.2f} s\n\n| | share of a step |\n|---|---:|"
+        f"\n{options.size}, {options.precision}, {sum(lengths):,} tokens: {seconds:.2f} s per step "
+        f"({total:.2f} s under the profiler); the model's FLOPs at the rate of the measured matrix "
+        f"product would take {ideal:.2f} s\n\n| | share of a step |\n|---|---:|"
     )
     for kind, part in spent.most_common():
         print(f"| {kind} | {part / total:.0%} |")
 
 
 def timed(run: Any, item: Any) -> float:
-    """Seconds of one step."""
+    """Return the seconds of one step."""
     began = time.perf_counter()
     run(item)
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""One peer of the training benchmark: builds a model and times passes over the same batches."""
+"""One peer of the training benchmark, which times passes over the same batches."""
 
 import argparse
 import dataclasses
@@ -31,7 +31,7 @@ Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Answer each line on stdin with the figures of one pass."""
+    """Answer each line on stdin with the results of one pass."""
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -39,7 +39,7 @@ def serve(options: argparse.Namespace) -> None:
     config = model_config(options)
     batches = [batch.to(device) for batch in read(options)]
     run, inputs = build(options, config, batches, device)
-    for item in [*inputs, *inputs, *inputs]:  # warm: compiled, memory got, moments made
+    for item in [*inputs, *inputs, *inputs]:  # warm up: compile, allocate memory and moments
         run(item)
     compiled = compilations()
     lengths = [length for batch in batches for length in batch.cu_seqlens.diff().tolist()]
@@ -61,7 +61,7 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def model_config(options: argparse.Namespace, vocab_size: int = SIZE) -> ModelConfig:
-    """The size that `options` names, with their dropout and attention."""
+    """Return the size in `options`, with their dropout and attention."""
     sizes = OmegaConf.load(CONF / "model" / f"{options.size}.yaml")
     config = ModelConfig(**OmegaConf.to_container(sizes))  # type: ignore[arg-type]
     return dataclasses.replace(
@@ -75,7 +75,7 @@ def model_config(options: argparse.Namespace, vocab_size: int = SIZE) -> ModelCo
 
 
 def read(options: argparse.Namespace) -> list[Batch]:
-    """The batches that every peer learns from."""
+    """Return the batches that every peer trains on."""
     vocab = (options.folder / "vocab.txt").read_text().split()
     data = DataConfig(dir=str(options.folder), vocab="")
     objective = objective_of(model_config(options))
@@ -85,7 +85,7 @@ def read(options: argparse.Namespace) -> list[Batch]:
 
 
 def objective_of(config: ModelConfig) -> ObjectiveConfig:
-    """What the architecture learns as published: pairs with BERT, more masks with ModernBERT."""
+    """Return the published objective: sentence pairs with BERT, more masks with ModernBERT."""
     if config.architecture == "bert":
         return ObjectiveConfig(name="nsp")
     return ObjectiveConfig(name="modern", next_sentence=False, mask_share=0.3)
@@ -94,7 +94,7 @@ def objective_of(config: ModelConfig) -> ObjectiveConfig:
 def build(
     options: argparse.Namespace, config: ModelConfig, batches: list[Batch], device: torch.device
 ) -> tuple[Callable[[Any], None], list[Any]]:
-    """A function that learns from one item, and the items."""
+    """Return a function that trains on one item, and the items."""
     torch.manual_seed(0)
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
     if options.worker == "engine":
@@ -118,7 +118,7 @@ def build(
 
 
 def stepper(module: nn.Module, loss: Loss) -> Callable[[Any], None]:
-    """Forward, backward, update."""
+    """Return a function that runs forward, backward and update."""
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5, fused=True)
     module.train()
 
@@ -141,7 +141,7 @@ def our_loss(model: Callable[[Batch], tuple[Tensor, Tensor | None]], batch: Batc
 def ablated(
     trick: str, config: ModelConfig, device: torch.device, dtype: torch.dtype
 ) -> Callable[[Batch], None]:
-    """Our model with one trick taken away."""
+    """Return a step of our model without one trick."""
     if trick == "each":
         config = dataclasses.replace(config, attention="padded")
     if trick == "runs":
@@ -167,7 +167,7 @@ def ablated(
 
 
 def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
-    """The forward pass with the last layer at every position, or the masked-LM head too."""
+    """Run the last layer, and optionally the masked-LM head, at every position."""
     x = module.encoder(
         batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length
     )
@@ -179,7 +179,7 @@ def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Te
 
 
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
-    """As model/train.py does it: fp32 master weights, ZeRO stage 1."""
+    """Return a step as in model/train.py: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
     from model.resilience import rank_card
     from model.training.deepspeed_engine import build_engine, start_world
@@ -205,8 +205,8 @@ def hugging_face(config: ModelConfig) -> nn.Module:
     if config.architecture == "modernbert":
         names = bert_format.names_for(config)
         sizes = {theirs: getattr(config, ours) for ours, theirs in names.sizes.items()}
-        said = sizes | names.settings(config, ["[PAD]", "[CLS]", "[SEP]"])
-        modern: nn.Module = ModernBertForMaskedLM(ModernBertConfig(**said))
+        fields = sizes | names.settings(config, ["[PAD]", "[CLS]", "[SEP]"])
+        modern: nn.Module = ModernBertForMaskedLM(ModernBertConfig(**fields))
         return modern
     module: nn.Module = HuggingFace(
         BertConfig(
@@ -220,7 +220,7 @@ def hugging_face(config: ModelConfig) -> nn.Module:
 
 
 class Textbook(nn.Module):
-    """What a tutorial builds: PyTorch's own encoder, padded, every position scored."""
+    """Textbook model: PyTorch's own encoder, padded, with scores at every position."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -242,10 +242,10 @@ class Textbook(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, item: dict[str, Tensor]) -> Tensor:
-        """Padded inputs `(B, L)` -> the loss."""
+        """Return the loss of padded inputs `(B, L)`."""
         ids, valid = item["input_ids"], item["attention_mask"].bool()
-        places = torch.arange(ids.shape[1], device=ids.device)
-        x = self.word(ids) + self.position(places) + self.segment(item["token_type_ids"])
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        x = self.word(ids) + self.position(positions) + self.segment(item["token_type_ids"])
         x = self.layers(self.drop(self.norm(x)), src_key_padding_mask=~valid)  # (B, L, H)
         scores = F.linear(self.transform(x), self.word.weight, self.bias)  # (B, L, V)
         pair = self.pair(torch.tanh(self.pooler(x[:, 0])))
@@ -254,7 +254,7 @@ class Textbook(nn.Module):
 
 
 def pad(batch: Batch, length: int, pairs: bool = True) -> dict[str, Tensor]:
-    """The batch as everyone else reads it: `(B, L)` int64; of a model of pairs with segments."""
+    """Return the batch padded, `(B, L)` int64, with segments for models of sentence pairs."""
     lengths = batch.cu_seqlens.diff().long()
     valid = torch.arange(length, device=lengths.device) < lengths[:, None]  # (B, L)
     labels = torch.full_like(batch.input_ids, -100)
@@ -275,7 +275,7 @@ def pad(batch: Batch, length: int, pairs: bool = True) -> dict[str, Tensor]:
 
 
 def product(options: argparse.Namespace) -> float:
-    """FLOP/s of a matrix product: the feed-forward's, of a whole batch."""
+    """Measure the FLOP/s of a matrix product: the feed-forward layer's, of a whole batch."""
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
@@ -297,7 +297,7 @@ def product(options: argparse.Namespace) -> float:
 
 
 def compilations() -> int:
-    """Graphs compiled until now."""
+    """Return the number of graphs compiled so far."""
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 

@@ -1,8 +1,8 @@
-"""Speed of wikitext -> text beside mwparserfromhell, on one core, in one run.
+"""Speed of wikitext extraction against mwparserfromhell, on one core, in one run.
 
     python -m benchmarks.wikitext DUMP [--pages N]
 
-CPU seconds, of wikitext that is in memory already; MB are bytes of UTF-8.
+Rates in CPU time, with wikitext already in memory; MB are bytes of UTF-8.
 """
 
 import argparse
@@ -19,19 +19,19 @@ from pipeline.text.wikitext import Extractor
 
 
 def articles(path: Path, count: int) -> list[str]:
-    """The wikitext of the first `count` articles of a dump."""
+    """Return the wikitext of the first `count` articles of a dump."""
     pages = mediawiki_xml.pages(FileRange(str(path), 0, path.stat().st_size))
     texts = (page.text for page in pages if page.namespace in (0, None) and not page.redirect)
     return list(itertools.islice(texts, count))
 
 
 def theirs(wikitext: str) -> str:
-    """What mwparserfromhell's users write."""
+    """Extract text with mwparserfromhell's strip_code."""
     return str(mwparserfromhell.parse(wikitext).strip_code())
 
 
 def speed(function: Callable[[str], str], texts: list[str], repeats: int) -> float:
-    """MB/s of CPU time: the best of `repeats`."""
+    """Return the best MB/s of CPU time of `repeats` runs."""
     size = sum(len(text.encode()) for text in texts) / 1e6
     seconds = []
     for _ in range(repeats):

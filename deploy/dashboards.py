@@ -1,8 +1,8 @@
 """`python deploy/dashboards.py WORKDIR --entity NAME`: a W&B workspace and report of a run.
 
-The workspace has the curves of all runs of the project; the report has this run's, with its corpus
-and its scores, which never go to W&B, in tables. A run that was logged offline has its name
-already: make them before or after `wandb sync WORKDIR/train/wandb/offline-run-*`.
+The workspace has the curves of all runs of the project; the report has this run's, with tables of
+its corpus and its scores, which training does not send to W&B. An offline run already has its id:
+create them before or after `wandb sync WORKDIR/train/wandb/offline-run-*`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, Exit, InputError, UserError
 from pipeline.common.manifest import Manifest
 
-# Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
+# Devlin et al. 2019, table 1, BERT base: test set, in percent; our scores are on the dev set.
 PUBLISHED = {
     "mnli": 84.6, "mnli_mm": 83.4, "qqp": 71.2, "qnli": 90.5, "sst2": 93.5, "cola": 52.1,
     "stsb": 85.8, "mrpc": 88.9, "rte": 66.4,
@@ -34,17 +34,17 @@ ACCURACIES = ("masked_lm_accuracy", "next_sentence_accuracy")
 
 
 def curves(title: str, *names: str, **options: Any) -> wr.LinePlot:
-    """Figures over the steps of training."""
+    """Return a plot of metrics over training steps."""
     return wr.LinePlot(title=title, y=list(names), **options)
 
 
 def system(title: str, pattern: str) -> wr.LinePlot:
-    """What W&B measures of every node by itself, over time."""
+    """Return a plot of the system metrics that W&B collects on every node, over time."""
     return wr.LinePlot(title=title, x="RelativeTime(Wall)", metric_regex=pattern)
 
 
 def pretraining() -> list[wr.LinePlot]:
-    """Whether it learns, and how fast."""
+    """Return the plots of training progress and speed."""
     both = ("train", "validation")
     return [
         *(curves(name.replace("_", " "), *(f"{kind}/{name}" for kind in both)) for name in LOSSES),
@@ -61,7 +61,7 @@ def pretraining() -> list[wr.LinePlot]:
 
 
 def data() -> list[wr.LinePlot]:
-    """How much was read, and whether training waited for it."""
+    """Return the plots of consumed data and time spent waiting for it."""
     return [
         curves("samples", "train/samples"),
         curves("tokens", "train/tokens"),
@@ -71,7 +71,7 @@ def data() -> list[wr.LinePlot]:
 
 
 def fleet() -> list[wr.LinePlot]:
-    """Whether the nodes are well. A restart is a step that does not rise while time goes on."""
+    """Return the plots of node health; at a restart the step stays constant over time."""
     return [
         wr.LinePlot(title="restarts: steps over time", x="RelativeTime(Wall)", y=["Step"]),
         curves("updates skipped", "train/skipped_steps"),
@@ -88,7 +88,7 @@ SECTIONS = {"Pre-training": pretraining, "Data": data, "Fleet": fleet}
 
 
 def workspace(entity: str, project: str) -> ws.Workspace:
-    """The curves of all runs."""
+    """Return the workspace with the curves of all runs."""
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -101,13 +101,13 @@ def workspace(entity: str, project: str) -> ws.Workspace:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
-    """A table."""
+    """Return a Markdown table."""
     lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
     return wr.MarkdownBlock(text="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
 
 
 def corpus_blocks(work: Path) -> list[Any]:
-    """What became of every document, and how full the sequences are."""
+    """Return the outcomes of documents and the fill of sequences."""
     blocks: list[Any] = [wr.H1(text="Data")]
     for folder in sorted(work.glob("prepare*")):
         manifest = Manifest.read(folder)
@@ -127,7 +127,7 @@ def corpus_blocks(work: Path) -> list[Any]:
 
 
 def score_blocks(work: Path) -> list[Any]:
-    """Every task's score, beside what it has to be measured by."""
+    """Return every task's score with its baselines."""
     rows = []
     for path in sorted(work.glob("evaluate*/results.json")):
         found = json.loads(path.read_text())
@@ -147,15 +147,17 @@ def score_blocks(work: Path) -> list[Any]:
 
 
 def report(entity: str, project: str, work: Path) -> wr.Report:
-    """The page of one run.
+    """Return the report of one run.
 
     Raises:
-        InputError: nothing was trained there, or W&B was off.
+        InputError: No training was found, or W&B was off.
     """
     blocks: list[Any] = []
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
     if not runs:
-        raise InputError(f"{work}: no train*/{RUN_ID} there; train with tracking=wandb first")
+        raise InputError(
+            f"{work}: no train*/{RUN_ID} found; train with tracking=wandb first", path=work
+        )
     for name, panels in SECTIONS.items():
         chosen = [expr.Metric("ID").isin(sorted(runs.values()))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
@@ -174,10 +176,10 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
 
 
 def make(words: argparse.Namespace) -> None:
-    """Build both, and save them.
+    """Build and save both.
 
     Raises:
-        ConfigError: there is no key to save them with.
+        ConfigError: No W&B key is set.
     """
     page = report(words.entity, words.project, words.work)
     board = workspace(words.entity, words.project)
@@ -190,13 +192,13 @@ def make(words: argparse.Namespace) -> None:
         print(json.dumps(found, indent=1))
         return
     if not has_key():
-        raise ConfigError("no W&B key: set WANDB_API_KEY, or look at it with --dry-run")
+        raise ConfigError("no W&B key: set WANDB_API_KEY, or print the result with --dry-run")
     board.save()
     page.save()
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("work", type=Path, help="folder of a run: work/CORPUS")
     parser.add_argument("--entity", required=True, help="W&B user or team")

@@ -1,12 +1,11 @@
 #!/bin/bash
-# The whole job in one allocation of a Slurm cluster whose nodes share a folder, from the
-# repository's top, with its virtual environment active:
+# The whole run in one allocation of a Slurm cluster whose nodes share a folder. Submit it from the
+# top of the repository, with its virtual environment active:
 #
 #   sbatch --nodes=4 deploy/slurm.sh +corpus=wiki recipe=devlin model=base workdir=/shared/wiki
 #
-# Training runs on all nodes, evaluation too (a share each), the rest on the first one, while the
-# others wait. `python -m pipeline.run … executor=slurm` submits a job for each stage instead.
-# docs/slurm.md has the rest.
+# Training and evaluation run on all nodes, other stages on the first node while the others wait.
+# `python -m pipeline.run … executor=slurm` submits one job per stage instead. See docs/slurm.md.
 #SBATCH --job-name=bert-pretrain
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -1,4 +1,4 @@
-"""`python docker/lock.py`: pin what the images install, with hashes, as constraints.txt has it.
+"""`python docker/lock.py`: pin the images' packages with hashes, as in constraints.txt.
 
 Writes requirements-prepare.txt, requirements-trainer-cpu.txt and requirements-trainer-cuda.txt for
 Linux on x86-64 and Python 3.11. Nothing is installed.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TRAINING = {  # what `prepare` and the driver never import
+TRAINING = {  # never imported by `prepare` or the driver
     "torch", "deepspeed", "safetensors", "transformers", "scikit-learn", "scipy", "wandb",
     "matplotlib",
 }  # fmt: skip
@@ -22,7 +22,7 @@ EXTRAS = ("kubernetes", "prometheus", "filters", "chinese")  # in both images
 
 
 def requirements() -> tuple[list[str], list[str]]:
-    """What pyproject.toml asks for: (for both images, for the trainer besides)."""
+    """Return pyproject.toml's requirements: (of both images, of the trainer only)."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
     known = project["optional-dependencies"]
     asked = [*project["dependencies"], *(r for extra in EXTRAS for r in known.get(extra, []))]
@@ -31,7 +31,7 @@ def requirements() -> tuple[list[str], list[str]]:
 
 
 def resolve(asked: list[str], *options: str) -> list[dict[str, Any]]:
-    """What pip would install."""
+    """Return the packages that pip would install."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         subprocess.run(
@@ -45,7 +45,7 @@ def resolve(asked: list[str], *options: str) -> list[dict[str, Any]]:
 
 
 def locked(found: list[dict[str, Any]]) -> str:
-    """Requirements with hashes, in order of names."""
+    """Return the requirements with hashes, sorted by name."""
     lines = []
     for item in found:
         metadata = item["metadata"]
@@ -56,9 +56,9 @@ def locked(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     both, own = requirements()
-    plain = ("--isolated",)  # no index but PyPI: its torch is the one for CUDA
+    plain = ("--isolated",)  # only PyPI, whose torch is built for CUDA
     (HERE / "requirements-prepare.txt").write_text(locked(resolve(both)))
     (HERE / "requirements-trainer-cpu.txt").write_text(locked(resolve([*both, *own])))
     (HERE / "requirements-trainer-cuda.txt").write_text(locked(resolve([*both, *own], *plain)))

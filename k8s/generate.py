@@ -1,7 +1,7 @@
 """Write k8s/base/pretrain.yaml and k8s/shell.yaml from their templates: `python k8s/generate.py`.
 
-The manifests repeat the same pod eleven times. kustomize does not change what hangs on an anchor or
-a merge key, so the committed files have none; the repetition is written once, in the templates.
+The manifests repeat the same pod eleven times. kustomize cannot patch YAML anchors and merge keys,
+so the committed files have none; the templates contain the repeated parts once.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ FILES = {"pretrain.yaml.j2": HERE / "base" / "pretrain.yaml", "shell.yaml.j2": H
 
 
 def at(text: str, column: int) -> str:
-    """Return a block whose lines after the first begin at `column`."""
+    """Return a block with the lines after the first indented by `column`."""
     return text.rstrip().replace("\n", "\n" + " " * column)
 
 
 def render(template: str) -> str:
-    """Return the manifest that a template of this folder makes."""
+    """Return the manifest rendered from a template."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         undefined=jinja2.StrictUndefined,

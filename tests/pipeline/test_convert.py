@@ -170,8 +170,9 @@ def test_one_checkpoint_converts_like_its_run(run, tmp_path):
 @pytest.mark.parametrize("words", ["abcdefg", "abcdefghi"])
 def test_a_vocabulary_of_another_size_is_refused(run, tmp_path, words):
     other = make_vocabulary(tmp_path / "other", words)
-    with pytest.raises(InputError, match=f"has {len(words) + 5} entries, the model 13"):
+    with pytest.raises(InputError, match=f"{len(words) + 5} entries") as raised:
         stage.run("convert", dataclasses.replace(run, vocab=str(other)), convert.make)
+    assert raised.value.path is not None
     assert not Path(run.out).exists()
 
 
