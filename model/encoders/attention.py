@@ -57,15 +57,16 @@ def attend(
 
     `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is empty or longer
     than `max_length`, and there may be none. `dropout` falls on the attention probabilities.
-    `backend` is a name that `resolve` returned. With `causal` a token sees only those before it and
-    itself; with `window` only those that are at most that many places away, on both sides.
+    `backend` is a name that `resolve` returned, or `EQUAL`. With `causal` a token sees only
+    those before it and itself; with `window` only those that are at most that many places away, on
+    both sides.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v
     if window is not None and window >= max_length - 1:
         window = None  # nothing is out of sight
     how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
-    return BACKENDS[backend](q, k, v, how)
+    return (equal_lengths if backend == EQUAL else BACKENDS[backend])(q, k, v, how)
 
 
 def resolve(
@@ -303,6 +304,24 @@ def sides(how: AttentionArgs) -> tuple[int, int]:
     return far, 0 if how.causal else far
 
 
+def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+    """Sequences that are all `max_length` long: nothing is padded, all are computed at once.
+
+    Not a choice of users: samples of training differ in length.
+    """
+    tokens, heads, width = q.shape
+    length = how.max_length
+    query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
+    seen = None  # all of them
+    if how.causal:
+        seen = ~causal_mask(length, q.device)
+    elif how.window is not None:
+        seen = in_window(length, how.window, q.device)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
+    return mixed.transpose(1, 2).reshape(tokens, heads, width)
+
+
+EQUAL = "equal"
 BACKENDS = {
     "each": per_sequence,
     "padded": padded,

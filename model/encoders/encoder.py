@@ -34,7 +34,7 @@ class Sequences:
     position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # none is longer
-    backend: str  # a name that `attention.resolve` returned
+    backend: str  # a name that `attention.resolve` returned, or `attention.EQUAL`
     # What layers have in common and make once for each pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
 

@@ -38,7 +38,9 @@ TASK_METRICS = {  # of tasks: what they may be measured by
     "choice": ("accuracy",),
     "tagging": ("f1", "precision", "recall", "accuracy"),
     "answers": ("f1", "exact"),
+    "minimal_pairs": ("accuracy",),
 }
+MINIMAL_PAIRS = "minimal_pairs"  # the kind of task that needs no training
 
 
 @dataclass(kw_only=True)
@@ -64,6 +66,13 @@ class TaskConfig:
     submission: str | None = None  # name of the file that the server takes
     also: list[str] = field(default_factory=list)  # tasks on whose sets the model is scored too
     sample: bool = False  # made by `pipeline.tasks`, not a published benchmark
+    # Of minimal_pairs, whose files are those in `folder` that match `dev`, and whose `columns` are
+    # the good and the bad sentence:
+    contexts: list[str] = field(default_factory=list)  # columns read before them, not scored: 1, 2
+    paradigm: str = ""  # column; empty, or not in a file: the file's name
+    phenomenon: str = ""  # column that groups paradigms, if it is there
+    category: str = ""  # column that groups phenomena, if it is there
+    quoted: bool = False  # fields of TSV may be in quotation marks, as pandas writes them
 
     def __post_init__(self) -> None:
         """Check that the columns can be found and the score is known."""
@@ -82,6 +91,9 @@ class TaskConfig:
             check(len(self.labels) != 1, "task.labels: two or more; none for a score")
             known = known[:3] if self.labels else known[3:]
             known = known[:2] if len(self.labels) > 2 else known
+        if self.kind == MINIMAL_PAIRS:
+            check(len(self.columns) == 2, f"task.columns={self.columns}: the good and the bad one")
+            check(len(self.contexts) <= 2, f"task.contexts={self.contexts}: one of both, or two")
         if self.kind == "choice":
             check(len(self.choices) >= 2, f"task.choices={self.choices}: two columns or more")
         if self.kind == "tagging":
@@ -102,7 +114,8 @@ class EvaluateConfig(StageConfig):
 
     task: TaskConfig = MISSING
     data: str = input_path()  # folder in the official GLUE layout, of folders or zip files
-    pretrained: str = input_path()  # a Hugging Face folder, or `model` of an evaluation with keep
+    # a Hugging Face folder, or `model` of an evaluation with keep; with `checkpoints` many of them
+    pretrained: str = input_path()
     epochs: int = 3
     batch_sizes: list[int] = field(default_factory=lambda: [32])
     learning_rates: list[float] = field(default_factory=lambda: [5e-5])
@@ -125,6 +138,10 @@ class EvaluateConfig(StageConfig):
     maximum_rows: int | None = None  # of train, to try things out
     processes: int = runtime_option(1)  # runs side by side
     threads: int | None = runtime_option(None)  # on CPU; null: PyTorch's choice
+    # Of minimal_pairs: pll, each token masked in turn, or word_l2r, with the rest of its word
+    score: str = "pll"
+    # Of minimal_pairs: all, those of the `train` folder, or the models, in `pretrained`
+    checkpoints: str | None = None
     part: list[int] | None = runtime_option(
         None
     )  # [i, n]: every n-th run of the grid, from the i-th
@@ -140,8 +157,9 @@ class EvaluateConfig(StageConfig):
             f"force=true, part={self.part}: no part can know what the others have made anew; "
             f"remove {self.out} instead",
         )
+        pairs = self.task.kind == MINIMAL_PAIRS
         check(
-            bool(self.task.train),
+            bool(self.task.train) or pairs,
             f"task {self.task.name} has no training set: the model of another task answers it",
         )
         check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
@@ -164,8 +182,14 @@ class EvaluateConfig(StageConfig):
             ("precision", ("fp32", "bf16")),
             ("mix", ("concat", "mean", "weighted")),
             ("pooling", ("cls", "mean", "max")),
+            ("score", ("pll", "word_l2r")),
         ):
             check_choice(key, getattr(self, key), choices)
+        check(
+            self.checkpoints is None or (self.checkpoints == "all" and pairs),
+            f"checkpoints={self.checkpoints}: all, and for tasks of kind minimal_pairs, or null",
+        )
+        check(not pairs or not (self.keep or self.submit), "keep, submit: no model is trained here")
         check(
             self.encoder == "tuned" or not (self.keep or self.submit),
             "keep, submit: only with encoder=tuned",
