@@ -16,8 +16,8 @@ from pipeline.cli import entry_point
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
-from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, glue_submission, grid_search
+from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, TaskConfig
+from pipeline.evaluation import examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
 from pipeline.stages import stage
 
@@ -32,10 +32,12 @@ def make(config: EvaluateConfig, out: Path) -> Result:
         ConfigError: raised by `grid_search.prepare`.
         InputError: raised by `grid_search.prepare`, or a test set for `submit` is missing.
     """
-    bench = grid_search.prepare(config)
-    keys = grid_search.grid_of(config)
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
+    if config.task.kind == MINIMAL_PAIRS:
+        return make_zero_shot(config, out, folder)
+    bench = grid_search.prepare(config)
+    keys = grid_search.grid_of(config)
     done = {} if config.force else grid_search.finished(config, folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
     best = grid_search.best_of(metric, keys, done)
@@ -64,8 +66,25 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     return Result(summary=describe(found, config.pretrained), figures=found)
 
 
+def make_zero_shot(config: EvaluateConfig, out: Path, folder: Path) -> Result:
+    """Score minimal pairs, and write the results into `out`; `folder` holds the scores.
+
+    Raises:
+        InputError: raised by `zero_shot.evaluate`.
+    """
+    found, files = zero_shot.evaluate(config, folder)
+    write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
+    for name, text in files.items():
+        write_text(out / name, text)
+    return Result(summary=zero_shot.describe(found, config.pretrained), figures=found)
+
+
 def evaluate(config: EvaluateConfig) -> None:
     """Run the stage; with `part`, the worker that completes the grid writes the results."""
+    if config.task.kind == MINIMAL_PAIRS:
+        if config.part is None or config.part[0] == 0:
+            stage.run("evaluate", config, make, in_place=True)
+        return
     if config.part is None or run_part(config):
         stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
 

@@ -57,7 +57,7 @@ def attend(
 
     `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is empty or longer
     than `max_length`, and B may be 0. `dropout` applies to the attention probabilities. `backend`
-    is a name from `resolve`. With `causal` a token attends only to itself and earlier tokens; with
+    is a name from `resolve`, or `EQUAL`. With `causal` a token attends only to itself and earlier tokens; with
     `window` only to tokens at most that many positions away, on either side.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
@@ -65,7 +65,7 @@ def attend(
     if window is not None and window >= max_length - 1:
         window = None  # the window covers every sequence
     how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
-    return BACKENDS[backend](q, k, v, how)
+    return (equal_lengths if backend == EQUAL else BACKENDS[backend])(q, k, v, how)
 
 
 def resolve(
@@ -308,6 +308,24 @@ def sides(how: AttentionArgs) -> tuple[int, int]:
     return far, 0 if how.causal else far
 
 
+def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+    """Sequences that are all `max_length` long: nothing is padded, all are computed at once.
+
+    Not a choice of users: samples of training differ in length.
+    """
+    tokens, heads, width = q.shape
+    length = how.max_length
+    query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
+    seen = None  # all of them
+    if how.causal:
+        seen = ~causal_mask(length, q.device)
+    elif how.window is not None:
+        seen = in_window(length, how.window, q.device)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
+    return mixed.transpose(1, 2).reshape(tokens, heads, width)
+
+
+EQUAL = "equal"
 BACKENDS = {
     "each": per_sequence,
     "padded": padded,

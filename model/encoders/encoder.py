@@ -34,7 +34,7 @@ class Sequences:
     position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # upper limit
-    backend: str  # a name from `attention.resolve`
+    backend: str  # a name from `attention.resolve`, or `attention.EQUAL`
     # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
 

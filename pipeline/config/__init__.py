@@ -6,6 +6,7 @@ there.
 
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 from pipeline.config.downstream import (
+    MINIMAL_PAIRS,
     TASK_METRICS,
     ConvertConfig,
     EmbedConfig,
@@ -27,6 +28,7 @@ from pipeline.config.preparation import (
 from pipeline.config.run import ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
 
 __all__ = [
+    "MINIMAL_PAIRS",
     "TASK_METRICS",
     "ConvertConfig",
     "CorpusConfig",

@@ -18,7 +18,9 @@ TASK_METRICS = {  # by kind of task
     "choice": ("accuracy",),
     "tagging": ("f1", "precision", "recall", "accuracy"),
     "answers": ("f1", "exact"),
+    "minimal_pairs": ("accuracy",),
 }
+MINIMAL_PAIRS = "minimal_pairs"  # the kind of task that needs no training
 
 
 @dataclass(kw_only=True)
@@ -66,6 +68,13 @@ class TaskConfig(Section, key="task"):
     submission: str | None = option(None, "Name of the file that the server accepts.")
     also: list[str] = option([], "Tasks on whose sets the model is scored too.")
     sample: bool = option(False, "Made by `pipeline.tasks`, not a published benchmark.")
+    contexts: list[str] = option(
+        [], "Of minimal_pairs: columns read before the sentences and not scored, one or two."
+    )
+    paradigm: str = option("", "Of minimal_pairs: column of the paradigm; empty: the file's name.")
+    phenomenon: str = option("", "Of minimal_pairs: column that groups paradigms, if present.")
+    category: str = option("", "Of minimal_pairs: column that groups phenomena, if present.")
+    quoted: bool = option(False, "Whether fields of TSV may be quoted, as pandas writes them.")
 
     def __post_init__(self) -> None:
         """Check that the columns can be found and the score is known."""
@@ -90,6 +99,17 @@ class TaskConfig(Section, key="task"):
             )
             known = known[:3] if self.labels else known[3:]
             known = known[:2] if len(self.labels) > 2 else known
+        if self.kind == MINIMAL_PAIRS:
+            check(
+                len(self.columns) == 2,
+                f"task.columns={self.columns}: must be two, of the good and the bad sentence",
+                "task.columns",
+            )
+            check(
+                len(self.contexts) <= 2,
+                f"task.contexts={self.contexts}: must be one column for both, or two",
+                "task.contexts",
+            )
         if self.kind == "choice":
             check(
                 len(self.choices) >= 2,
@@ -115,7 +135,8 @@ class EvaluateConfig(StageConfig):
     task: TaskConfig = option()
     data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")
     pretrained: str = input_path(
-        help="Hugging Face folder, or the `model` of an evaluation with keep=true."
+        help="Hugging Face folder, or the `model` of an evaluation with keep=true; with "
+        "`checkpoints` a folder of many."
     )
     epochs: int = option(3, "Passes over the training set.", at_least=1)
     batch_sizes: list[int] = option([32], "Batch sizes of the grid.", at_least=1)
@@ -162,6 +183,15 @@ class EvaluateConfig(StageConfig):
     threads: int | None = runtime_option(
         None, "Threads on a CPU; null: PyTorch's choice.", at_least=1
     )
+    score: str = option(
+        "pll",
+        "Of minimal_pairs: pll masks each token in turn; word_l2r also the rest of its word.",
+        choices=("pll", "word_l2r"),
+    )
+    checkpoints: str | None = option(
+        None, "Of minimal_pairs: all, to score those of the `train` folder, or the models, in "
+        "`pretrained`.",
+    )  # fmt: skip
     part: list[int] | None = runtime_option(
         None, "[i, n]: every n-th run of the grid, from the i-th; null: all."
     )
@@ -180,8 +210,9 @@ class EvaluateConfig(StageConfig):
             f"have made since; delete {self.out} instead",
             "force",
         )
+        pairs = self.task.kind == MINIMAL_PAIRS
         check(
-            bool(self.task.train),
+            bool(self.task.train) or pairs,
             f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",
             "task",
         )
@@ -189,6 +220,16 @@ class EvaluateConfig(StageConfig):
             values = getattr(self, key)
             check(bool(values), f"{key}=[]: must be at least one", key)
             check(len(set(values)) == len(values), f"{key}={values}: contains a value twice", key)
+        check(
+            self.checkpoints is None or (self.checkpoints == "all" and pairs),
+            f"checkpoints={self.checkpoints}: must be null, or all for tasks of kind minimal_pairs",
+            "checkpoints",
+        )
+        check(
+            not pairs or not (self.keep or self.submit),
+            f"keep, submit: task {self.task.name} trains no model; remove them",
+            "keep",
+        )
         check(
             self.encoder == "tuned" or not (self.keep or self.submit),
             "keep, submit: cannot be combined with encoder=frozen; set encoder=tuned",

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from pipeline.common import cores
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
-from pipeline.config import EvaluateConfig
+from pipeline.config import MINIMAL_PAIRS, EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
 from pipeline.stages import fingerprints
 
@@ -144,6 +144,9 @@ def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
 
 def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
     """Yield every run of the grid with the configuration of a stage of that run alone."""
+    if config.task.kind == MINIMAL_PAIRS:  # nothing to search: one process scores all models
+        yield Trial(PRETRAINED, 0, 0.0, 0), config
+        return
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
     for start, batch_size, rate, seed in itertools.product(
         starts, config.batch_sizes, config.learning_rates, config.seeds

@@ -9,7 +9,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pipeline.common.errors import InputError
@@ -77,8 +77,42 @@ def decode(place: str, content: bytes) -> str:
     return text
 
 
-def parse(place: str, content: bytes, header: bool, key: str | None = None) -> Table:
+def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, bytes]]:
+    """Return the files of a task that match a pattern and where they were, by name.
+
+    They are in `folder` of `data`, or in `data` itself, or in zip files there.
+
+    Raises:
+        InputError: one cannot be read.
+    """
+    data = Path(data)
+    if data.is_file() and data.suffix != ".zip":
+        return [(str(data), data.read_bytes())]
+    for place in (data / folder, data):
+        if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
+            try:
+                return [(str(path), path.read_bytes()) for path in paths]
+            except OSError as error:
+                raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+    found = []
+    for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
+        try:
+            with zipfile.ZipFile(archive) as file:
+                for member in sorted(file.namelist()):
+                    own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
+                    if own and not member.startswith("__MACOSX"):
+                        found.append((f"{archive}:{member}", file.read(member)))
+        except BROKEN_ZIP as error:
+            raise InputError(f"{archive}: not a whole zip file ({error})") from error
+    return found
+
+
+def parse(
+    place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False
+) -> Table:
     """Parse a file by the suffix of its name.
+
+    With `quoted`, fields of TSV may be in quotation marks.
 
     Raises:
         InputError: the file is malformed.
@@ -86,14 +120,15 @@ def parse(place: str, content: bytes, header: bool, key: str | None = None) -> T
     text = decode(place, content)
     if place.endswith((".json", ".jsonl")):
         return parse_json(place, text, key)
-    if place.endswith(".csv"):
-        csv.field_size_limit(2**31 - 1)  # texts may exceed the default of 128 KiB
-        reader = csv.reader(io.StringIO(text))
+    if place.endswith(".csv") or quoted:
+        csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
+        kind, separator = ("CSV", ",") if place.endswith(".csv") else ("TSV", "\t")
+        reader = csv.reader(io.StringIO(text), delimiter=separator)
         try:
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
         except csv.Error as error:
             raise InputError(
-                f"{place}, line {reader.line_num}: is not CSV ({error})",
+                f"{place}, line {reader.line_num}: is not {kind} ({error})",
                 path=place,
                 line=reader.line_num,
             ) from error

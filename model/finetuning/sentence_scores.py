@@ -1,0 +1,182 @@
+"""Log-likelihoods of sentences: pseudo-log-likelihoods of masked models, exact ones of causal ones.
+
+The pseudo-log-likelihood of a sentence (Salazar et al. 2020) is the sum of the log-probabilities of
+its tokens, each predicted from a copy of the sentence in which it is masked. Where a word has
+several tokens, the later ones give an earlier one away: `word_l2r` masks them too (Kauf and Ivanova
+2023).
+
+What makes it quick, without changing what is computed: copies of one length are one batch without
+padding; equal copies, as the two sentences of a minimal pair have them where they differ in the
+masked token alone, are computed once; and only masked positions are read.
+
+Shapes: S sentences, L tokens of each in a batch, C copies, P predictions, V vocabulary.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from model.encoders.attention import EQUAL
+from model.encoders.encoder import PretrainingModel, Sequences
+from model.finetuning.features import Ids, Ints
+
+PLL, WORD_L2R = "pll", "word_l2r"
+METHODS = (PLL, WORD_L2R)
+
+BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
+GPU_TOKENS = 1 << 17
+HEAD_ROWS = 256  # predictions whose logits are made at once: the decoder is read once for them
+GPU_ROWS = 1 << 13
+PIECE = 1 << 18  # logits on a CPU that are exponentiated at once, 1 MiB
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Predictions to make in sequences of one length; copies are sequences as the model reads them.
+
+    Equal copies are there once; the predictions are in the order of their copies.
+    """
+
+    copies: Ids  # (C, L)
+    copy: Ints  # (P,) which copy a prediction is read from, rising
+    place: Ints  # (P,) and at which position
+    label: Ints  # (P,) the token whose log-probability is wanted
+    sentence: Ints  # (P,) which sentence it belongs to
+
+
+class SentenceScorer:
+    """Scores sentences with one model."""
+
+    def __init__(
+        self, model: PretrainingModel, mask: int, continues: npt.NDArray[np.bool_],
+        device: torch.device,
+    ):  # fmt: skip
+        """`continues` `(V,)` says which tokens continue the word of the token before them."""
+        self._model = model.to(device).eval()
+        self._mask, self._continues, self._device = mask, continues, device
+        self._causal = model.config.causal
+        cpu = device.type == "cpu"
+        self._tokens, self._rows = (BATCH_TOKENS, HEAD_ROWS) if cpu else (GPU_TOKENS, GPU_ROWS)
+
+    @torch.no_grad()
+    def scores(
+        self, sequences: Sequence[Ids], first: Ints, method: str = PLL,
+        on_sentences: Callable[[float], object] = lambda count: None,
+    ) -> npt.NDArray[np.float64]:  # fmt: skip
+        """The log-likelihood `(S,)` of each sequence, which begins with [CLS] and ends with [SEP].
+
+        The tokens from position `first` `(S,)` on count, [SEP] does not.
+        """
+        found = np.zeros(len(sequences))
+        lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            ids = np.stack([sequences[row] for row in rows.tolist()])
+            if self._causal:
+                queries = next_token_queries(ids, first[rows])
+            else:
+                goes_on = self._continues[ids] if method == WORD_L2R else None
+                queries = masked_queries(ids, first[rows], self._mask, goes_on)
+            values = self._values(queries, functools.partial(_share, on_sentences, len(rows)))
+            found[rows] = np.bincount(queries.sentence, values, len(rows))
+        return found
+
+    def _values(
+        self, queries: Queries, on_share: Callable[[float], object]
+    ) -> npt.NDArray[np.float64]:
+        """The log-probability `(P,)` of each label."""
+        found = np.zeros(len(queries.label))
+        copies, length = queries.copies.shape
+        size = max(1, self._tokens // length)
+        for start in range(0, copies, size):
+            stop = min(start + size, copies)
+            low, high = np.searchsorted(queries.copy, (start, stop))
+            place = (queries.copy[low:high] - start) * length + queries.place[low:high]
+            keep, row = np.unique(place, return_inverse=True)
+            states = self._states(queries.copies[start:stop], keep)
+            found[low:high] = self._log_probabilities(states, row, queries.label[low:high])
+            on_share((stop - start) / copies)
+        return found
+
+    def _states(self, copies: Ids, keep: Ints) -> Tensor:
+        """The hidden states `(K, H)` at the places `keep` `(K,)` of copies `(C, L)` end to end."""
+        encoder, device = self._model.encoder, self._device
+        count, length = copies.shape
+        ids = torch.from_numpy(copies.reshape(-1).astype(np.int64)).to(device)
+        positions = torch.arange(length, device=device).repeat(count)
+        starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
+        wanted = torch.from_numpy(keep).to(device)
+        x: Tensor = encoder.embeddings(ids, torch.zeros_like(ids), positions)
+        where = Sequences(positions, starts, length, EQUAL)
+        last = len(encoder.layers) - 1
+        for number, layer in enumerate(encoder.layers):
+            x = layer(x, where, wanted if number == last else None)
+        return x if encoder.norm is None else encoder.norm(x)
+
+    def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> npt.NDArray[np.float64]:
+        """The log-probability `(P,)` of labels `(P,)` at rising rows `(P,)` of states `(K, H)`."""
+        words = self._model.encoder.embeddings.word.weight
+        found = []
+        for start in range(0, len(states), self._rows):
+            stop = start + self._rows
+            low, high = np.searchsorted(row, (start, stop))
+            logits = self._model.masked_head(states[start:stop], words)
+            place = torch.from_numpy(row[low:high] - start).to(logits.device)
+            picked = logits[place, torch.from_numpy(label[low:high]).to(logits.device)]
+            found.append((picked - log_sum_exp(logits)[place]).double().cpu().numpy())
+        return np.concatenate(found)
+
+
+def _share(on_sentences: Callable[[float], object], count: int, share: float) -> None:
+    """Report the progress of a share of some sentences."""
+    on_sentences(share * count)
+
+
+def log_sum_exp(logits: Tensor) -> Tensor:
+    """The logarithm of the sum of exponentials of each row, `(M, V)` -> `(M,)`; overwrites them."""
+    rows = max(1, PIECE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
+    found = []
+    for piece in torch.split(logits, rows):
+        greatest = piece.amax(-1, keepdim=True)
+        total = piece.sub_(greatest).exp_().sum(-1, keepdim=True)
+        found.append(total.log_().add_(greatest))
+    return torch.cat(found).squeeze(-1)
+
+
+def masked_queries(
+    ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None
+) -> Queries:
+    """A masked copy of sentences `(S, L)` for each token from position `first` `(S,)` on.
+
+    With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later
+    tokens of its word are masked too.
+    """
+    length = ids.shape[1]
+    each = np.arange(length)
+    sentence, place = np.nonzero((each >= first[:, None]) & (each < length - 1))
+    label = ids[sentence, place].astype(np.int64)
+    copies = ids.astype(np.int32)[sentence]  # (P, L)
+    if goes_on is None:
+        copies[np.arange(len(copies)), place] = mask
+    else:
+        begins = np.where(goes_on, length, each)  # (S, L) where a word begins
+        following = np.minimum.accumulate(begins[:, ::-1], 1)[:, ::-1]  # the next that begins
+        end = following[sentence, place + 1]
+        copies[(each >= place[:, None]) & (each < end[:, None])] = mask
+    rows = copies.view(np.dtype((np.void, 4 * length))).ravel()
+    _, index, copy = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(copy, kind="stable")
+    distinct = copies[index].astype(np.int64)
+    return Queries(distinct, copy[order], place[order], label[order], sentence[order])
+
+
+def next_token_queries(ids: Ids, first: Ints) -> Queries:
+    """Each token from position `first` `(S,)` on, read from the one before it: `(S, L)`."""
+    each = np.arange(ids.shape[1])
+    sentence, place = np.nonzero((each >= first[:, None]) & (each < len(each) - 1))
+    return Queries(ids, sentence, place - 1, ids[sentence, place].astype(np.int64), sentence)

@@ -1,0 +1,209 @@
+"""Minimal pairs: two sentences, of which a model is to find the good one more likely.
+
+BLiMP (Warstadt et al. 2020) and sets like it. Nothing is trained, so this type is none of those
+that fine-tuning drives: it reads pairs, and makes tables of their scores.
+
+Shapes: N pairs, P paradigms, R resamples.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.common import counter_rng
+from pipeline.common.errors import InputError
+from pipeline.config import TaskConfig
+from pipeline.evaluation import table_files
+from pipeline.evaluation.table_files import Table
+
+RESAMPLES = 1000  # of the bootstrap
+COVERAGE = 0.95  # of its intervals
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of a task, N of them, in the order of the files."""
+
+    good: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    contexts: list[tuple[str, str]] = field(default_factory=list)  # of each; "": none
+    paradigms: list[str] = field(default_factory=list)
+    groups: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # of a paradigm: see `group_of`
+    malformed: list[str] = field(default_factory=list)  # rows left out: where and why
+    other_files: list[str] = field(default_factory=list)  # files that hold no pairs
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+
+def read_pairs(data: str, task: TaskConfig) -> Pairs:
+    """Read the pairs of a task; files without any of its columns are left out.
+
+    Raises:
+        InputError: there is no file, one is broken, or has only some of the columns.
+    """
+    files = table_files.matching(data, task.folder, task.dev)
+    if not files:
+        raise InputError(
+            f"data={data}: no file {task.dev} there, nor in {task.folder or 'it'}; set data to the "
+            f"folder of the files of {task.name}",
+            key="data", path=data,
+        )  # fmt: skip
+    pairs = Pairs()
+    wanted = [*task.columns, *task.contexts]
+    seen: dict[str, str] = {}
+    for place, content in files:
+        table = table_files.parse(place, content, task.header, task.key, task.quoted)
+        lost = [name for name in wanted if name not in table.names]
+        if len(lost) == len(wanted):
+            pairs.other_files.append(place)
+            seen[place] = ", ".join(table.names)
+        elif lost:
+            raise InputError(
+                f"{place}, line 1: no column {lost[0]!r}, only {', '.join(table.names)}",
+                key="task.columns", path=place,
+            )  # fmt: skip
+        else:
+            _add(pairs, table, task)
+    if not len(pairs):
+        fault = pairs.malformed or [f"{place}: columns {names}" for place, names in seen.items()]
+        raise InputError(
+            f"data={data}: no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}",
+            key="task.columns", path=data,
+        )  # fmt: skip
+    return pairs
+
+
+def head(pairs: Pairs, rows: int) -> Pairs:
+    """Return the first `rows` pairs of each paradigm."""
+    seen: dict[str, int] = {}
+    kept = []
+    for place, name in enumerate(pairs.paradigms):
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] <= rows:
+            kept.append(place)
+    return replace(
+        pairs,
+        good=[pairs.good[n] for n in kept],
+        bad=[pairs.bad[n] for n in kept],
+        contexts=[pairs.contexts[n] for n in kept],
+        paradigms=[pairs.paradigms[n] for n in kept],
+    )
+
+
+def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
+    """Add the rows of a file; those without one of the two sentences are malformed."""
+
+    def column(name: str, default: str) -> list[str]:
+        if name not in table.names:
+            return [default] * len(table.rows)
+        place = table.names.index(name)
+        return [row[place].strip() for row in table.rows]
+
+    stem = PurePosixPath(table.place.rpartition(":")[2]).stem
+    good, bad = (column(name, "") for name in task.columns)
+    names = [*task.contexts, *task.contexts][:2] or ["", ""]
+    contexts = zip(*(column(name, "") for name in names), strict=True)
+    paradigms = column(task.paradigm, stem)
+    groups = zip(column(task.phenomenon, ""), column(task.category, ""), strict=True)
+    pairs.malformed.extend(table.malformed)
+    rows = zip(good, bad, contexts, paradigms, groups, table.lines, strict=True)
+    for one, other, context, paradigm, group, line in rows:
+        if not one or not other:
+            pairs.malformed.append(f"{table.place}, line {line}: a sentence is empty")
+            continue
+        pairs.good.append(one)
+        pairs.bad.append(other)
+        pairs.contexts.append(context)
+        pairs.paradigms.append(paradigm or stem)
+        pairs.groups.setdefault(paradigm or stem, group)
+
+
+def is_right(good: Floats, bad: Floats) -> Bools:
+    """Return whether the good sentence wins `(N,)`.
+
+    A tie counts as right, as in the official BabyLM pipeline, which takes the first of the
+    sentences with the greatest score, and has the good one first. How many there are is counted.
+    """
+    return np.asarray(good >= bad)
+
+
+def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
+    """Return the accuracy of each paradigm, phenomenon and category, and over all, as JSON.
+
+    Groups of paradigms, and `macro`, are means over paradigms; `micro` is over pairs. Intervals
+    are percentiles of a bootstrap of pairs within paradigms.
+    """
+    names = list(dict.fromkeys(pairs.paradigms))
+    index = {name: number for number, name in enumerate(names)}
+    paradigm = np.array([index[name] for name in pairs.paradigms])
+    counts = np.bincount(paradigm)
+    draws = np.stack([  # (P, R)
+        _resampled(right[paradigm == number], seed, name) for name, number in index.items()
+    ])  # fmt: skip
+    means = np.bincount(paradigm, right) / counts
+    tables: dict[str, Any] = {"paradigms": {}, "phenomena": {}, "categories": {}}
+    for number, name in enumerate(names):
+        phenomenon, category = pairs.groups[name]
+        entry = _entry(means[[number]], draws[[number]], counts[[number]])
+        tables["paradigms"][name] = entry | {"phenomenon": phenomenon, "category": category}
+    for place, kind in enumerate(("phenomena", "categories")):
+        for group, members in _members(names, pairs, place):
+            tables[kind][group] = _entry(means[members], draws[members], counts[members])
+    micro = counts @ draws / counts.sum()
+    return {
+        "macro": _entry(means, draws, counts),
+        "micro": {
+            "accuracy": float(right.mean()),
+            "interval": _interval(micro),
+            "pairs": len(right),
+        },
+        **tables,
+    }
+
+
+def _members(names: list[str], pairs: Pairs, place: int) -> Iterator[tuple[str, list[int]]]:
+    """Yield the groups that paradigms are in, by name, and the numbers of their paradigms."""
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        if group := pairs.groups[name][place]:
+            found.setdefault(group, []).append(number)
+    yield from sorted(found.items())
+
+
+def _resampled(right: Bools, seed: int, name: str) -> Floats:
+    """Return the accuracies `(R,)` of resamples of the pairs of a paradigm."""
+    count = len(right)
+    key = counter_rng.key(seed, "bootstrap", name)
+    found = np.empty(RESAMPLES)
+    block = max(1, 2**20 // count)  # resamples that are drawn at once
+    for start in range(0, RESAMPLES, block):
+        stop = min(start + block, RESAMPLES)
+        places = np.arange(start * count, stop * count)
+        chosen = counter_rng.integers(key, places, count)
+        found[start:stop] = right[chosen].reshape(-1, count).mean(1)
+    return found
+
+
+def _entry(means: Floats, draws: Floats, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return the mean over some paradigms, with its interval, as JSON."""
+    return {
+        "accuracy": float(means.mean()),
+        "interval": _interval(draws.mean(0)),
+        "pairs": int(counts.sum()),
+    }
+
+
+def _interval(draws: Floats) -> list[float]:
+    """Return the percentiles of resamples between which `COVERAGE` of them lie."""
+    side = (1 - COVERAGE) / 2
+    return [float(value) for value in np.quantile(draws, (side, 1 - side))]

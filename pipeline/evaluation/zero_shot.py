@@ -1,0 +1,343 @@
+"""Minimal pairs scored by models as they are: one, or all checkpoints of a training.
+
+Each model's scores are a file as soon as they are there, so an evaluation that was cut off, or a
+training that has new checkpoints, continues from them.
+"""
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from pipeline.common import counter_rng
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
+from pipeline.common.manifest import Manifest
+from pipeline.config import EvaluateConfig
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
+from pipeline.evaluation.task_types import minimal_pairs
+from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.stages import fingerprints
+from pipeline.tokenization.wordpiece import WordPiece
+
+if TYPE_CHECKING:
+    from model.training.initial_weights import Source
+
+SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
+CHANCE = 0.5
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model to score, and how much it had been trained."""
+
+    name: str
+    folder: Path
+    step: int | None = None
+    tokens: int | None = None
+    words: int | None = None
+
+
+def candidates(config: EvaluateConfig) -> list[Candidate]:
+    """Return the models of `config.pretrained`, in the order of their training.
+
+    Raises:
+        InputError: there is none.
+    """
+    place = Path(config.pretrained)
+    if config.checkpoints is None:
+        return [_converted(place)]
+    folders = [path.parent for path in sorted(place.glob("*/config.json"))]
+    found = [_converted(folder) for folder in folders] or list(_checkpoints(place))
+    if not found:
+        raise InputError(
+            f"pretrained={place}: neither a train folder with checkpoints nor a folder of models, "
+            "each in a folder of its own; checkpoints=null takes one model",
+            key="pretrained", path=place,
+        )  # fmt: skip
+    return sorted(found, key=lambda one: (one.words or 0, one.step or 0, _number(one.name)))
+
+
+def _converted(folder: Path) -> Candidate:
+    """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
+    made = Manifest.read(folder)
+    figures = made.figures if made is not None and made.stage == "convert" else {}
+    known = {key: figures.get(key) for key in ("step", "tokens", "words")}
+    return Candidate(folder.name, folder, **known)
+
+
+def _checkpoints(place: Path) -> list[Candidate]:
+    """Return the checkpoints of a train folder; of several trainings there, the finished one's."""
+    from model.training import checkpoint
+
+    if not checkpoint.runs(place).is_dir():
+        return []
+    newest, _ = checkpoint.locate(place)
+    found = []
+    for path in checkpoint.steps(newest.parent).values():
+        state = checkpoint.read_state(path)
+        words = getattr(state, "words", None)
+        found.append(Candidate(path.name, path, state.step, state.tokens, words))
+    return found
+
+
+def _number(name: str) -> int:
+    """Return the last number in a name, as it is in chck_10M; 0 where there is none."""
+    numbers = re.findall(r"\d+", name)
+    return int(numbers[-1]) if numbers else 0
+
+
+def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
+    """Return the tokenizer of a model; of a checkpoint that of the training.
+
+    Raises:
+        InputError: it is not there.
+    """
+    if (folder / "config.json").is_file():
+        return WordPiece.load(folder)
+    made = Manifest.read(config.pretrained)
+    known = made.config["data"]["vocab"] if made is not None and made.stage == "train" else None
+    vocab = Path(known or Path(config.pretrained).parent / "vocab")
+    if not vocab.exists():
+        raise InputError(
+            f"pretrained={config.pretrained}: the vocabulary of this training is not in {vocab}; "
+            "convert the checkpoints and set pretrained to the folder of the results",
+            key="pretrained", path=vocab,
+        )  # fmt: skip
+    return WordPiece.load(vocab)
+
+
+def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, str]]:
+    """Score the pairs of a task; scores by model are kept in `folder`.
+
+    Returns the account, and the files for others: each pair's scores by the last model, and the
+    sentences that it finds more likely, as the BabyLM pipeline collects them.
+
+    Raises:
+        InputError: a file of the task or a model lacks something.
+    """
+    from model.resilience.gpus import require_gpus
+
+    require_gpus()
+    models = candidates(config)
+    pairs = minimal_pairs.read_pairs(config.data, config.task)
+    if config.maximum_rows is not None:
+        pairs = minimal_pairs.head(pairs, config.maximum_rows)
+    done = {}
+    with tqdm(
+        total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name,
+        unit="sentence", disable=None,
+    ) as bar:  # fmt: skip
+        for model in models:
+            done[model.name] = _scored(config, model, PRETRAINED, pairs, folder, bar)
+        last = models[-1]
+        baseline = None
+        if config.baseline:
+            baseline = _scored(config, last, RANDOM, pairs, folder, bar)
+    keep = {file_of(folder, one, PRETRAINED) for one in models}
+    keep |= {file_of(folder, last, RANDOM)} if config.baseline else set()
+    for path in folder.iterdir():
+        if path.with_suffix("") not in keep:
+            path.unlink()
+    found = account(config, pairs, done[last.name], baseline)
+    found["model"] = last.name
+    if config.checkpoints is not None:
+        found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
+    return found, {
+        SCORES: scores_table(pairs, done[last.name]),
+        PREDICTIONS: predictions(pairs, done[last.name]),
+    }
+
+
+def scores_table(pairs: Pairs, scores: Floats) -> str:
+    """Return the log-likelihoods of each pair as TSV, in the order of the files."""
+    lines = ["paradigm\tgood\tbad"]
+    for name, (good, bad) in zip(pairs.paradigms, scores.tolist(), strict=True):
+        lines.append(f"{name}\t{good:.6f}\t{bad:.6f}")
+    return "\n".join(lines) + "\n"
+
+
+def predictions(pairs: Pairs, scores: Floats) -> str:
+    """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
+    found: dict[str, dict[str, list[dict[str, str]]]] = {}
+    right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
+    rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
+    for name, good, bad, contexts, chosen in rows:
+        listed = found.setdefault(name, {"predictions": []})["predictions"]
+        text = good if chosen else bad
+        space = " " if any(contexts) else ""  # what was scored continues the context
+        listed.append({"id": f"{name}_{len(listed)}", "pred": space + text})
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def describe(found: Record, pretrained: str) -> str:
+    """Return one line: the score, what to compare it with, and which model was scored."""
+    random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
+    low, high = found["interval"]
+    parts = [
+        f"{found['title']} {found['metric']} {found['score']:.3f} [{low:.3f}, {high:.3f}] of "
+        f"{pluralize(len(found['tables']['paradigms']), 'paradigm')} ({random}chance {CHANCE}) of "
+        f"{pretrained}"
+    ]
+    if "checkpoints" in found:
+        parts.append(f"{pluralize(len(found['checkpoints']), 'checkpoint')}, last {found['model']}")
+    if found["ties"]:
+        parts.append(f"{pluralize(found['ties'], 'tie')} counted as right")
+    if found["malformed"]:
+        parts.append(f"{found['malformed']} malformed rows left out, {found['faults'][0]}")
+    if found["other_files"]:
+        parts.append(f"{pluralize(len(found['other_files']), 'file')} without pairs left out")
+    return ", ".join(parts)
+
+
+def file_of(folder: Path, model: Candidate, start: str) -> Path:
+    """Return where the scores of a model are, without the ending."""
+    return folder / (RANDOM if start == RANDOM else f"{PRETRAINED}-{model.name}".replace(".", "_"))
+
+
+def _scored(
+    config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, folder: Path, bar: Any
+) -> Floats:
+    """Return the scores `(N, 2)` of the good and the bad sentences by one model."""
+    alone = replace(
+        config, pretrained=str(model.folder), checkpoints=None, baseline=start == RANDOM
+    )
+    key = fingerprints.fingerprint("evaluate", alone)[0]
+    path = file_of(folder, model, start)
+    known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
+    whole = not config.force and known.is_file() and scores.is_file()
+    if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
+        bar.update(2 * len(pairs))
+        return np.asarray(np.load(scores))
+    known.unlink(missing_ok=True)
+    values = scores_of(config, model, start, pairs, bar.update)
+    np.save(scores, values)
+    write_text(known, json.dumps({"key": key, "model": model.name, "start": start}) + "\n")
+    return values
+
+
+def scores_of(
+    config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, on_sentences: Any
+) -> Floats:
+    """Return the scores `(N, 2)` of one model, or of one like it with random weights.
+
+    Raises:
+        InputError: it has no masked-LM head, or a sentence is longer than it can read.
+    """
+    import torch
+
+    from model.encoders.architectures import build_model
+    from model.finetuning.sentence_scores import SentenceScorer
+    from model.training import initial_weights
+    from pipeline.evaluation.grid_search import device_of
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    torch.set_flush_denormal(True)
+    wordpiece = vocabulary_of(config, model.folder)
+    source = initial_weights.read(model.folder)
+    _check(source, wordpiece, model)
+    torch.manual_seed(int(counter_rng.key(config.seeds[0], "initialise") >> np.uint64(1)))
+    network = build_model(source.config)
+    if start == PRETRAINED:
+        network.load_state_dict(source.state)
+    sequences, first = framed(wordpiece, pairs)
+    longest = max(map(len, sequences))
+    if longest > source.config.positions:
+        raise InputError(
+            f"{model.folder}: a sentence of {config.task.name} has {longest} tokens, the model "
+            f"reads {source.config.positions}",
+            key="pretrained", path=model.folder,
+        )  # fmt: skip
+    scorer = SentenceScorer(network, wordpiece.mask, wordpiece.continues, device_of())
+    found = scorer.scores(sequences, first, config.score, on_sentences)
+    return found.reshape(2, -1).T
+
+
+def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
+    """Raise where a model cannot say how likely a token is, or has another vocabulary."""
+    drawn = [note for note in source.notes if note.startswith("masked_head") and "drawn" in note]
+    if drawn:
+        raise InputError(
+            f"{model.folder}: it has no masked-LM head, which scores sentences; take a pre-trained "
+            "model, not a fine-tuned one",
+            key="pretrained", path=model.folder,
+        )  # fmt: skip
+    if source.tokenizer not in (None, wordpiece.sha256):
+        raise InputError(
+            f"{model.folder}: trained with another vocabulary than that which is there now",
+            key="pretrained", path=model.folder,
+        )  # fmt: skip
+
+
+def framed(
+    wordpiece: WordPiece, pairs: Pairs
+) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+    """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
+
+    A space divides context and sentence, which no token spans.
+    """
+    from model.finetuning import features
+
+    sides = [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
+    parts = features.texts(wordpiece, [*pairs.good, *pairs.bad])
+    if any(sides):
+        before = features.texts(wordpiece, sides)
+    else:
+        before = [np.zeros(0, np.int64)] * len(parts)
+    first = 1 + np.array([len(part) for part in before], np.int64)
+    whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
+    return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
+
+
+def account(
+    config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None
+) -> Record:
+    """Return the account of a task, of the shape that fine-tuned tasks have."""
+    task = config.task
+    tables = _tables(pairs, scores, config)
+    found: Record = {
+        "task": task.name,
+        "title": task.submission or task.folder or task.name,
+        "kind": task.kind,
+        "sample": task.sample,
+        "metric": task.metrics[0],
+        "method": config.score,
+        "rows": {"train": 0, "dev": len(pairs)},
+        "score": tables["macro"]["accuracy"],
+        "interval": tables["macro"]["interval"],
+        "scores": {name: tables[name]["accuracy"] for name in ("macro", "micro")},
+        "ties": int((scores[:, 0] == scores[:, 1]).sum()),
+        "tables": tables,
+        "baseline": None,
+        "majority": CHANCE,
+        "malformed": len(pairs.malformed),
+        "faults": pairs.malformed[:20],
+        "other_files": pairs.other_files,
+    }
+    if baseline is not None:
+        random = _tables(pairs, baseline, config)
+        found |= {"baseline": random["macro"]["accuracy"], "baseline_tables": random}
+    return found
+
+
+def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
+    right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
+    return minimal_pairs.accuracies(pairs, right, config.seeds[0])
+
+
+def _point(model: Candidate, scores: Floats, pairs: Pairs, config: EvaluateConfig) -> Record:
+    """Return what the learning curve shows of a checkpoint."""
+    tables = _tables(pairs, scores, config)
+    return {
+        "name": model.name, "step": model.step, "tokens": model.tokens, "words": model.words,
+        "score": tables["macro"]["accuracy"], "interval": tables["macro"]["interval"],
+        "phenomena": {name: one["accuracy"] for name, one in tables["phenomena"].items()},
+    }  # fmt: skip

@@ -1,0 +1,262 @@
+"""Minimal pairs: official formats are read, and tables and intervals follow from the scores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format
+from pipeline import evaluate
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import examples, zero_shot
+from pipeline.evaluation.task_types import minimal_pairs
+from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.stages import stage
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+
+WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
+CONFIG = ModelConfig(
+    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
+    vocab_size=len(WORDS), initializer_range=0.2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model with random weights whose words are letters."""
+    vocab = tmp_path_factory.mktemp("vocab")
+    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("run") / "convert"
+    bert_format.save(folder, CONFIG, build_model(CONFIG).state_dict(), vocab)
+    return folder
+
+
+def write_blimp(data: Path, rows: int = 20) -> None:
+    """Two paradigms of one phenomenon and one of another, and a summary that is no paradigm."""
+    folder = data / "blimp"
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    for name, term in (("agree_1", "agreement"), ("agree_2", "agreement"), ("island", "islands")):
+        lines = []
+        for number in range(rows):
+            good, bad = (" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(2))
+            row = {"sentence_good": f"{good} .", "sentence_bad": f"{bad} .", "field": "syntax",
+                   "linguistics_term": term, "UID": name, "pairID": str(number)}  # fmt: skip
+            lines.append(json.dumps(row))
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "models_summary.jsonl").write_text('{"UID": "agree_1", "lstm": 0.5}\n')
+
+
+def config_of(tmp_path: Path, model: Path, **settings: Any) -> EvaluateConfig:
+    task = settings.pop("task", examples.task_of("blimp"))
+    return EvaluateConfig(
+        workdir=str(tmp_path), out=str(tmp_path / "out"), data=str(tmp_path / "data"),
+        task=task, pretrained=str(model), threads=1, **settings,
+    )  # fmt: skip
+
+
+def test_blimp_is_scored_without_training(tmp_path: Path, model_folder: Path) -> None:
+    write_blimp(tmp_path / "data")
+    config = config_of(tmp_path, model_folder)
+    manifest = stage.run("evaluate", config, evaluate.make, in_place=True)
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found == manifest.figures
+    assert list(found["tables"]["paradigms"]) == ["agree_1", "agree_2", "island"]
+    assert [one["pairs"] for one in found["tables"]["phenomena"].values()] == [40, 20]
+    lines = (tmp_path / "out" / "scores.tsv").read_text().splitlines()[1:]
+    right = [float(good) >= float(bad) for _, good, bad in map(str.split, lines)]
+    assert found["scores"]["micro"] == pytest.approx(np.mean(right))
+    assert found["score"] == pytest.approx(np.mean(np.reshape(right, (3, 20)).mean(1)))
+    low, high = found["interval"]
+    assert low < found["score"] < high
+    assert found["baseline"] is not None
+    assert len(found["other_files"]) == 1
+
+
+def test_the_chosen_sentences_are_those_of_the_scores(tmp_path: Path, model_folder: Path) -> None:
+    write_blimp(tmp_path / "data")
+    config = config_of(tmp_path, model_folder, baseline=False)
+    found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
+    chosen = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    rows = (tmp_path / "data" / "blimp" / "island.jsonl").read_text().splitlines()
+    good = [json.loads(row)["sentence_good"] for row in rows]
+    listed = chosen["island"]["predictions"]
+    assert [one["id"] for one in listed] == [f"island_{n}" for n in range(20)]
+    share = np.mean([one["pred"] == text for one, text in zip(listed, good, strict=True)])
+    assert share == pytest.approx(found["tables"]["paradigms"]["island"]["accuracy"])
+
+
+def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_folder: Path) -> None:
+    write_blimp(tmp_path / "data")
+    config = config_of(tmp_path, model_folder, baseline=False)
+    stage.run("evaluate", config, evaluate.make, in_place=True)
+    path = tmp_path / "out" / "runs" / "pretrained-convert.npy"
+    np.save(path, np.zeros((60, 2)))  # seen by what reads it
+    (tmp_path / "out" / "manifest.json").unlink()
+    found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
+    assert found["ties"] == 60
+    other = config_of(tmp_path, model_folder, baseline=False, score="word_l2r")
+    assert stage.run("evaluate", other, evaluate.make, in_place=True).figures["ties"] < 60
+
+
+def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:
+    right = minimal_pairs.is_right(np.array([-1.0, -2.0, -3.0]), np.array([-1.0, -1.0, -4.0]))
+    assert right.tolist() == [True, False, True]
+
+
+def test_an_interval_is_that_of_the_binomial_distribution() -> None:
+    pairs = Pairs(["g"] * 1000, ["b"] * 1000, [("", "")] * 1000, ["p"] * 1000, {"p": ("", "")})
+    found = minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
+    assert found["accuracy"] == pytest.approx(0.7)
+    deviation = np.sqrt(0.7 * 0.3 / 1000)
+    assert found["interval"] == pytest.approx(
+        [0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5
+    )
+    assert found == minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
+
+
+def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> None:
+    names = ["large"] * 90 + ["small"] * 10
+    groups = {"large": ("x", ""), "small": ("x", "")}
+    pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
+    found = minimal_pairs.accuracies(pairs, np.array([name == "large" for name in names]))
+    assert found["macro"]["accuracy"] == 0.5
+    assert found["micro"]["accuracy"] == pytest.approx(0.9)
+    assert found["phenomena"]["x"]["pairs"] == 100
+
+
+FORMATS = {
+    "blimp_supplement": (
+        "supplement_filtered/turn_taking.jsonl",
+        '{"sentence_good": "a b", "sentence_bad": "a c"}\n',
+    ),
+    "zhoblimp": (
+        "ZhoBLiMP/BA_deletion.jsonl",
+        '{"sentence_good": "a b", "sentence_bad": "a c", "UID": "BA_deletion", "phenomenon": "BA"}',
+    ),
+    "blimp_nl": (
+        "blimp_nl/all.csv",
+        'sentence_good,sentence_bad,linguistic_phenomenon,paradigm\n"a b","a c",Anaphor,x1\n',
+    ),
+    "multiblimp": (
+        "eng/data.tsv",
+        'sen\twrong_sen\tphenomenon\n"a ""b"" c"\ta d\tSV-#\na b\ta c\tSV-P\n',
+    ),
+    "ewok": (
+        "ewok_filtered/social.jsonl",
+        '{"Domain": "social", "Context1": "a b.", "Context2": "a c.", "Target1": "d", '
+        '"Target2": "e"}\n',
+    ),
+    "comps": (
+        "comps/comps_base.jsonl",
+        '{"property_phrase": "d e", "prefix_acceptable": "a", "prefix_unacceptable": "b"}\n',
+    ),
+}
+
+
+def read(tmp_path: Path, name: str) -> tuple[Pairs, TaskConfig]:
+    path, content = FORMATS[name]
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(content)
+    task = examples.task_of(name)
+    return minimal_pairs.read_pairs(str(tmp_path), task), task
+
+
+def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path: Path) -> None:
+    pairs, _ = read(tmp_path, "blimp_supplement")
+    assert (pairs.good, pairs.bad, pairs.paradigms) == (["a b"], ["a c"], ["turn_taking"])
+
+
+@pytest.mark.parametrize(
+    ("name", "paradigms", "groups"),
+    [
+        ("zhoblimp", ["BA_deletion"], {"BA_deletion": ("BA", "")}),
+        ("blimp_nl", ["x1"], {"x1": ("Anaphor", "")}),
+        ("multiblimp", ["SV-#", "SV-P"], {"SV-#": ("", ""), "SV-P": ("", "")}),
+    ],
+)
+def test_official_columns_are_read(
+    tmp_path: Path, name: str, paradigms: list[str], groups: dict[str, Any]
+) -> None:
+    pairs, _ = read(tmp_path, name)
+    assert (pairs.paradigms, pairs.groups) == (paradigms, groups)
+
+
+def test_quotation_marks_of_pandas_are_no_text(tmp_path: Path) -> None:
+    assert read(tmp_path, "multiblimp")[0].good[0] == 'a "b" c'
+
+
+@pytest.mark.parametrize(
+    ("name", "contexts", "sides"),
+    [("ewok", ("a b.", "a b."), ("d", "e")), ("comps", ("a", "b"), ("d e", "d e"))],
+)
+def test_contexts_are_read_and_only_what_follows_them_is_scored(
+    tmp_path: Path, model_folder: Path, name: str, contexts: Any, sides: Any
+) -> None:
+    pairs, _ = read(tmp_path, name)
+    assert pairs.contexts == [contexts]
+    wordpiece = WordPiece.load(model_folder)
+    sequences, first = zero_shot.framed(wordpiece, pairs)
+    for sequence, start, context, side in zip(sequences, first, contexts, sides, strict=True):
+        whole = wordpiece.encode([f"{context} {side}"])[0].tolist()
+        assert sequence.tolist() == [wordpiece.cls, *whole, wordpiece.sep]
+        assert sequence[start:-1].tolist() == wordpiece.encode([side])[0].tolist()
+
+
+def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: Path) -> None:
+    import zipfile
+
+    write_blimp(tmp_path / "data")
+    task = examples.task_of("blimp")
+    expected = minimal_pairs.read_pairs(str(tmp_path / "data"), task)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as file:
+        for path in (tmp_path / "data" / "blimp").iterdir():
+            file.write(path, f"blimp/{path.name}")
+    for place in (tmp_path / "all.zip", tmp_path / "data" / "blimp"):
+        assert minimal_pairs.read_pairs(str(place), task).good == expected.good
+
+
+def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
+    task = examples.task_of("blimp")
+    with pytest.raises(InputError) as raised:
+        minimal_pairs.read_pairs(str(tmp_path / "nowhere"), task)
+    assert raised.value.key == "data"
+    write_blimp(tmp_path / "data")
+    bad = TaskConfig(**{**vars(task), "columns": ["good", "bad"]})
+    with pytest.raises(InputError) as raised:
+        minimal_pairs.read_pairs(str(tmp_path / "data"), bad)
+    assert raised.value.key == "task.columns"
+    half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "bad"]})
+    with pytest.raises(InputError, match="'bad'"):
+        minimal_pairs.read_pairs(str(tmp_path / "data"), half)
+    with pytest.raises(ConfigError, match="checkpoints"):
+        config_of(tmp_path, model_folder, task=examples.task_of("cola"), checkpoints="all")
+    with pytest.raises(ConfigError, match="score"):
+        config_of(tmp_path, model_folder, score="l2r")
+
+
+def test_a_sentence_longer_than_the_model_is_refused(tmp_path: Path, model_folder: Path) -> None:
+    folder = tmp_path / "data" / "blimp"
+    folder.mkdir(parents=True)
+    row = {"sentence_good": "a " * 50, "sentence_bad": "b"}
+    (folder / "long.jsonl").write_text(json.dumps(row))
+    with pytest.raises(InputError) as raised:
+        stage.run("evaluate", config_of(tmp_path, model_folder), evaluate.make, in_place=True)
+    assert raised.value.key == "pretrained"
+
+
+@pytest.mark.shared_data
+def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
+    pairs = minimal_pairs.read_pairs(str(shared_data), examples.task_of("blimp"))
+    assert len(pairs) == 67_000
+    assert len(pairs.groups) == 67
+    assert not pairs.malformed
+    assert len({group for group, _ in pairs.groups.values()}) == 13
