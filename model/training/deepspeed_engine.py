@@ -17,6 +17,7 @@ from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
+from model.training.gradient_norm import look_once
 from model.training.optimizer import build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
 from pipeline.common import cores
@@ -81,6 +82,8 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         "gradient_clipping": config.clip or 0.0,
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
+        # It would wait for the device twice in every micro-batch; `step_metrics` does not.
+        "timers": {"throughput": {"enabled": False}},
         **config.deepspeed,
     }
     if config.precision != "fp32":
@@ -143,6 +146,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     )
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
+    look_once(engine.optimizer)
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     return engine
@@ -237,8 +241,10 @@ def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
     if flat is None:
         flat = [p for group in optimizer.param_groups for p in group["params"]]
     for parameter in flat:
+        # Ours count in host memory, PyTorch's fused ones on the device.
+        counted = "cpu" if isinstance(optimizer, PartitionedAdam) else parameter.device
         optimizer.state[parameter] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            "step": torch.zeros((), dtype=torch.float32, device=counted),
             **{key: torch.zeros_like(parameter) for key in moment_keys(optimizer)},
         }
     _link_optimizer_state(engine)

@@ -242,8 +242,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             meter.clock.lap("backward")
             if last:
-                # Here the device is waited for anyway: the step begins with the gradient's norm.
-                self.stop = process_group.any_rank(self.guard.signal is not None, world.device)
+                self.stop = process_group.any_rank(self.guard.signal is not None)
             self.engine.step()
             meter.clock.lap("step")
             meter.add(sums)
