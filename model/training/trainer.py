@@ -16,6 +16,7 @@ from model.config import TrainConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
+from model.loader.device_copy import Copied, Copier
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
@@ -169,9 +170,9 @@ class Trainer:
         with prefetch(self._global_batches(), ahead) as batches:
             while self.step < self.config.steps:
                 meter.clock.skip()
-                batch = next(batches)
+                batch, parts = next(batches)
                 meter.clock.lap("data")
-                self._update(batch, meter)
+                self._update(batch, parts, meter)
                 self.step += 1
                 self.samples += batch.sequences
                 self.tracker.advance()
@@ -209,15 +210,17 @@ class Trainer:
                 "command goes on"
             )
 
-    def _global_batches(self) -> Iterator[GlobalBatch]:
-        """This rank's part of every batch from here on."""
+    def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:
+        """Yield this rank's part of every batch from here on, its copies to the device begun."""
         world, config, start = self.world, self.config, self.samples
+        copy = Copier(world.device)
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
-            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            batch = self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
             start += size
 
-    def _update(self, batch: GlobalBatch, meter: Meter) -> None:
+    def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
         """Forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout too is a function of the position: a resumed run draws what it would have drawn.
@@ -228,11 +231,11 @@ class Trainer:
         # DeepSpeed averages over ranks and the micro-batches of a full batch; the loss is a mean
         # over this one.
         scale = world.size * self.engine.gradient_accumulation_steps()
-        for number, micro_batch in enumerate(batch.batches, start=1):
-            last = number == len(batch.batches)
+        for number, part in enumerate(parts, start=1):
+            last = number == len(parts)
             self.engine.set_gradient_accumulation_boundary(last)
-            meter.count(micro_batch)
-            micro = micro_batch.to(world.device)
+            meter.count(part.host)
+            micro = part.ready()
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
             loss = masked / max(batch.masked, 1)

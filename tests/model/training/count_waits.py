@@ -38,11 +38,11 @@ def count(name: str, overrides: list[str]) -> None:
     trainer.engine.module.register_forward_pre_hook(lambda *_: marks.append(waits.total))
     meter = trainer._meter()
     trainer.engine.train()
-    for _, batch in zip(range(STEPS), trainer._global_batches(), strict=False):
+    for _, (batch, parts) in zip(range(STEPS), trainer._global_batches(), strict=False):
         marks.clear()
         waits.restart()
         with waits:
-            trainer._update(batch, meter)
+            trainer._update(batch, parts, meter)
         trainer.step += 1
         trainer.samples += batch.sequences
     each = [after - before for before, after in pairwise(marks)]  # all but the last
