@@ -57,8 +57,8 @@ def attend(
 
     `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is empty or longer
     than `max_length`, and B may be 0. `dropout` applies to the attention probabilities. `backend`
-    is a name from `resolve`, or `EQUAL`. With `causal` a token attends only to itself and earlier tokens; with
-    `window` only to tokens at most that many positions away, on either side.
+    is a name from `resolve`, or `EQUAL`. With `causal` a token attends only to itself and earlier
+    tokens; with `window` only to tokens at most that many positions away, on either side.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v

@@ -138,7 +138,14 @@ def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
 
 
 class MaskedHead(nn.Module):
-    """Masked-LM head; the decoder is the word embeddings plus a bias."""
+    """Masked-LM head; the decoder is the word embeddings plus a bias.
+
+    Matrix products on a GPU are several times slower where rows are not aligned, so logits may be
+    padded to a multiple of some entries. The padding is minus infinity: it has no probability and
+    no gradient. Parameters, and with them checkpoints and exports, keep the true size.
+    """
+
+    multiple = 1  # of entries, padding included
 
     def __init__(self, config: ModelConfig, bias: bool = True) -> None:
         super().__init__()
@@ -148,8 +155,13 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.empty(config.vocab_size))
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
-        """Map hidden states `(M, H)` and word embeddings `(V, H)` -> logits `(M, V)`."""
-        return F.linear(self.norm(F.gelu(self.dense(x))), words, self.bias)
+        """Map hidden states `(M, H)`, word embeddings `(V, H)` -> logits `(M, V)`, V padded."""
+        bias: Tensor = self.bias
+        missing = -len(words) % self.multiple
+        if missing:
+            words = F.pad(words, (0, 0, 0, missing))
+            bias = F.pad(bias, (0, missing), value=-torch.inf)
+        return F.linear(self.norm(F.gelu(self.dense(x))), words, bias)
 
 
 class PretrainingModel(nn.Module):
@@ -191,6 +203,15 @@ class PretrainingModel(nn.Module):
         words = self.encoder.embeddings.word.weight
         logits = self.masked_head(masked, words)
         return logits, self.next_sentence(self.pooler(pooled)) if self.judges_pairs else None
+
+
+def prepare_for_gpu(module: nn.Module) -> None:
+    """Choose the equivalent computations of a model that are fast on a GPU."""
+    for part in module.modules():
+        if isinstance(part, MaskedHead):
+            part.multiple = 64
+        elif isinstance(part, nn.Embedding):
+            part.sparse = False  # sums in fp32; sparse rows are added up in the weights' type
 
 
 def initialise(module: nn.Module, config: ModelConfig, parts: Architecture) -> None:

@@ -18,6 +18,8 @@ from pipeline.common.errors import InputError
 
 VISIBLE = 15.0  # seconds until a file written on one node must be seen on another
 
+_host_group: Any = None  # of all ranks, through host memory; None: the default one is such a group
+
 
 def join(
     backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device
@@ -27,9 +29,12 @@ def join(
     The start has a timeout of its own, as nodes may start late and names may not resolve yet.
     `timeout` also becomes the default of later groups: DeepSpeed creates some without a timeout.
 
+    With a backend of GPUs there is a second group, which the hosts agree by.
+
     Raises:
         ConfigError, InputError, Restart: As `rendezvous.meet`.
     """
+    global _host_group
     limit = timedelta(seconds=timeout)
     distributed_c10d._get_default_timeout = lambda backend: limit
     store, rank, size = rendezvous.meet(card, start_timeout)
@@ -38,13 +43,19 @@ def join(
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=size, timeout=limit, device_id=bound
     )
+    _host_group = None if backend == "gloo" else dist.new_group(backend="gloo", timeout=limit)
 
 
-def any_rank(flag: bool, device: torch.device) -> bool:
-    """Return on every rank whether `flag` is set on any rank."""
-    highest = torch.tensor(int(flag), dtype=torch.int32, device=device)
-    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
-    return bool(highest.item())
+def any_rank(flag: bool) -> bool:
+    """Return whether `flag` is set on any rank, the same answer on all of them.
+
+    The hosts agree among themselves: no GPU is waited for, and a rank that is gone is noticed by
+    its closed connection, where GPUs would wait until the watchdog ends them.
+    """
+    flags = torch.zeros(1, dtype=torch.int32)
+    flags.numpy()[0] = flag
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=_host_group)
+    return bool(flags.numpy()[0])
 
 
 def broadcast_from_rank0(value: Any) -> Any:

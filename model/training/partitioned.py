@@ -5,6 +5,7 @@ parameters. Sums over elements are computed per piece and reduced over the ranks
 sums of whole parameters at every stage and world size.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,7 @@ class PartitionedAdam(torch.optim.Optimizer):
         second = [state["exp_avg_sq"] for state in states]
         for state in states:
             state["step"] += 1
-        step = int(states[0]["step"])
+        step = int(states[0]["step"].numpy())  # in host memory: no device is waited for
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
@@ -105,12 +106,17 @@ def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
     mine = torch.stack(list(sums))  # (S, pieces)
     if layout is None:
         return mine
-    which = torch.tensor([piece.parameter for piece in layout.pieces], dtype=torch.int64)
-    which = which.to(layout.device)
+    which = on_device(tuple(piece.parameter for piece in layout.pieces), layout.device)
     total = torch.zeros(len(sums), layout.parameters, device=layout.device)
     total[:, which] = mine.to(layout.device)
     dist.all_reduce(total, group=layout.group)
     return total[:, which]
+
+
+@functools.lru_cache(maxsize=256)
+def on_device(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return whole numbers as a tensor on a device, copied there once: a copy waits for it."""
+    return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
 def squares(tensors: list[Tensor]) -> Tensor:

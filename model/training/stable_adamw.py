@@ -15,6 +15,7 @@ from model.training.partitioned import (
     Layout,
     PartitionedAdam,
     multiply,
+    on_device,
     pieces_of,
     squares,
     whole_sums,
@@ -40,7 +41,7 @@ class StableAdamW(PartitionedAdam):
         """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
         beta2, states = group["betas"][1], [self.state[p] for p in parameters]
         size = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
-        torch._foreach_div_(size, (1 - beta2 ** int(states[0]["step"])) ** 0.5)
+        torch._foreach_div_(size, (1 - beta2 ** int(states[0]["step"].numpy())) ** 0.5)
         torch._foreach_clamp_min_(size, group["eps"])
         gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
         return list(torch._foreach_div(gradients, size))
@@ -48,7 +49,7 @@ class StableAdamW(PartitionedAdam):
 
 def clip(ratios: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
     """Divide `updates` by the RMS of their parameters' ratios where it is above one, in place."""
-    counts = torch.tensor([float(ratio.numel()) for ratio in ratios])
     found = squares(ratios)
-    total, count = whole_sums((found, counts.to(found.device)), layout)
+    counts = on_device(tuple(ratio.numel() for ratio in ratios), found.device).float()
+    total, count = whole_sums((found, counts), layout)
     multiply(updates, 1 / (total / count).sqrt().clamp_min(1.0))

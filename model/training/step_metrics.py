@@ -42,7 +42,7 @@ def losses(
                 pair.double(),
                 (pair_logits.argmax(-1) == batch.next_sentence_labels).sum().double(),
                 *(
-                    masked.new_tensor(size, dtype=torch.float64)
+                    masked.new_full((), size, dtype=torch.float64)  # by a kernel, not a copy
                     for size in (
                         len(batch.masked_labels), len(pair_logits), len(pair_logits),
                         len(batch.input_ids),

@@ -16,6 +16,7 @@ from model.config import TrainConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
+from model.loader.device_copy import Copied, Copier
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
@@ -171,9 +172,9 @@ class Trainer:
         with prefetch(self._global_batches(), ahead) as batches:
             while self.step < self.config.steps:
                 meter.clock.skip()
-                batch = next(batches)
+                batch, parts = next(batches)
                 meter.clock.lap("data")
-                self._update(batch, meter)
+                self._update(batch, parts, meter)
                 self.step += 1
                 self.samples += batch.sequences
                 self.tracker.advance()
@@ -211,15 +212,17 @@ class Trainer:
                 "command to resume"
             )
 
-    def _global_batches(self) -> Iterator[GlobalBatch]:
-        """Yield this rank's part of every remaining batch."""
+    def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:
+        """Yield this rank's part of every remaining batch, its copies to the device started."""
         world, config, start = self.world, self.config, self.samples
+        copy = Copier(world.device)
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
-            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            batch = self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
             start += size
 
-    def _update(self, batch: GlobalBatch, meter: Meter) -> None:
+    def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
@@ -230,11 +233,11 @@ class Trainer:
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
         # a mean over this batch.
         scale = world.size * self.engine.gradient_accumulation_steps()
-        for number, micro_batch in enumerate(batch.batches, start=1):
-            last = number == len(batch.batches)
+        for number, part in enumerate(parts, start=1):
+            last = number == len(parts)
             self.engine.set_gradient_accumulation_boundary(last)
-            meter.count(micro_batch)
-            micro = micro_batch.to(world.device)
+            meter.count(part.host)
+            micro = part.ready()
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
             loss = masked / max(batch.masked, 1)
@@ -244,8 +247,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             meter.clock.lap("backward")
             if last:
-                # No extra synchronisation: the step waits for the gradient norm anyway.
-                self.stop = process_group.any_rank(self.guard.signal is not None, world.device)
+                self.stop = process_group.any_rank(self.guard.signal is not None)
             self.engine.step()
             meter.clock.lap("step")
             meter.add(sums)

@@ -77,6 +77,7 @@ def device_of(worker: int = 0) -> "torch.device":
     import torch
 
     if torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")  # TF32: fp32 products at eight times the rate
         return torch.device("cuda", worker % torch.cuda.device_count())
     return torch.device("cpu")
 

@@ -1,0 +1,71 @@
+"""A step waits for the device once: counted on the CPU, at every stage and for every optimizer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.host_waits import HostWaits
+from tests.model.conftest import SMALL
+
+RUNS = {
+    "zero0": ["deepspeed=zero0"],
+    "zero1": ["deepspeed=zero1"],
+    "zero2": ["deepspeed=zero2", "precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32"],
+    "zero3": ["deepspeed=zero3", "precision=bf16"],
+    "lamb": ["deepspeed=zero1", "optimizer=lamb"],
+    "stable_adamw": ["deepspeed=zero2", "optimizer=stable_adamw"],
+    "without clipping": ["deepspeed=zero1", "precision=bf16", "clip=null"],
+}
+
+
+@pytest.fixture(scope="module")
+def counted(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    folder = tmp_path_factory.mktemp("waits")
+    plan = {
+        name: [f"workdir={work}", f"out={folder / name.replace(' ', '-')}", *SMALL, *more]
+        for name, more in RUNS.items()
+    }
+    script = Path(__file__).with_name("count_waits.py")
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(plan)], cwd=root, capture_output=True, text=True,
+        check=False, env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {row["run"]: row for row in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_a_step_waits_once_and_a_micro_batch_never(counted: dict[str, dict], name: str) -> None:
+    row = counted[name]
+    assert row["micro_batches"] == [0, 0], row["places"]  # all but the last of three
+    assert row["step"] == 1, row["places"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "count"),
+    [
+        (lambda x: x.sum().item(), 1),
+        (lambda x: bool(x.any()), 1),
+        (lambda x: x[x > 0], 1),
+        (lambda x: x.masked_select(x > 0), 1),
+        (lambda x: x.nonzero(), 1),
+        (lambda x: x.repeat_interleave(x.long()), 1),
+        (lambda x: torch.tensor([1.0, 2.0]), 1),
+        (lambda x: x.repeat_interleave(torch.ones(3).long(), output_size=3), 0),
+        (lambda x: x[torch.arange(2)], 0),
+        (lambda x: x.new_full((), 3) + torch.where(x > 0, x, 0.0), 0),
+        (lambda x: float(x.numpy()[0]), 0),
+    ],
+)
+def test_what_the_host_waits_for_is_counted(operation, count: int) -> None:
+    x = torch.arange(3.0)
+    with HostWaits() as waits:
+        operation(x)
+    assert waits.total == count, waits.places
