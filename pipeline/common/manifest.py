@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.common import storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.redact import redact
@@ -42,24 +43,27 @@ class Manifest:
     format: str = FORMAT
 
     @classmethod
-    def read(cls, folder: Path | str) -> "Manifest | None":
-        """The manifest of `folder`; None where there is none.
+    def read(cls, folder: storage.File | str) -> "Manifest | None":
+        """Return the manifest of `folder`, also of one in a store; None where there is none.
 
         Raises:
             InputError: it is there but not a manifest of a known format, or may not be read.
+            StoreError, Restart: the store refuses, or does not answer.
         """
-        path = Path(folder) / MANIFEST
+        top = storage.at(folder)
+        place = storage.normal(str(top)) if isinstance(top, storage.Remote) else str(top)
+        path = storage.at(f"{place}/{MANIFEST}")
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(path.read_bytes())
             if fields["format"] != FORMAT:
                 raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            place = path if os.access(folder, os.X_OK) else folder
+            at_fault = path if os.access(str(folder), os.X_OK) else folder
             raise InputError(
-                f"{place}: cannot be read ({(error.strerror or '').lower()})", path=place
+                f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault
             ) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path}: not a manifest ({error}); remove the folder") from error
@@ -76,7 +80,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
+def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manifest:
     """The manifest of an input folder that `stage` must have made.
 
     Raises:
@@ -95,11 +99,11 @@ def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
 
 def enclosing_manifest(path: Path | str) -> Manifest | None:
     """The manifest of the folder that `path` lies in, if it accounts for it."""
-    path = Path(os.path.normpath(path))
-    manifest = Manifest.read(path.parent)
+    place = storage.at(storage.normal(str(path)))
+    manifest = Manifest.read(place.parent)
     if manifest is None:
         return None
-    mine = any(name == path.name or name.startswith(f"{path.name}/") for name in manifest.files)
+    mine = any(name == place.name or name.startswith(f"{place.name}/") for name in manifest.files)
     return manifest if mine else None
 
 

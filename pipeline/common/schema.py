@@ -45,6 +45,8 @@ class StageConfig:
     workdir: str = runtime_option("work")  # folder of the run: every stage has its folder in it
     out: str = runtime_option()  # folder that the stage makes
     force: bool = runtime_option(False)  # make it again though it is there
+    # folder of this machine for copies of what is in a store; null: in the user's cache folder
+    mirror: str | None = runtime_option(None)
 
     @staticmethod
     def complete(config: DictConfig) -> None:

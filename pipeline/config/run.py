@@ -63,7 +63,10 @@ class ExecutorConfig:
 class RunConfig:
     """`python -m pipeline.run`."""
 
-    workdir: str = MISSING  # folder of the run: every stage has its folder in it
+    # folder of the run, also in a store (s3://BUCKET/RUN): every stage has its folder in it
+    workdir: str = MISSING
+    # folder of this machine for copies of what is in a store; null: in the user's cache folder
+    mirror: str | None = None
     corpus: CorpusConfig = MISSING
     recipe: RecipeConfig = MISSING
     # what a stage shall do differently than the recipe says: STAGE.key=value, as train.steps=9000
