@@ -7,13 +7,14 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.cli import entry_point
-from pipeline.common import cores, formatting, redact
-from pipeline.common.errors import Exit
+from pipeline.common import cores, formatting, redact, storage
+from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.stages import store_folder, store_inputs
 
 
 def draw(nodes: list[graph.Node]) -> str:
@@ -35,12 +36,29 @@ def draw(nodes: list[graph.Node]) -> str:
 def execute(config: RunConfig, chosen: list[str]) -> None:
     """Plan the graph and run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
+    if store_inputs.in_store(config.workdir):
+        config.workdir = storage.normal(config.workdir)
+        if config.executor.name == "slurm":
+            raise ConfigError(
+                f"workdir={config.workdir}: must be a local path with executor=slurm, whose nodes "
+                "share one",
+                key="workdir",
+            )
+    if config.dry_run:
+        nodes = graph.plan(config, chosen)
+        if config.executor.name in ("local", "slurm"):
+            graph.check_places(config, nodes)
+        print(redact.redact(draw(nodes)), flush=True)
+        return
+    with store_folder.locked_run(config.workdir):
+        run_graph(config, chosen)
+
+
+def run_graph(config: RunConfig, chosen: list[str]) -> None:
+    """Run what has to run of the graph."""
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
-    if config.dry_run:
-        print(redact.redact(draw(nodes)), flush=True)
-        return
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
@@ -56,7 +74,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     print(f"all done in {spent}: {len(nodes)} stages{note}")
     for node in nodes:
         if node.kind == "report":
-            print(f"report: {node.out / 'report.html'}")
+            print(f"report: {node.out}/report.html")
 
 
 def executor(config: RunConfig, chosen: list[str]) -> Executor:
@@ -66,7 +84,12 @@ def executor(config: RunConfig, chosen: list[str]) -> Executor:
         return KubernetesExecutor(config.executor)
     if config.executor.name == "slurm":
         return SlurmExecutor(config.executor, Path(config.workdir), chosen)
-    return LocalExecutor(Path(config.workdir), config.cores, processes(config))
+    return LocalExecutor(
+        store_inputs.local_place(config.workdir, config.mirror),
+        config.cores,
+        processes(config),
+        lambda: store_folder.put_logs(config.workdir, config.mirror),
+    )
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

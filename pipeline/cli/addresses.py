@@ -7,28 +7,42 @@ from typing import Any
 from pipeline.common.errors import ConfigError
 from pipeline.common.storage import is_address
 
-READ = ("corpus.path",)  # keys read through `pipeline.common.storage`
-LOCAL = ("workdir", "out", "glue", "pretrained", "input", "output", "heartbeat")
+ANY = ("corpus.path",)  # keys that are read where they are, in a store of any kind
+STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in s3://, as its inputs
+LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
 
 def check(config: Any) -> None:
-    """Raise ConfigError if a key that requires a local path holds an object-store address."""
-    for key, value in _paths(config):
-        if key not in READ and is_address(value):
+    """Check that only keys that can read or write an object store name one.
+
+    Raises:
+        ConfigError: another key does; the key is named.
+    """
+    stage = hasattr(config, "workdir")  # others have no copies of what is in a store
+    for key, value, role in _paths(config):
+        if key in ANY or not is_address(value):
+            continue
+        if stage and (role == "input" or key in STORE):
+            if value.lower().startswith("s3://"):
+                continue
             raise ConfigError(
-                f"{key}={value}: must be a local path, only {READ[0]} reads object stores; mount "
-                "the bucket or copy it to this machine",
+                f"{key}={value}: only s3:// can hold it, or a local folder; {ANY[0]} alone reads "
+                "others",
                 key=key,
             )
+        raise ConfigError(
+            f"{key}={value}: must be a local path (mount the bucket, or copy it here)", key=key
+        )
 
 
-def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the keys of a config that hold paths, with their values."""
+def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of a config that name files, their values and roles."""
     for field in dataclasses.fields(config):
         value, key = getattr(config, field.name), f"{prefix}{field.name}"
+        role = field.metadata.get("role", "")
         if dataclasses.is_dataclass(value):
             yield from _paths(value, f"{key}.")
-        elif field.metadata.get("role") == "input" or key in (*READ, *LOCAL):
+        elif role == "input" or key in (*ANY, *STORE, *LOCAL):
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, str):
-                    yield key, item
+                    yield key, item, role

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.common import storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.redact import redact
@@ -42,15 +43,18 @@ class Manifest:
     format: str = FORMAT
 
     @classmethod
-    def read(cls, folder: Path | str) -> "Manifest | None":
-        """Return the manifest of `folder`, or None if it has none.
+    def read(cls, folder: storage.File | str) -> "Manifest | None":
+        """Return the manifest of `folder`, which may be in a store, or None if it has none.
 
         Raises:
-            InputError: the file is unreadable, malformed or of an unknown format.
+            InputError: it is there but not a manifest of a known format, or may not be read.
+            StoreError, Restart: the store refuses, or does not answer.
         """
-        path = Path(folder) / MANIFEST
+        top = storage.at(folder)
+        place = storage.normal(str(top)) if isinstance(top, storage.Remote) else str(top)
+        path = storage.at(f"{place}/{MANIFEST}")
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(path.read_bytes())
             if fields["format"] != FORMAT:
                 raise InputError(
                     f"{path}: format {fields['format']} is not {FORMAT}; use the release that "
@@ -61,9 +65,9 @@ class Manifest:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            where = path if os.access(folder, os.X_OK) else folder
+            at_fault = path if os.access(str(folder), os.X_OK) else folder
             raise InputError(
-                f"{where}: cannot be read ({(error.strerror or '').lower()})", path=where
+                f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault
             ) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(
@@ -82,8 +86,8 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
-    """Return the manifest of an input folder.
+def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manifest:
+    """Return the manifest of an input folder, which may be in a store.
 
     Raises:
         InputError: the folder has no manifest, or was made by a stage other than `stage`.
@@ -107,11 +111,11 @@ def require_manifest(folder: Path | str, stage: str, key: str) -> Manifest:
 
 def enclosing_manifest(path: Path | str) -> Manifest | None:
     """Return the manifest of the folder of `path` if it lists `path`, else None."""
-    path = Path(os.path.normpath(path))
-    manifest = Manifest.read(path.parent)
+    place = storage.at(storage.normal(str(path)))
+    manifest = Manifest.read(place.parent)
     if manifest is None:
         return None
-    mine = any(name == path.name or name.startswith(f"{path.name}/") for name in manifest.files)
+    mine = any(name == place.name or name.startswith(f"{place.name}/") for name in manifest.files)
     return manifest if mine else None
 
 

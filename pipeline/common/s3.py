@@ -10,6 +10,7 @@ import functools
 import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -33,7 +34,10 @@ _REASONS = {
     "AuthorizationHeaderMalformed": "wrong region; set AWS_REGION",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
 }
-_TRANSIENT = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError"}
+_TRANSIENT = {
+    "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError",
+    "BadDigest", "XAmzContentChecksumMismatch",  # damaged on the way
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +66,7 @@ def head(address: str) -> Info | None:
     bucket, key = parse(address)
     if not key:
         return None
-    found = _call(address, lambda s3: s3.head_object(Bucket=bucket, Key=key), missing=True)
+    found = call(address, lambda s3: s3.head_object(Bucket=bucket, Key=key), missing=True)
     if found is None:
         return None
     return Info(key, found["ContentLength"], _nanoseconds(found["LastModified"]), found["ETag"])
@@ -79,7 +83,7 @@ def below(address: str) -> list[Info]:
     found: list[Info] = []
     token: dict[str, str] = {}
     while True:
-        page = _call(
+        page = call(
             address,
             lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token),  # noqa: B023
         )
@@ -97,7 +101,7 @@ def is_folder(address: str) -> bool:
     """Return whether there is an object below the address."""
     bucket, key = parse(address)
     prefix = f"{key.rstrip('/')}/" if key else ""
-    page = _call(address, lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1))
+    page = call(address, lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1))
     return bool(page.get("KeyCount"))
 
 
@@ -144,7 +148,7 @@ class S3File(io.RawIOBase):
         wanted = min(len(buffer), self.info.size - self._at)
         if wanted <= 0:
             return 0
-        data = _call(self.address, lambda s3: self._read(s3, wanted), failed=self._drop)
+        data = call(self.address, lambda s3: self._read(s3, wanted), failed=self._drop)
         buffer[: len(data)] = data
         self._at += len(data)
         if self._at == self._body_end:
@@ -196,12 +200,13 @@ def _client(process: int) -> Any:
         ) from error
     # Retries are ours: botocore's end after seconds, and do not cover the body of an answer.
     config = Config(
-        retries={"mode": "standard", "max_attempts": 1}, connect_timeout=10, read_timeout=15
-    )
+        retries={"mode": "standard", "max_attempts": 1}, connect_timeout=10, read_timeout=15,
+        max_pool_connections=32,
+    )  # fmt: skip
     return boto3.client("s3", config=config)
 
 
-def _client_for(address: str) -> Any:
+def client(address: str) -> Any:
     """Return this process's client.
 
     Raises:
@@ -209,7 +214,8 @@ def _client_for(address: str) -> Any:
         StoreError: a profile is missing, or ~/.aws is not valid.
     """
     try:
-        return _client(os.getpid())
+        with _making:  # of boto3's default session there is one a process
+            return _client(os.getpid())
     except ConfigError:
         raise
     except Exception as error:
@@ -217,10 +223,11 @@ def _client_for(address: str) -> Any:
         raise StoreError(f"{address}: {error}; check ~/.aws and the AWS_ variables") from error
 
 
+_making = threading.Lock()
 _reached: set[str] = set()  # endpoints that have answered this process
 
 
-def _call(
+def call(
     address: str,
     request: Callable[[Any], Result],
     *,
@@ -231,7 +238,7 @@ def _call(
 
     `failed` is called after each failure.
     """
-    s3 = _client_for(address)
+    s3 = client(address)
     from botocore.exceptions import ClientError
 
     began, waited = time.monotonic(), False

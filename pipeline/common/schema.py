@@ -109,6 +109,10 @@ class StageConfig(Section):
     workdir: str = runtime_option("work", "Folder of the run, with one folder per stage.")
     out: str = runtime_option(help="Folder that the stage makes.")
     force: bool = runtime_option(False, "Run the stage even if its output is up to date.")
+    mirror: str | None = runtime_option(
+        None,
+        "Local folder for copies of what is in an object store; null: in the user's cache folder.",
+    )
 
     @staticmethod
     def complete(config: DictConfig) -> None:

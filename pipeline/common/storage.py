@@ -11,6 +11,7 @@ import functools
 import glob
 import io
 import lzma
+import os
 import re
 import struct
 import zipfile
@@ -170,6 +171,14 @@ File = Path | Remote
 def is_address(place: str) -> bool:
     """Return whether a path is an address, `SCHEME://…`."""
     return _ADDRESS.match(place) is not None
+
+
+def normal(place: str) -> str:
+    """Return a path without `..` and the like; of an address, without needless slashes."""
+    if not is_address(place):
+        return os.path.normpath(place)
+    scheme, _, rest = place.partition("://")
+    return f"{scheme.lower()}://{'/'.join(part for part in rest.split('/') if part)}"
 
 
 def at(place: File | str) -> File:

@@ -68,7 +68,13 @@ class ExecutorConfig(Section, key="executor"):
 class RunConfig(Section):
     """`python -m pipeline.run`."""
 
-    workdir: str = option(help="Folder of the run, with one folder per stage.")
+    workdir: str = option(
+        help="Folder of the run, with one folder per stage; also in a store: s3://BUCKET/RUN."
+    )
+    mirror: str | None = option(
+        None,
+        "Local folder for copies of what is in an object store; null: in the user's cache folder.",
+    )
     corpus: CorpusConfig = option()
     recipe: RecipeConfig = option()
     stages: dict[str, Any] = option(

@@ -21,7 +21,7 @@ from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import RunConfig, StageConfig
-from pipeline.stages import fingerprints
+from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.registry import STAGES
 
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
@@ -40,9 +40,9 @@ class Node:
     reason: str | None  # why it has to run; None: up to date
 
     @property
-    def out(self) -> Path:
-        """Return the output folder."""
-        return Path(os.path.normpath(self.config.out))
+    def out(self) -> storage.File:
+        """Return the output folder, also one in a store."""
+        return storage.at(storage.normal(self.config.out))
 
     @property
     def job(self) -> str:
@@ -52,7 +52,8 @@ class Node:
     @property
     def settings_file(self) -> Path:
         """Return the path of the configuration passed to its process, next to its log."""
-        return Path(self.config.workdir, "logs", f"{self.name}.yaml")
+        workdir = store_inputs.local_place(self.config.workdir, self.config.mirror)
+        return workdir / "logs" / f"{self.name}.yaml"
 
     def command(self, processes: int | None) -> list[str]:
         """Write the configuration to `settings_file` and return the command line of the stage."""
@@ -129,6 +130,8 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
                 f"workdir={quoted(config.workdir)}",
                 f"out={quoted(f'{config.workdir}/{own}')}",
             ]
+            if config.mirror is not None:
+                overrides.append(f"mirror={quoted(config.mirror)}")
             if "corpus" in STAGES[kind].schema.__dataclass_fields__:
                 overrides = [o for o in chosen if _about(o, "corpus")] + overrides
             if kind == "train":
@@ -239,6 +242,8 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
                     key=key,
                     path=path,
                 )
+    if store_inputs.in_store(config.workdir):
+        return  # its lock has been written
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
         above = above.parent
@@ -281,16 +286,15 @@ def resume_step(out: str, *names: str) -> str | None:
     mentioned but not resumed. The path is that of `model.training.checkpoint`, whose import would
     load PyTorch.
     """
-    top = Path(out, "checkpoints")
+    found = store_inputs.checkpoints(out)
     for name in names:
-        if steps := sorted((top / name[:12]).glob("step-*")):
-            return f"resumes after step {int(steps[-1].name[5:]):,}"
-    others = sorted(top.glob("*/step-*"), key=lambda path: path.stat().st_mtime)
-    if not others:
+        if steps := [step for run, step in found if run == name[:12]]:
+            return f"resumes after step {max(steps):,}"
+    if not found:
         return None
     return (
         "not made yet; checkpoints of an unfinished training with other settings, after step "
-        f"{int(others[-1].name[5:]):,}, are kept"
+        f"{found[-1][1]:,}, are kept"
     )
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
@@ -58,7 +59,11 @@ class Running:
 class LocalExecutor:
     """Executor of stages as child processes, each with its own process group and log file."""
 
-    def __init__(self, workdir: Path, cores: int, processes: int | None):
+    def __init__(
+        self, workdir: Path, cores: int, processes: int | None,
+        ended: Callable[[], None] = lambda: None,
+    ):  # fmt: skip
+        self.ended = ended  # called after each stage, however it ended
         self.logs, self.cores, self.processes = workdir / "logs", cores, processes
         self.running: list[Running] = []
         self.live = sys.stdout.isatty()
@@ -138,6 +143,7 @@ class LocalExecutor:
     def _finished(self, child: Running, width: int) -> None:
         node, manifest = child.node, Manifest.read(child.node.out)
         self._clear()
+        self.ended()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began
             print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)

@@ -91,6 +91,11 @@ def fingerprint_path(path: Path | str) -> str:
     manifest = Manifest.read(path) or enclosing_manifest(path)
     if manifest is not None:
         return manifest.fingerprint
+    return fingerprint_files(path)
+
+
+def fingerprint_files(path: Path | str) -> str:
+    """Return the fingerprint of files that no stage made: of their names, sizes and times."""
     top = storage.at(str(path))
     folder = storage.is_folder(top)
     digest = hashlib.sha256()
@@ -110,7 +115,13 @@ def fingerprint(
     `known` holds the fingerprints of input folders that do not exist yet, by path.
     """
     sources = {
-        key: producer_of(path, known or {}) or fingerprint_path(path)
+        # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
+        key: producer_of(path, known or {})
+        or (
+            fingerprint_files(path)
+            if key.startswith("corpus.") and storage.is_address(path)
+            else fingerprint_path(path)
+        )
         for key, path in inputs(config).items()
     }
     defaults = defaults_of(type(config))

@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.common.atomic import remove_leftovers
+from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
 from pipeline.stages.registry import stage_of
+from pipeline.stages.store_folder import StoreFolder
+from pipeline.stages.store_inputs import local_place, localised
 
 Config = TypeVar("Config", bound=StageConfig)
 
@@ -145,6 +148,7 @@ def run(
     *,
     in_place: bool = False,
     wait: bool = False,
+    uploads: BackgroundUpload | None = None,
 ) -> Manifest:
     """Make `config.out` with `make(config, folder)`, unless it is up to date.
 
@@ -152,47 +156,99 @@ def run(
     themselves; its old manifest is deleted first. With `wait`, wait for another process that is
     writing the folder; otherwise that is an error.
 
+    A folder in a store is made here and put there; `make` gets local paths. `uploads` is what puts
+    the files of a stage in place while it is made.
+
     Raises:
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
-    out = output_place(config.out)
-    with disk_errors_as_input_errors(out), locked(out, wait):
+    store = StoreFolder(stage, config)
+    out = output_place(str(local_place(config.out, config.mirror)))
+    with disk_errors_as_input_errors(out), locked(out, wait), store.locked(wait):
         recover(out)
-        check_free(stage, out, in_place)
+        if store.stored:
+            store.check_free()
+        else:
+            check_free(stage, out, in_place)
         wanted, sources = fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
-            print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
+            summary = f"{present.summary} -> {config.out if store.stored else out}"
+            print(f"{stage}: up to date{age(present)}, {summary}", flush=True)
             return present
-        started = time.monotonic()
-        folder = out if in_place else out.with_name(f".{out.name}.tmp")
-        if in_place:
-            (out / MANIFEST).unlink(missing_ok=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            result = make(config, folder)
-        except BaseException:
-            if not in_place:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        remove_leftovers(folder)
-        manifest = Manifest(
-            stage=stage,
-            fingerprint=wanted,
-            version=stage_of(stage).version,
-            config=dataclasses.asdict(config),
-            inputs=sources,
-            files=file_checksums(folder, result.sums),
-            figures=result.figures,
-            summary=result.summary,
-            seconds=round(time.monotonic() - started, 3),
-            finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        )
-        manifest.write(folder)
-        if not in_place:
-            replace(out, folder)
-    line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}"
-    print(redact(line), flush=True)
+        manifest = None
+        if store.stored:
+            manifest = None if config.force else store.unsent(wanted)
+            store.begin(in_place, wanted[:12])
+        if manifest is None:
+            manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
+        if store.stored:
+            store.finish(manifest)
+    place = config.out if store.stored else out
+    told = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
+    print(redact(told), flush=True)
     return manifest
+
+
+def _made(
+    store: StoreFolder,
+    config: Config,
+    make: Callable[[Config, Path], Result],
+    out: Path,
+    in_place: bool,
+    uploads: BackgroundUpload | None,
+    wanted: str,
+    sources: dict[str, str],
+) -> Manifest:
+    """Make the local folder, with its manifest."""
+    started = time.monotonic()
+    result = _make(store, config, make, out, in_place, uploads)
+    folder = _place(out, in_place)
+    manifest = Manifest(
+        stage=store.stage,
+        fingerprint=wanted,
+        version=stage_of(store.stage).version,
+        config=dataclasses.asdict(config),
+        inputs=sources,
+        files=file_checksums(folder, result.sums),
+        figures=result.figures,
+        summary=result.summary,
+        seconds=round(time.monotonic() - started, 3),
+        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+    manifest.write(folder)
+    if not in_place:
+        replace(out, folder)
+    return manifest
+
+
+def _place(out: Path, in_place: bool) -> Path:
+    """Return the folder in which `out` is made."""
+    return out if in_place else out.with_name(f".{out.name}.tmp")
+
+
+def _make(
+    store: StoreFolder,
+    config: Config,
+    make: Callable[[Config, Path], Result],
+    out: Path,
+    in_place: bool,
+    uploads: BackgroundUpload | None,
+) -> Result:
+    """Call `make` with local paths on an empty folder, or on that of a stage that resumes."""
+    local = localised(store.stage, config)
+    folder = _place(out, in_place)
+    if in_place:
+        (out / MANIFEST).unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with store.uploading(uploads) if in_place else contextlib.nullcontext():
+            result = make(local, folder)
+    except BaseException:
+        if not in_place:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    remove_leftovers(folder)
+    return store.addressed(result)

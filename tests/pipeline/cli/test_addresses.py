@@ -8,7 +8,13 @@ import pytest
 
 from pipeline.cli import addresses
 from pipeline.common.errors import ConfigError, Exit
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import (
+    CorpusConfig,
+    FiltersConfig,
+    PredictConfig,
+    PrepareConfig,
+    RunnerConfig,
+)
 
 
 def config(**changes: object) -> PrepareConfig:
@@ -23,24 +29,35 @@ def test_a_corpus_may_be_in_a_store() -> None:
     addresses.check(config())
 
 
+def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
+    addresses.check(config(workdir="s3://b/run", out="S3://b/run/made", vocab="s3://b/run/vocab"))
+
+
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
-        ("out", {"out": "s3://corpora/made"}),
-        ("workdir", {"workdir": "gs://corpora/run"}),
-        ("vocab", {"vocab": "S3://corpora/vocab"}),
-        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "s3://c/d"])}),
+        ("out", {"out": "gs://corpora/made"}),
+        ("workdir", {"workdir": "hdfs://corpora/run"}),
+        ("vocab", {"vocab": "abfs://corpora/vocab"}),
+        ("mirror", {"mirror": "s3://corpora/mirror"}),
+        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "gs://c/d"])}),
     ],
 )
-def test_other_paths_are_local(key: str, changes: dict[str, object]) -> None:
+def test_other_stores_and_other_paths_are_refused(key: str, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         addresses.check(config(**changes))
     assert caught.value.key == key
 
 
-def test_a_run_in_a_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
+def test_a_command_without_a_folder_reads_local_paths() -> None:
+    with pytest.raises(ConfigError) as caught:
+        addresses.check(PredictConfig(pretrained="s3://b/run/convert"))
+    assert caught.value.key == "pretrained"
+
+
+def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=s3://corpora/run"],
+        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=gs://corpora/run"],
         cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
     )  # fmt: skip
     assert done.returncode == Exit.USER

@@ -12,13 +12,13 @@ from typing import Any
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from store_proxy import Proxy, proxy
 
 from pipeline.common import s3, storage
 from pipeline.common.errors import Exit, Restart, StoreError
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.pipeline.store_proxy import Proxy, proxy
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,7 @@ class Proxy:
         self.host, self.port = host, port
         self.requests: list[tuple[str, str]] = []
         self.fault: Callable[[str, str, int], Fault] = lambda method, path, number: None
+        self.dropped: set[str] = set()  # headers that are not passed on, in small letters
         self.url = ""
 
     def count(self, method: str) -> int:
@@ -46,10 +47,11 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             there = http.client.HTTPConnection(state.host, state.port, timeout=30)
-            there.request(self.command, self.path, body, dict(self.headers.items()))
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in state.dropped}
+            there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
             data = answer.read()
-            self.send_response(answer.status)
+            self.send_response_only(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length"):
                     self.send_header(name, value)

@@ -1,0 +1,77 @@
+"""A thread that puts what a long stage writes into the store while the stage works on."""
+
+import threading
+from collections.abc import Callable
+
+PAUSE = 10.0  # seconds between looks for what is new
+
+
+class BackgroundUpload:
+    """Calls `work` again and again, and as soon as something was saved."""
+
+    def __init__(self) -> None:
+        self._work: Callable[[], None] = lambda: None
+        self._changed = threading.Condition()
+        self._saved = self._done = 0
+        self._error: BaseException | None = None
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is put anywhere."""
+        return self._thread is not None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin; `work` puts all that is new."""
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name="upload", daemon=True)
+        self._thread.start()
+
+    def saved(self) -> None:
+        """Have what was saved just now put soon."""
+        with self._changed:
+            self._saved += 1
+            self._changed.notify_all()
+
+    def wait(self, beat: Callable[[], None] = lambda: None) -> None:
+        """Wait until all that was saved is in the store, and call `beat` meanwhile.
+
+        Raises:
+            StoreError, Restart: it could not be put.
+        """
+        with self._changed:
+            while self.active and self._done < self._saved and self._error is None:
+                beat()
+                self._changed.wait(1.0)
+            if self._error is not None:
+                raise self._error
+
+    def close(self) -> None:
+        """End the thread when it is done with what it does."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._closing and self._done == self._saved:
+                    self._changed.wait(PAUSE)
+                if self._closing and self._done == self._saved:
+                    return
+                saved = self._saved
+            try:
+                self._work()
+            except BaseException as error:
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._done = saved
+                self._changed.notify_all()

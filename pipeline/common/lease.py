@@ -1,0 +1,174 @@
+"""A lock in an object store: an object that only one can write, and that has to be renewed.
+
+Its age is read from the store's own clock, so that those of the machines need not agree. A holder
+that was killed leaves it behind; it is taken over when it was not renewed for `LEASE` seconds, at
+once if the process that held it ran on this machine and is gone.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.common import s3_transfer
+from pipeline.common.errors import InputError, Restart, StoreError
+
+LEASE = 60.0  # seconds
+ASK = 2.0  # seconds between looks at a lock that somebody else holds
+
+
+class Lease:
+    """A lock that this process holds, renewed by a thread."""
+
+    def __init__(self, address: str, key: str):
+        self.address, self.key = address, key
+        self._token = secrets.token_hex(8)
+        self._etag: str | None = None
+        self._lost = False
+        self._one, self._close = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def take(self, wait: bool) -> None:
+        """Get the lock; with `wait`, when its holder lets go.
+
+        Raises:
+            InputError: another process holds it.
+            StoreError, Restart: the store refuses, or does not answer.
+        """
+        while not self._try():
+            found = s3_transfer.read(self.address)
+            age = s3_transfer.age(self.address)
+            if found is None or age is None:
+                continue
+            data, etag = found
+            holder = _holder(data)
+            if holder.get("token") == self._token:  # the answer to our own request was lost
+                self._etag = etag
+                break
+            if age > LEASE or _is_gone(holder):
+                self._etag = s3_transfer.put(self.address, self._text(), etag=etag)
+                if self._etag is not None:
+                    break
+            elif not wait:
+                raise InputError(
+                    f"{self.key}={self.address.rpartition('/')[0]}: {_described(holder)} works "
+                    f"there, and holds the lock for at least {LEASE - age:.0f} s more; wait, or "
+                    "choose another folder",
+                    key=self.key,
+                )
+            else:
+                time.sleep(ASK)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Renew the lock now: nobody else writes below it for the next `LEASE` seconds.
+
+        Raises:
+            Restart: another process has taken it over.
+            StoreError: the store refuses.
+        """
+        self._renew()
+        if self._lost:
+            raise Restart(
+                f"{self.address}: was not renewed in time, and another process has taken it over"
+            )
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._close.set()
+        self._thread.join()
+        if not self._lost:
+            with contextlib.suppress(StoreError, Restart):
+                s3_transfer.delete([self.address])
+
+    def _try(self) -> bool:
+        self._etag = s3_transfer.put(self.address, self._text(), absent=True)
+        if self._etag is None:
+            return False
+        again = s3_transfer.put(self.address, self._text(), absent=True)
+        if again is not None:
+            self._etag = again
+            print(
+                f"warning: {self.address}: this store ignores conditions (If-None-Match), so "
+                "nothing keeps two runs from working in one folder",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+        return True
+
+    def _keep(self) -> None:
+        while not self._close.wait(LEASE / 4) and not self._lost:
+            with contextlib.suppress(StoreError, Restart):  # if it lasts, the next `check` says it
+                self._renew()
+
+    def _renew(self) -> None:
+        with self._one:
+            etag = s3_transfer.put(self.address, self._text(), etag=self._etag)
+            if etag is None and (found := s3_transfer.read(self.address)) is not None:
+                # The answer to an earlier renewal of ours may have been lost.
+                etag = found[1] if _holder(found[0]).get("token") == self._token else None
+            self._lost = self._lost or etag is None
+            self._etag = etag
+
+    def _text(self) -> bytes:
+        fields = {
+            "host": socket.gethostname(), "pid": os.getpid(), "token": self._token,
+            "machine": _machine(), "user": os.environ.get("USER", ""), "renewed": time.time(),
+        }  # fmt: skip
+        return json.dumps(fields).encode()
+
+
+@contextlib.contextmanager
+def held(address: str, key: str, wait: bool = False) -> Iterator[Lease]:
+    """Hold the lock at an address; `key` is the option that an error names.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    lease = Lease(address, key)
+    lease.take(wait)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def _holder(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _described(holder: dict[str, Any]) -> str:
+    return f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown host')}"
+
+
+def _is_gone(holder: dict[str, Any]) -> bool:
+    """Return whether the holder was a process of this machine that does not run any more."""
+    pid = holder.get("pid")
+    if holder.get("machine") != _machine() or not _machine() or not isinstance(pid, int):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _machine() -> str:
+    """Return what tells this start of this machine, and its process numbers, from all others."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:  # not Linux
+        return ""

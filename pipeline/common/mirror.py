@@ -1,0 +1,206 @@
+"""Local copies of folders that live in an object store: `ROOT/BUCKET/KEY`, checked by checksums.
+
+Next to each copy, an index says which version of the store's object each file is equal to. What is
+equal is neither fetched nor put again.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from pipeline.common import s3, s3_transfer, storage
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, StoreError
+from pipeline.common.manifest import sha256
+
+
+def default_root() -> Path:
+    """Return the folder of all mirrors of this user: one for each server that speaks S3."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
+    return cache / "bert-pipeline" / "stores" / hashlib.sha256(server.encode()).hexdigest()[:12]
+
+
+@dataclasses.dataclass
+class Entry:
+    """A file as it was when it was equal to the store's object."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+    etag: str
+
+    def is_of(self, path: Path) -> bool:
+        """Return whether the file has not changed since."""
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            return (stat.st_size, stat.st_mtime_ns) == (self.size, self.mtime_ns)
+        return False
+
+
+def local_path(root: Path, address: str) -> Path:
+    """Return where the copy of an address is.
+
+    Raises:
+        ConfigError: the address has `.` or `..` as a part.
+    """
+    parts = storage.normal(address).partition("://")[2].split("/")
+    if {".", ".."} & set(parts):
+        raise ConfigError(f"{address}: must not have . or .. as a part of the address")
+    return root.joinpath(*parts)
+
+
+def hidden(name: str) -> bool:
+    """Return whether a relative path is no part of what a folder holds: locks and temporaries."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+class Copy:
+    """One folder of a store and its local copy."""
+
+    def __init__(self, root: Path, address: str):
+        self.address = storage.normal(address)
+        self.path = local_path(root, self.address)
+        self._index_file = self.path.with_name(f".{self.path.name}.index")
+        self._one = threading.Lock()
+        self.sent = ""  # fingerprint of the stage that was put as a whole
+        self.entries: dict[str, Entry] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            fields = json.loads(self._index_file.read_bytes())
+            entries = {name: Entry(**entry) for name, entry in fields["entries"].items()}
+            self.sent, self.entries = fields["sent"], entries
+
+    def save_index(self) -> None:
+        """Write the index."""
+        with self._one:
+            self._index_file.parent.mkdir(parents=True, exist_ok=True)
+            entries = {name: dataclasses.asdict(e) for name, e in self.entries.items()}
+            write_text(self._index_file, json.dumps({"sent": self.sent, "entries": entries}))
+
+    def listed(self) -> dict[str, s3.Info]:
+        """Return the objects of the folder by relative name."""
+        start = len(s3.parse(self.address)[1]) + 1
+        return {info.key[start:]: info for info in s3.below(self.address)}
+
+    def files(self) -> dict[str, Path]:
+        """Return the local files by relative name, but hidden ones."""
+        found = {}
+        for path in sorted(self.path.rglob("*")):
+            name = path.relative_to(self.path).as_posix()
+            if not hidden(name) and path.is_file():
+                found[name] = path
+        return found
+
+    def fetch(self, wanted: Mapping[str, str | None], listed: Mapping[str, s3.Info]) -> None:
+        """Fetch what is not here yet of `wanted`, sha256 (None: not known) by relative name.
+
+        Raises:
+            StoreError: an object is missing, changed, or does not have its checksum.
+            Restart: the store does not answer.
+        """
+
+        def one(name: str) -> None:
+            path, checksum, info = self.path / name, wanted[name], listed[name]
+            known = self.entries.get(name)
+            if known is not None and known.is_of(path) and (
+                known.etag == info.etag if checksum is None else known.sha256 == checksum
+            ):  # fmt: skip
+                return
+            if checksum is not None and _has(path, info.size, checksum):
+                self._note(name, path, checksum, info.etag)
+                return
+            found = s3_transfer.fetch(f"{self.address}/{name}", info, path, checksum)
+            self._note(name, path, found, info.etag)
+
+        missing = next((name for name in wanted if name not in listed), None)
+        if missing is not None:
+            place = f"{self.address}/{missing}"
+            raise StoreError(
+                f"{place}: not found, although the manifest names it; make the folder again with "
+                "force=true",
+                path=place,
+            )
+        try:
+            s3_transfer.each(one, wanted)
+        finally:
+            self.save_index()
+
+    def put(self, name: str, checksum: str | None = None) -> None:
+        """Put a file unless the store has it as it is.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            StoreError, Restart: the store refuses, or does not answer.
+        """
+        path, place = self.path / name, f"{self.address}/{name}"
+        known = self.entries.get(name)
+        if known is not None and known.is_of(path):
+            return
+        stat = path.stat()
+        if stat.st_size <= s3.LARGEST:  # as one piece: it may grow meanwhile
+            data = path.read_bytes()
+            checksum = hashlib.sha256(data).hexdigest()
+            etag = s3_transfer.put(place, data)
+        else:
+            checksum = checksum or sha256(path)
+            etag = s3_transfer.put_file(place, path, checksum)
+        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag or "")
+
+    def forget(self, names: Iterator[str] | list[str]) -> None:
+        """Remove objects from the store."""
+        listed = list(names)
+        s3_transfer.delete(f"{self.address}/{name}" for name in listed)
+        for name in listed:
+            self.entries.pop(name, None)
+
+    def drop_stale(self, listed: Mapping[str, s3.Info]) -> None:
+        """Forget the entries of objects that the store does not have any more, or has otherwise."""
+        for name, entry in list(self.entries.items()):
+            if name not in listed or listed[name].etag != entry.etag:
+                del self.entries[name]
+
+    def keep_only(self, names: Callable[[str], bool]) -> None:
+        """Remove the local files whose names are not wanted."""
+        for name, path in self.files().items():
+            if not names(name):
+                path.unlink()
+                self.entries.pop(name, None)
+
+    def clear(self) -> None:
+        """Remove the local copy."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.entries, self.sent = {}, ""
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[bool]:
+        """Be the only reader that fetches; false where a stage makes the folder here now.
+
+        What such a stage has written so far is newer than what the store has.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with (self.path.parent / f".{self.path.name}.fetch").open("w") as fetching:
+            fcntl.flock(fetching, fcntl.LOCK_EX)
+            with (self.path.parent / f".{self.path.name}.lock").open("w") as making:
+                try:
+                    fcntl.flock(making, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    yield False
+                    return
+            yield True
+
+    def _note(self, name: str, path: Path, checksum: str, etag: str) -> None:
+        stat = path.stat()
+        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
+
+
+def _has(path: Path, size: int, checksum: str) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size == size and sha256(path) == checksum
+    return False

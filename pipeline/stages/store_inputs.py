@@ -1,0 +1,161 @@
+"""What a stage reads, where that is in an object store: fetched into local copies.
+
+What a stage made is fetched by its manifest, with its checksums; anything else as it is listed.
+"""
+
+import contextlib
+import copy
+import fnmatch
+import os
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.common import s3, storage
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest
+from pipeline.common.mirror import Copy, default_root, hidden, local_path
+from pipeline.config import StageConfig
+from pipeline.stages.fingerprints import inputs
+
+SUMS = "SHA256SUMS"
+CHECKPOINT = re.compile(r"(checkpoints/([^/]+)/step-\d+)/[^/]+")
+# What a stage reads of its inputs, where that is not all of them.
+READS = {"report": ("*.json", "*.jsonl"), "submit": ("*.tsv", "*.json")}
+DEPTH = 4  # folders above an input that may have the manifest that names it
+
+Config = TypeVar("Config", bound=StageConfig)
+
+
+def root_of(mirror: str | None) -> Path:
+    """Return the folder of the local copies."""
+    return Path(os.path.abspath(mirror)) if mirror else default_root()
+
+
+def in_store(place: str) -> bool:
+    """Return whether a folder is in a store that this module keeps copies of."""
+    return place.lower().startswith("s3://")
+
+
+def local_place(place: str, mirror: str | None) -> Path:
+    """Return the local folder of a place: its copy's where it is in a store."""
+    return local_path(root_of(mirror), place) if in_store(place) else Path(place)
+
+
+def checkpoints(out: str) -> list[tuple[str, int]]:
+    """Return the checkpoints of a train stage, as (folder of the run, step), the newest last.
+
+    This looks where `model.training.checkpoint` writes, which would load PyTorch.
+    """
+    if in_store(out):
+        copy = Copy(root_of(None), out)
+        listed = sorted(copy.listed().items(), key=lambda item: item[1].mtime_ns)
+        found = [m[1] for name, _ in listed
+                 if name.endswith(SUMS) and (m := CHECKPOINT.fullmatch(name))]  # fmt: skip
+    else:
+        paths = sorted(Path(out).glob("checkpoints/*/step-*"), key=lambda p: p.stat().st_mtime)
+        found = [path.relative_to(out).as_posix() for path in paths]
+    parts = (path.split("/") for path in found)
+    return [(run, int(step.removeprefix("step-"))) for _, run, step in parts]
+
+
+def localised(stage: str, config: Config) -> Config:
+    """Return the configuration with local paths, its inputs fetched.
+
+    Raises:
+        InputError, StoreError: an input is missing or damaged.
+        Restart: the store does not answer.
+    """
+    found, root = copy.deepcopy(config), root_of(config.mirror)
+    for key, place in inputs(config).items():
+        if in_store(place) and not key.startswith("corpus."):
+            _replace(found, key, str(fetch_input(root, place, key, READS.get(stage, ("*",)))))
+    for key in ("out", "workdir"):
+        if in_store(getattr(found, key)):
+            setattr(found, key, str(local_place(getattr(found, key), config.mirror)))
+    return found
+
+
+def _replace(config: Any, key: str, value: str) -> None:
+    """Set a dotted key; a number is a place in a list."""
+    *parts, last = key.split(".")
+    for part in parts:
+        config = config[part] if isinstance(config, dict) else getattr(config, part)
+    if isinstance(config, list):
+        config[int(last)] = value
+    else:
+        setattr(config, last, value)
+
+
+def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = ("*",)) -> Path:
+    """Fetch an input, a folder or a file; return its local path.
+
+    Raises:
+        InputError: nothing is there.
+        StoreError, Restart: the store refuses, or does not answer.
+    """
+    address = storage.normal(address)
+    top, inner = address, ""
+    for _ in range(DEPTH):
+        manifest = Manifest.read(top)
+        named = {
+            name: account["sha256"]
+            for name, account in (manifest.files if manifest else {}).items()
+            if name == inner or name.startswith(f"{inner}/" if inner else "")
+        }
+        if manifest is not None and (named or not inner):
+            break
+        above, _, last = top.rpartition("/")
+        top, inner = above, f"{last}/{inner}".rstrip("/")
+        if top.count("/") < 3:
+            manifest = None
+            break
+    else:
+        manifest = None
+    if manifest is None:
+        return _fetch_listed(root, address, key)
+    wanted: dict[str, str | None] = {
+        name: checksum
+        for name, checksum in named.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    here = Copy(root, top)
+    with here.reading() as free:
+        if free:
+            here.fetch(wanted, here.listed() if wanted else {})
+            here.keep_only(lambda name: name in manifest.files)
+            manifest.write(here.path)
+    return local_path(root, address)
+
+
+def _fetch_listed(root: Path, address: str, key: str) -> Path:
+    """Fetch what no stage made: all objects below an address, or the one at it."""
+    top = address.rpartition("/")[0]
+    info = s3.head(address) if top.count("/") >= 2 else None
+    here = Copy(root, top if info is not None else address)
+    name = address.rpartition("/")[2]
+    listed = {name: info} if info is not None else here.listed()
+    wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
+    if not wanted:
+        raise InputError(f"{key}={address}: nothing is there", key=key, path=address)
+    with here.reading() as free:
+        if free:
+            here.fetch(wanted, listed)
+            if info is None:
+                here.keep_only(lambda name: name in wanted)
+    return local_path(root, address)
+
+
+def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, s3.Info]) -> None:
+    """Fetch a checkpoint by its sums, which go last."""
+    copy.fetch({f"{group}/{SUMS}": None}, listed)
+    sums = sums_of(copy.path / group)
+    copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    """Return the checksums of a checkpoint by name."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = (folder / SUMS).read_text().splitlines()
+        return {name: checksum for checksum, name in map(str.split, lines)}
+    return {}

@@ -1,0 +1,77 @@
+"""An S3 server of this machine: moto's, or the one that `make test-store` builds, versitygw."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from pipeline.common import s3
+
+GATEWAY = "VERSITYGW"  # environment: the program of versitygw
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secretsecret", "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "STORE_TIMEOUT": "60",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[tuple[str, int]]:
+    """Serve an empty store on 127.0.0.1; a program that stores files does so in `folder`."""
+    if GATEWAY not in os.environ:
+        from moto.server import ThreadedMotoServer
+
+        moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        moto.start()
+        yield moto.get_host_and_port()
+        moto.stop()
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [
+        os.environ[GATEWAY], "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
+        KEYS["AWS_SECRET_ACCESS_KEY"], "--port", f"127.0.0.1:{port}", "posix", "--sidecar",
+        str(folder / "sidecar"), str(folder / "data"),
+    ]  # fmt: skip
+    for name in ("data", "sidecar"):
+        (folder / name).mkdir()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield "127.0.0.1", port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def environment(url: str) -> Iterator[None]:
+    """Point the environment to a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in (KEYS | {"AWS_ENDPOINT_URL": url}).items():
+            patch.setenv(key, value)
+        s3._client.cache_clear()
+        yield
+    s3._client.cache_clear()
+
+
+def make_bucket(url: str, name: str) -> None:
+    """Make a bucket."""
+    boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1",
+        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+    ).create_bucket(Bucket=name)  # fmt: skip

@@ -1,0 +1,230 @@
+"""A stage in an object store: made once, whole or not there, and read by its checksums."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common import lease, s3, s3_transfer
+from pipeline.common.errors import InputError, StoreError
+from pipeline.common.manifest import MANIFEST, Manifest, Result
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
+from pipeline.stages import stage, store_folder, store_inputs
+from tests.pipeline import s3_server
+from tests.pipeline.store_proxy import Proxy
+
+pytestmark = pytest.mark.store
+
+CORPUS = CorpusConfig(name="c", reader="books", files=[DownloadFile(url="http://127.0.0.1/a")])
+BIG = os.urandom(s3.LARGEST + 1000)  # of more than one request
+
+
+class Maker:
+    """Writes a few files, and counts how often it is asked."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.calls, self.files = 0, files
+
+    def __call__(self, config: object, out: Path) -> Result:
+        self.calls += 1
+        for name, data in self.files.items():
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_bytes(data)
+        return Result(summary=f"made in {out.parent}", figures={"place": str(out.parent)})
+
+
+def download(bucket: str, mirror: Path, **more: object) -> DownloadConfig:
+    return DownloadConfig(
+        corpus=CORPUS, out=f"{bucket}/run/download", mirror=str(mirror), **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def tasks(bucket: str, mirror: Path, **more: object) -> TasksConfig:
+    values: dict[str, object] = {
+        "corpus": CORPUS, "source": f"{bucket}/run/download", "out": f"{bucket}/run/tasks",
+        "mirror": str(mirror),
+    }  # fmt: skip
+    return TasksConfig(**(values | more))  # type: ignore[arg-type]
+
+
+def names(address: str) -> set[str]:
+    start = len(s3.parse(address)[1]) + 1
+    return {info.key[start:] for info in s3.below(address)}
+
+
+def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(
+    bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    make = Maker({"big.bin": BIG, "deep/small.txt": b"small"})
+    made = stage.run("download", download(bucket, tmp_path / "a"), make)
+    assert names(f"{bucket}/run/download") == {"big.bin", "deep/small.txt", MANIFEST}
+    assert made.figures["place"] == f"{bucket}/run"
+    assert str(tmp_path) not in made.summary
+
+    store.requests.clear()
+    again = stage.run("download", download(bucket, tmp_path / "b"), make)
+    assert (again, make.calls) == (made, 1)
+    assert not [path for method, path in store.requests if "big.bin" in path]
+    assert not list((tmp_path / "b").rglob("big.bin"))
+
+
+def test_an_input_is_fetched_once_and_by_its_checksum(
+    bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    stage.run("download", download(bucket, tmp_path / "a"), Maker({"big.bin": BIG}))
+    read: list[bytes] = []
+
+    def make(config: TasksConfig, out: Path) -> Result:
+        read.append(Path(config.source, "big.bin").read_bytes())
+        return Result(summary="read", figures={})
+
+    stage.run("tasks", tasks(bucket, tmp_path / "b"), make)
+    gets = store.count("GET")
+    store.requests.clear()
+    stage.run("tasks", tasks(bucket, tmp_path / "b", seed=1), make)
+    assert read == [BIG, BIG]
+    assert not [path for method, path in store.requests if method == "GET" and "big" in path]
+    assert gets
+
+
+def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path) -> None:
+    stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"right"}))
+    s3_transfer.put(f"{bucket}/run/download/a.txt", b"wrong")
+    make = Maker({})
+    with pytest.raises(StoreError) as caught:
+        stage.run("tasks", tasks(bucket, tmp_path / "b"), make)
+    assert caught.value.path == f"{bucket}/run/download/a.txt"
+    assert make.calls == 0
+
+
+@pytest.mark.parametrize("which", ["a.txt", "b.txt", MANIFEST])
+def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
+    bucket: str, store: Proxy, tmp_path: Path, which: str
+) -> None:
+    make = Maker({"a.txt": b"a", "b.txt": b"b"})
+    store.fault = lambda method, path, number: 403 if method == "PUT" and which in path else None
+    with pytest.raises(StoreError):
+        stage.run("download", download(bucket, tmp_path / "a"), make)
+    assert Manifest.read(f"{bucket}/run/download") is None
+
+    store.fault = lambda method, path, number: None
+    stage.run("download", download(bucket, tmp_path / "a"), make)
+    assert make.calls == 1
+    assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
+
+
+def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Path) -> None:
+    make = Maker({"a.txt": b"a"})
+    stage.run("download", download(bucket, tmp_path / "a"), make)
+    s3_transfer.delete(f"{bucket}/{info.key}" for info in s3.below(bucket))
+    stage.run("download", download(bucket, tmp_path / "a"), make)
+    assert make.calls == 2
+
+
+def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path) -> None:
+    s3_transfer.put(f"{bucket}/run/download/thesis.txt", b"years of work")
+    with pytest.raises(InputError) as caught:
+        stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
+    assert caught.value.key == "out"
+    assert names(f"{bucket}/run/download") == {"thesis.txt"}
+
+
+def test_a_stage_that_resumes_finds_its_files_on_another_machine(
+    bucket: str, tmp_path: Path
+) -> None:
+    def make(config: DownloadConfig, out: Path) -> Result:
+        if not (out / "first").exists():
+            (out / "first").write_text("done")
+            raise InputError("cut off")
+        (out / "second").write_text("done")
+        return Result(summary="whole", figures={})
+
+    with pytest.raises(InputError, match="cut off"):
+        stage.run("download", download(bucket, tmp_path / "a"), make, in_place=True)
+    stage.run("download", download(bucket, tmp_path / "b"), make, in_place=True)
+    assert names(f"{bucket}/run/download") == {"first", "second", MANIFEST}
+
+
+def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
+    s3_transfer.put(f"{bucket}/text/a.txt", b"a")
+    s3_transfer.put(f"{bucket}/text/deep/b.txt", b"b")
+    folder = store_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
+    assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
+    assert store_inputs.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
+    with pytest.raises(InputError) as caught:
+        store_inputs.fetch_input(tmp_path, f"{bucket}/nothing", "data")
+    assert caught.value.key == "data"
+
+
+def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) -> None:
+    make = Maker({"model/a.txt": b"a", "other/b.txt": b"b"})
+    stage.run("download", download(bucket, tmp_path / "a"), make)
+    folder = store_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
+    assert [path.name for path in folder.iterdir()] == ["a.txt"]
+    assert not list((tmp_path / "b").rglob("b.txt"))
+
+
+def test_two_runs_in_one_folder_are_refused_by_name(bucket: str, tmp_path: Path) -> None:
+    with store_folder.locked_run(f"{bucket}/run"):
+        with pytest.raises(InputError) as caught, store_folder.locked_run(f"{bucket}/run"):
+            raise AssertionError
+        assert caught.value.key == "workdir"
+        assert str(os.getpid()) in str(caught.value)
+    with store_folder.locked_run(f"{bucket}/run"):
+        pass
+    assert names(f"{bucket}/run") == set()
+
+
+def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(
+    bucket: str, root: Path, store: Proxy
+) -> None:
+    script = (
+        "import os, signal; from pipeline.common import lease; "
+        f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=root, check=False)
+    assert names(f"{bucket}/run") == {".lock"}
+    with store_folder.locked_run(f"{bucket}/run"):
+        pass
+
+
+def test_a_lock_that_is_not_renewed_is_taken_over(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_transfer.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
+    with pytest.raises(InputError), store_folder.locked_run(f"{bucket}/run"):
+        raise AssertionError
+    monkeypatch.setattr(lease, "LEASE", -10.0)  # the clock of the store has whole seconds
+    one = lease.Lease(f"{bucket}/run/.lock", "workdir")
+    one.take(False)
+    one.check()
+    one.release()
+
+
+def test_of_many_one_gets_the_lock(bucket: str) -> None:
+    got: list[lease.Lease] = []
+
+    def try_it(_: int) -> None:
+        one = lease.Lease(f"{bucket}/run/.lock", "workdir")
+        try:
+            one.take(False)
+        except InputError:
+            return
+        got.append(one)
+
+    s3_transfer.each(try_it, range(8))
+    assert len(got) == 1
+    got[0].release()
+
+
+@pytest.mark.skipif(s3_server.GATEWAY in os.environ, reason="versitygw checks signatures")
+def test_a_store_without_conditions_is_named(
+    bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store.dropped = {"if-none-match", "if-match"}
+    with store_folder.locked_run(f"{bucket}/run"):
+        pass
+    assert "warning: " in capfd.readouterr().err
