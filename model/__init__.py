@@ -16,6 +16,5 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # times the memory.)
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
-# Micro-batches differ in tokens, and so do their tensors: a GPU's memory would be cut into pieces of
-# sizes that do not come again.
+# Micro-batches differ in tokens, and so do their tensors: without this, GPU memory is fragmented.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
