@@ -1,12 +1,12 @@
-"""All that is to be known of a GPU in one run of about ten minutes.
+"""Measure training on a GPU in one run of about ten minutes.
 
     python -m benchmarks.gpu --out results            # on a machine with a GPU
-    python -m benchmarks.gpu --out results --small    # the same steps, tiny: to try them on a CPU
+    python -m benchmarks.gpu --out results --small    # the same steps at tiny size, also on a CPU
 
 First correctness (every attention backend against float64, the model against Hugging Face's, no
-host synchronisation inside a step), then the step's table for base and large at 128 and 512 tokens,
-then a short real pre-training on the sample corpus with its curve. It needs the repository and what
-it installs. `results` gets the rows, the logs, the curve and a summary against the marks below.
+host synchronisation inside a step), then step times for base and large at 128 and 512 tokens, then
+a short pre-training on the sample corpus with its loss curve. Needs a checkout with its
+dependencies. Writes results, logs, the curve and a summary against the targets below to `results`.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from pipeline.reporting import plots
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = {"base": 0.45, "large": 0.55}  # MFU on one GPU in bf16, the engine in the loop
-WAIT = 0.01  # share of the time that training may wait for data
-TOKENS = 65_536  # a step
+WAIT = 0.01  # highest acceptable share of time spent waiting for data
+TOKENS = 65_536  # per step
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Part:
 
     name: str
     command: list[str]
-    seconds: int  # it is ended after so many
+    seconds: int  # time limit
 
 
 def parts(out: Path, small: bool) -> Iterator[Part]:
-    """The commands, in order; together at most ten minutes."""
+    """Yield the commands in order; together at most ten minutes."""
     python = [sys.executable, "-m"]
     checked = ["tests/model/test_attention.py", "tests/model/test_gpu.py"]
     yield Part("correctness", [*python, "pytest", *checked, "-k", "gpu"], 120)
@@ -63,7 +63,7 @@ def parts(out: Path, small: bool) -> Iterator[Part]:
 
 
 def training(work: Path, small: bool) -> list[str]:
-    """What `deepspeed` runs: a short pre-training."""
+    """Return the arguments of `deepspeed` for a short pre-training."""
     size, steps, batch = ("tiny", 10, 16) if small else ("base", 400, 256)
     return [
         "--num_accelerators", "1", str(ROOT / "model" / "train.py"), f"workdir={work}",
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def done(part: Part, out: Path) -> bool:
-    """Run one command, its output in a log; whether it ended well."""
+    """Run one command with its output in a log; return whether it succeeded."""
     log, began = out / f"{part.name}.log", time.monotonic()
     with log.open("wb") as file:
         try:
@@ -108,10 +108,10 @@ def done(part: Part, out: Path) -> bool:
 
 
 def verdicts(out: Path, failed: list[str]) -> Iterator[str]:
-    """Lines of the summary."""
+    """Yield the lines of the summary."""
     if failed:
         yield f"failed: {', '.join(failed)}"
-    yield "| size | length | | tokens/s | MFU | mark | recompiled |"
+    yield "| size | length | | tokens/s | MFU | target | recompiled |"
     yield "|---|---:|---|---:|---:|---:|---:|"
     for row in read(out / "rows.jsonl"):
         share, rate = row["flops"] / row["seconds"] / row["product"], row["tokens"] / row["seconds"]
@@ -126,14 +126,14 @@ def verdicts(out: Path, failed: list[str]) -> Iterator[str]:
         (out / "curve.svg").write_text(plots.lines([curve], "step", "loss"), encoding="utf-8")
         waited = max(row["data_wait_share"] for row in steps[1:] or steps)
         yield (
-            f"\nThe short pre-training: loss {steps[0]['loss']:.3f} to {steps[-1]['loss']:.3f} in "
+            f"\nShort pre-training: loss {steps[0]['loss']:.3f} to {steps[-1]['loss']:.3f} in "
             f"{steps[-1]['step']} steps, {steps[-1]['tokens_per_second']:,.0f} tokens/s; at most "
-            f"{waited:.2%} of the time waiting for data (mark {WAIT:.0%})."
+            f"{waited:.2%} of the time waiting for data (target {WAIT:.0%})."
         )
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file; none where there is no file."""
+    """Read the records of a JSON-lines file; return an empty list if it is missing."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,11 +1,17 @@
 """The schema of training: sizes, optimizer, schedule, objective, data. No torch in here."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import MISSING
-
-from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.common.schema import (
+    Section,
+    StageConfig,
+    check,
+    group,
+    input_path,
+    option,
+    runtime_option,
+)
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
 PUBLISHED = {
@@ -21,61 +27,78 @@ AUTO = "auto"  # the name of a size whose zeros are still to be filled
 
 
 @dataclass(kw_only=True)
-class ModelConfig:
+class ModelConfig(Section, key="model"):
     """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
 
-    The keys that only ModernBERT (Warner et al. 2024) has say so; BERT leaves them alone.
+    The help texts name the keys that only ModernBERT (Warner et al. 2024) reads.
     """
 
-    name: str = MISSING
-    architecture: str = "bert"  # bert or modernbert
-    layers: int = MISSING  # 0: as many as the model in `start` has, or base
-    hidden: int = MISSING  # width of a token's vector; 0: likewise
-    heads: int = MISSING  # of attention, in each layer; 0: likewise
-    feed_forward: int = MISSING  # width within a layer; 0: likewise
-    positions: int = 512  # longest sequence; 0: likewise
-    vocab_size: int | None = None  # null: the tokenizer's
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    initializer_range: float = 0.02
-    layer_norm_epsilon: float = 1e-12
-    attention: str = "auto"  # each, padded, jagged, varlen, flex, flash_attn; auto: what fits
-    causal: bool = False  # tokens see those before them only
-    local_window: int = 128  # modernbert: tokens around each that a local layer sees, both sides
-    global_every: int = 3  # modernbert: of so many layers the first sees whole sequences
-    rotary_local: float = 10_000.0  # modernbert: base of the rotary positions, local layers
-    rotary_global: float = 160_000.0  # modernbert: likewise, the layers that see all
-    classifier_pooling: str = "cls"  # modernbert: what fine-tuned heads read, cls or mean
+    name: str = option(help="Name of the size.")
+    architecture: str = option("bert", "Architecture.", choices=("bert", "modernbert"))
+    layers: int = option(help="Layers; 0: as the model in `start`, or as base.", at_least=0)
+    hidden: int = option(help="Size of a token's vector; 0: as for layers.", at_least=0)
+    heads: int = option(help="Attention heads per layer; 0: as for layers.", at_least=0)
+    feed_forward: int = option(help="Width of the feed-forward part; 0: as for layers.", at_least=0)
+    positions: int = option(512, "Longest sequence; 0: as for layers.", at_least=0)
+    vocab_size: int | None = option(None, "Entries of the vocabulary; null: the tokenizer's.")
+    dropout: float = option(0.1, "Dropout of hidden vectors.", at_least=0, below=1)
+    attention_dropout: float = option(0.1, "Dropout of attention weights.", at_least=0, below=1)
+    initializer_range: float = option(0.02, "Standard deviation of initial weights.", above=0)
+    layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
+    attention: str = option(
+        "auto",
+        "Attention implementation: each, padded, jagged, varlen, flex or flash_attn; auto: the "
+        "best that the device has.",
+    )
+    causal: bool = option(False, "Let each token attend only to those before it.")
+    local_window: int = option(
+        128,
+        "modernbert: tokens on both sides together that a token of a local layer attends to.",
+        at_least=2,
+    )
+    global_every: int = option(
+        3, "modernbert: layers from one that attends to whole sequences to the next.", at_least=1
+    )
+    rotary_local: float = option(
+        10_000.0, "modernbert: base of the rotary positions in local layers.", above=0
+    )
+    rotary_global: float = option(
+        160_000.0, "modernbert: base of the rotary positions in the other layers.", above=0
+    )
+    classifier_pooling: str = option(
+        "cls", "modernbert: what fine-tuned heads read.", choices=("cls", "mean")
+    )
 
     def __post_init__(self) -> None:
-        """Check the ranges and what fits what."""
-        check_choice("model.architecture", self.architecture, ("bert", "modernbert"))
-        check_choice("model.classifier_pooling", self.classifier_pooling, ("cls", "mean"))
-        least = 0 if self.name == AUTO else 1
+        """Check the limits and what fits what."""
+        super().__post_init__()
         for key in (*SHAPE, "positions"):
-            check(getattr(self, key) >= least, f"model.{key}={getattr(self, key)}: at least 1")
-        check(self.global_every >= 1, f"model.global_every={self.global_every}: at least 1")
-        check(self.local_window >= 2, f"model.local_window={self.local_window}: at least 2")
+            check(
+                self.name == AUTO or getattr(self, key) >= 1,
+                f"model.{key}={getattr(self, key)}: must be at least 1",
+                f"model.{key}",
+            )
         check(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
-            f"model.heads={self.heads} does not divide model.hidden={self.hidden}",
+            f"model.heads={self.heads}: must divide model.hidden={self.hidden}",
+            "model.heads",
         )
-        for key in ("dropout", "attention_dropout"):
-            value = getattr(self, key)
-            check(0 <= value < 1, f"model.{key}={value}: from 0 to below 1")
-        for key in ("initializer_range", "layer_norm_epsilon", "rotary_local", "rotary_global"):
-            check(getattr(self, key) > 0, f"model.{key}={getattr(self, key)}: above 0")
         if self.architecture == "modernbert" and self.heads:
-            check(not self.causal, "model.causal=true: modernbert sees both sides; take bert")
+            check(
+                not self.causal,
+                "model.causal=true: cannot be combined with modernbert; use bert",
+                "model.causal",
+            )
             check(
                 self.hidden // self.heads % 2 == 0,
                 f"model.heads={self.heads}: rotary positions need heads of an even width, not "
                 f"{self.hidden // self.heads}",
+                "model.heads",
             )
 
     @property
     def size_name(self) -> str:
-        """The name of the size: a published one's only where it is of that size."""
+        """Return the name of the size; a published name only if the sizes agree."""
         shape = tuple(getattr(self, key) for key in SHAPE)
         if self.name != AUTO and PUBLISHED.get(self.name, shape) == shape:
             return self.name
@@ -92,104 +115,114 @@ class ModelConfig:
 
 
 @dataclass(kw_only=True)
-class ObjectiveConfig:
+class ObjectiveConfig(Section, key="objective"):
     """What is predicted: Devlin et al. 2019, section 3.1."""
 
-    name: str = MISSING
-    predict: str = "masked"  # tokens: masked, or next, from those before them
-    next_sentence: bool = True  # the sentence-pair loss, beside that of tokens
-    pairs: str = "nsp"  # which pairs it judges, as `prepare` made them: nsp or sop
-    mask_share: float = 0.15  # of the tokens: chosen to be predicted
-    mask_token_share: float = 0.8  # of the chosen: replaced by [MASK]
-    random_token_share: float = 0.1  # of the chosen: replaced by a random token; the rest is kept
-    whole_word: bool = False  # all tokens of a word are hidden, or none
-    span: int = 1  # most tokens, or whole words, that are hidden as one run
-    span_stop: float = 0.2  # the chance that a run ends after each of them
+    name: str = option(help="Name of the objective.")
+    predict: str = option(
+        "masked", "Tokens to predict: masked ones, or the next one from those before it.",
+        choices=("masked", "next"),
+    )  # fmt: skip
+    next_sentence: bool = option(True, "Add the loss of sentence pairs to that of tokens.")
+    pairs: str = option(
+        "nsp", "Which pairs it classifies, as `prepare` made them.", choices=("nsp", "sop")
+    )
+    mask_share: float = option(0.15, "Share of tokens to predict.", above=0, below=1)
+    mask_token_share: float = option(
+        0.8, "Share of these that is replaced by [MASK].", at_least=0, at_most=1
+    )
+    random_token_share: float = option(
+        0.1, "Share of these that is replaced by random tokens; the rest is kept.", at_least=0,
+        at_most=1,
+    )  # fmt: skip
+    whole_word: bool = option(False, "Mask all tokens of a word, or none.")
+    span: int = option(1, "Largest number of tokens, or whole words, masked in a row.", at_least=1)
+    span_stop: float = option(
+        0.2, "Probability that a run ends after each of them.", above=0, at_most=1
+    )
 
     def __post_init__(self) -> None:
         """Check the shares."""
-        check_choice("objective.predict", self.predict, ("masked", "next"))
-        check_choice("objective.pairs", self.pairs, ("nsp", "sop"))
-        check(self.span >= 1, f"objective.span={self.span}: at least 1")
-        check(0 < self.span_stop <= 1, f"objective.span_stop={self.span_stop}: above 0, at most 1")
-        check(0 < self.mask_share < 1, f"objective.mask_share={self.mask_share}: between 0 and 1")
+        super().__post_init__()
         shares = (self.mask_token_share, self.random_token_share)
         check(
-            min(shares) >= 0 and sum(shares) <= 1,
+            sum(shares) <= 1,
             f"objective.mask_token_share={shares[0]}, objective.random_token_share={shares[1]}: "
-            "at least 0 each, at most 1 together",
+            "must be at most 1 together",
+            "objective.mask_token_share",
         )
 
 
 @dataclass(kw_only=True)
-class OptimizerConfig:
-    """Adam with decoupled weight decay, plain or with its updates clipped, or LAMB.
+class OptimizerConfig(Section, key="optimizer"):
+    """Adam with decoupled weight decay, plain or with clipped updates, or LAMB.
 
-    There is no decay on biases and layer norms.
+    Biases and layer norms have no decay.
     """
 
-    name: str = MISSING
-    learning_rate: float = 1e-4  # at the peak of the schedule
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
-    epsilon: float = 1e-6
-    weight_decay: float = 0.01
+    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw"))
+    learning_rate: float = option(1e-4, "Learning rate at the peak of the schedule.", above=0)
+    betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
+    epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
+    weight_decay: float = option(0.01, "Weight decay.", at_least=0)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_choice("optimizer.name", self.name, ("adamw", "lamb", "stable_adamw"))
-        for key in ("learning_rate", "epsilon"):
-            check(getattr(self, key) > 0, f"optimizer.{key}={getattr(self, key)}: above 0")
-        check(self.weight_decay >= 0, f"optimizer.weight_decay={self.weight_decay}: at least 0")
+        """Check the limits and the number of betas."""
+        super().__post_init__()
         check(
-            len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
-            f"optimizer.betas={self.betas}: two numbers from 0 to below 1",
+            len(self.betas) == 2,
+            f"optimizer.betas={self.betas}: must be two numbers",
+            "optimizer.betas",
         )
 
 
 @dataclass(kw_only=True)
-class ScheduleConfig:
+class ScheduleConfig(Section, key="schedule"):
     """The learning rate over the steps, as a share of the peak, and the batch size.
 
     Warm-up, then decay to `final_share`. A run may be a part of a longer schedule: the second of
     two phases begins at `first_step` where the first one ended, of `total_steps` of both.
     """
 
-    name: str = MISSING
-    warmup_share: float = 0.01  # of all steps
-    final_share: float = 0.0  # of the peak, at the end
-    power: float = 1.0  # of what is left of the way: polynomial and wsd
-    decay_share: float = 0.1  # of all steps, the last ones, in which wsd decays
-    decay: str = "power"  # of wsd: by `power`, or sqrt: one minus the root of what is done
-    first_step: int = 0  # of the schedule, where this run begins
-    total_steps: int | None = None  # of the schedule; null: it ends with this run
-    first_batch: int | None = None  # samples of the first step; null: as many as of all others
-    batch_share: float = 0.1  # of all steps, the first ones, in which it rises to batch_size
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        names = ("linear", "polynomial", "constant", "cosine", "wsd")
-        check_choice("schedule.name", self.name, names)
-        check_choice("schedule.decay", self.decay, ("power", "sqrt"))
-        for key in ("warmup_share", "final_share", "decay_share", "batch_share"):
-            value = getattr(self, key)
-            check(0 <= value <= 1, f"schedule.{key}={value}: from 0 to 1")
-        check(self.power > 0, f"schedule.power={self.power}: above 0")
-        check(self.first_step >= 0, f"schedule.first_step={self.first_step}: at least 0")
-        check(
-            self.first_batch is None or self.first_batch >= 1,
-            f"schedule.first_batch={self.first_batch}: at least 1, or null",
-        )
+    name: str = option(
+        help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd")
+    )
+    warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)
+    final_share: float = option(
+        0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1
+    )
+    power: float = option(
+        1.0, "Exponent of the remaining share of steps: polynomial and wsd.", above=0
+    )
+    decay_share: float = option(
+        0.1, "Share of all steps, the last ones, in which wsd decays.", at_least=0, at_most=1
+    )
+    decay: str = option(
+        "power", "Decay of wsd: by `power`, or sqrt: one minus the root of the share that is done.",
+        choices=("power", "sqrt"),
+    )  # fmt: skip
+    first_step: int = option(0, "Step of the schedule at which this run begins.", at_least=0)
+    total_steps: int | None = option(None, "Steps of the schedule; null: it ends with this run.")
+    first_batch: int | None = option(
+        None, "Samples of the first step; null: batch_size.", at_least=1
+    )
+    batch_share: float = option(
+        0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.",
+        at_least=0, at_most=1,
+    )  # fmt: skip
 
     def check_steps(self, steps: int, batch_size: int) -> None:
-        """Check what a run of `steps` updates makes of it."""
+        """Check that a run of `steps` updates fits into the schedule."""
         check(
             self.total_steps is None or self.first_step + steps <= self.total_steps,
-            f"schedule.total_steps={self.total_steps}: {steps} steps from "
-            f"schedule.first_step={self.first_step} on are more",
+            f"schedule.total_steps={self.total_steps}: must be at least {self.first_step + steps}, "
+            f"as steps={steps} follow schedule.first_step={self.first_step}",
+            "schedule.total_steps",
         )
         check(
             (self.first_batch or 1) <= batch_size,
-            f"schedule.first_batch={self.first_batch}: more than batch_size={batch_size}",
+            f"schedule.first_batch={self.first_batch}: must be at most batch_size={batch_size}",
+            "schedule.first_batch",
         )
 
 
@@ -197,55 +230,60 @@ class ScheduleConfig:
 class ComputeConfig:
     """How the same numbers are computed."""
 
-    name: str = "plain"
-    recompute: bool = False  # activations, in the backward pass, instead of keeping them
-    compile: bool = False  # with torch.compile
+    name: str = option("plain", "Name of the choice.")
+    recompute: bool = option(
+        False, "Compute activations again in the backward pass instead of storing them."
+    )
+    compile: bool = option(False, "Use torch.compile.")
 
 
 @dataclass(kw_only=True)
-class TrackingConfig:
-    """Where the figures go, beside metrics.jsonl."""
+class TrackingConfig(Section, key="tracking"):
+    """Where metrics are sent, in addition to metrics.jsonl."""
 
-    name: str = MISSING  # wandb or none
-    project: str = "bert-pipeline"
-    mode: str = "auto"  # auto: online where a key is there, else offline
-    prometheus_port: int | None = None  # rank 0 serves its figures here; null: nowhere
-
-    def __post_init__(self) -> None:
-        """Check the choices."""
-        check_choice("tracking.name", self.name, ("wandb", "none"))
-        check_choice("tracking.mode", self.mode, ("auto", "online", "offline"))
+    name: str = option(help="Tracker.", choices=("wandb", "none"))
+    project: str = option("bert-pipeline", "Project of the tracker.")
+    mode: str = option(
+        "auto", "Mode of wandb; auto: online if a key is found, else offline.",
+        choices=("auto", "online", "offline"),
+    )  # fmt: skip
+    prometheus_port: int | None = option(
+        None, "Port on which rank 0 serves its metrics; null: none."
+    )
 
 
 @dataclass(kw_only=True)
-class DataConfig:
+class DataConfig(Section, key="data"):
     """The shards and how they are read.
 
-    With `weights` each folder gives that share of the samples, however large it is; without, all
-    shards of all folders are read as if they lay in one.
+    With `weights` each folder provides that share of the samples, whatever its size; without, the
+    shards of all folders are read as if they were in one.
     """
 
-    dir: str = input_path()  # a folder that `prepare` made
-    more: list[str] = input_path([])  # further ones
-    weights: list[float] = field(default_factory=list)  # of `dir` and of each of `more`
-    vocab: str = input_path()  # the vocabulary it was made with
+    dir: str = input_path(help="Folder of `prepare`.")
+    more: list[str] = input_path([], "Further folders of `prepare`.")
+    weights: list[float] = option([], "Weights of `dir` and of each of `more`.", above=0)
+    vocab: str = input_path(help="Vocabulary that the shards were made with.")
     verify: bool = runtime_option(
-        True
-    )  # compare all shards with their checksums before the first step
-    window_rows: int = 1_000_000  # rows shuffled together; shards of a window are read side by side
+        True, "Compare all shards with their checksums before the first step."
+    )
+    window_rows: int = option(
+        1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1
+    )
 
     def __post_init__(self) -> None:
-        """Check that there are as many weights as folders."""
+        """Check the limits and the number of weights."""
+        super().__post_init__()
         check(
             len(self.weights) in (0, len(self.folders)),
-            f"data.weights={self.weights}: one for each of {', '.join(self.folders)}, or none",
+            f"data.weights={self.weights}: must be empty, or one for each of "
+            f"{', '.join(self.folders)}",
+            "data.weights",
         )
-        check(min(self.weights, default=1) > 0, f"data.weights={self.weights}: above 0 each")
-        check(self.window_rows >= 1, f"data.window_rows={self.window_rows}: at least 1")
 
     @property
     def folders(self) -> list[str]:
-        """All of them."""
+        """All folders."""
         return [self.dir, *self.more]
 
 
@@ -253,72 +291,85 @@ class DataConfig:
 class TrainConfig(StageConfig):
     """`python -m pipeline.train`."""
 
-    data: DataConfig = MISSING
-    model: ModelConfig = MISSING
-    objective: ObjectiveConfig = MISSING
-    optimizer: OptimizerConfig = MISSING
-    schedule: ScheduleConfig = MISSING
-    tracking: TrackingConfig = runtime_option(MISSING)
-    compute: ComputeConfig = field(default_factory=ComputeConfig, metadata={"role": "runtime"})
-    deepspeed: dict[str, Any] = runtime_option({})  # any key of a DeepSpeed configuration
-    start: str | None = input_path(None)  # weights to start from: a `train` or Hugging Face folder
-    start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
-    precision: str = "fp32"  # bf16, fp16: of the passes; the optimizer keeps weights in fp32
-    batch_size: int = 256  # samples a step, over all ranks
-    micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
-    steps: int = 1000
-    clip: float | None = 1.0  # largest gradient norm; null: any
-    seed: int = 0
-    log_every: int = runtime_option(10)  # steps from one row of metrics.jsonl to the next
-    evaluate_every: int = runtime_option(200)  # steps
-    evaluate_samples: int = 2000  # of the validation shards, always the same
-    save_every: int = runtime_option(200)  # steps from one checkpoint to the next
-    keep: int = runtime_option(2)  # the last checkpoints
+    data: DataConfig = option()
+    model: ModelConfig = option()
+    objective: ObjectiveConfig = option()
+    optimizer: OptimizerConfig = option()
+    schedule: ScheduleConfig = option()
+    tracking: TrackingConfig = runtime_option()
+    compute: ComputeConfig = group(ComputeConfig, role="runtime")
+    deepspeed: dict[str, Any] = runtime_option({}, "Keys of a DeepSpeed configuration.")
+    start: str | None = input_path(
+        None, "Weights to start from: a folder of `train` or in Hugging Face's format."
+    )
+    start_optimizer: bool = option(
+        False, "Load the optimizer's state too, from a `start` that `train` made."
+    )
+    precision: str = option(
+        "fp32", "Precision of the passes; the optimizer keeps weights in fp32.",
+        choices=("fp32", "bf16", "fp16"),
+    )  # fmt: skip
+    batch_size: int = option(256, "Samples per step, over all ranks.", at_least=1)
+    micro_batch: int = runtime_option(32, "Samples per pass of a rank, on average.", at_least=1)
+    steps: int = option(1000, "Steps of this run.", at_least=1)
+    clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
+    seed: int = option(0, "Seed of weights, order and masks.")
+    log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)
+    evaluate_every: int = runtime_option(200, "Steps per evaluation.", at_least=1)
+    evaluate_samples: int = option(
+        2000, "Samples of the validation shards per evaluation, always the same.", at_least=1
+    )
+    save_every: int = runtime_option(200, "Steps per checkpoint.", at_least=1)
+    keep: int = runtime_option(2, "Checkpoints that are kept, the last ones.", at_least=1)
     keep_every: int | None = runtime_option(
-        None
-    )  # and for good, those of multiples of so many steps
+        None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
+    )
     start_timeout: float = runtime_option(
-        1800.0
-    )  # seconds until all ranks are there, and a step done
-    timeout: float = runtime_option(900.0)  # seconds that a rank may wait for another
+        1800.0, "Seconds until all ranks have started and finished a step.", above=0
+    )
+    timeout: float = runtime_option(
+        900.0, "Seconds that a rank waits for another, at most.", above=0
+    )
     watchdog: float = runtime_option(
-        600.0
-    )  # seconds without progress after which a rank ends itself
+        600.0, "Seconds without progress after which a rank exits.", above=0
+    )
     heartbeat: str | None = runtime_option(
-        None
-    )  # folder of this node where ranks show that they live
+        None, "Folder of this node where ranks show that they are alive."
+    )
     bad_steps: int = runtime_option(
-        10
-    )  # in a row with a loss or gradient not finite: training ends
+        10, "Steps in a row with a loss or gradient not finite until training ends.", at_least=1
+    )
     peak_tflops: float | None = runtime_option(
-        None
-    )  # of a device, for MFU; null: known or measured
-    threads: int | None = runtime_option(None)  # a rank, on CPU; null: the cores shared out
-    # that `python -m pipeline.train` starts on this machine; null: one per GPU, or one on a CPU
-    processes: int | None = runtime_option(None)
+        None, "Peak of a device, for MFU; null: known or measured.", above=0
+    )
+    threads: int | None = runtime_option(
+        None, "Threads per rank on a CPU; null: an equal share of the cores.", at_least=1
+    )
+    processes: int | None = runtime_option(
+        None,
+        "Ranks that `python -m pipeline.train` starts on this machine; null: one per GPU, or one "
+        "on a CPU.",
+        at_least=1,
+    )
 
     def __post_init__(self) -> None:
-        """Check the ranges and what fits what."""
-        check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
-        for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
-                    "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
-            check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
-        for key in ("keep_every", "threads", "processes"):
-            value = getattr(self, key)
-            check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
+        """Check the limits and what fits what."""
+        super().__post_init__()
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
             check(
                 self.model.causal == (self.objective.predict == "next"),
                 f"objective.predict={self.objective.predict}, model.causal="
-                f"{str(self.model.causal).lower()}: who sees a token need not predict it; "
-                "attention=causal sets both",
+                f"{str(self.model.causal).lower()}: cannot be combined, as the next token is "
+                "predicted only by causal attention; set attention=causal, which sets both",
+                "model.causal",
             )
             check(
                 not self.objective.next_sentence or self.model.architecture == "bert",
-                f"objective.next_sentence=true: model={self.model.name} judges no pairs of "
-                "sentences; add objective=modern (or mlm), or objective.next_sentence=false",
+                f"objective.next_sentence=true: cannot be combined with model={self.model.name}; "
+                "set objective=modern (or mlm), or objective.next_sentence=false",
+                "objective.next_sentence",
             )
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
             layers, hidden, heads, width = PUBLISHED["base"]
@@ -326,12 +377,8 @@ class TrainConfig(StageConfig):
                 name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width
             )
             self.model = replace(self.model.filled(base), name="base")
-        peak = self.peak_tflops
-        check(peak is None or peak > 0, f"peak_tflops={peak}: above 0, or null")
         check(
             not self.start_optimizer or self.start is not None,
-            "start_optimizer=true: of which run? set start=FOLDER too",
+            "start_optimizer=true: needs the run to load it from; set start=FOLDER",
+            "start",
         )
-        check(self.clip is None or self.clip > 0, f"clip={self.clip}: above 0, or null")
-        for key in ("start_timeout", "timeout", "watchdog"):
-            check(getattr(self, key) > 0, f"{key}={getattr(self, key)}: above 0")

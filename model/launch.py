@@ -1,13 +1,13 @@
-"""`python -m model.launch deepspeed … model/train.py …`: the first process of a training.
+"""Launcher wrapper: `python -m model.launch deepspeed … model/train.py …`.
 
-It runs a launcher (deepspeed, torchrun, or plain Python) and does what these do not: it passes
-SIGTERM on to the ranks alone, so that they save and nobody kills them after 30 seconds; it ends
-ranks that their launcher left behind; and it says with one exit code, the same for all launchers,
-what became of the ranks (`pipeline.common.errors.Exit`). On one machine it chooses a free port.
+Runs a launcher (deepspeed, torchrun, or plain Python) and adds what these lack: it passes SIGTERM
+only to the ranks, which have time to save instead of being killed after 30 seconds; it stops ranks
+that their launcher left behind; and it reports the outcome in one exit code, the same for all
+launchers (`pipeline.common.errors.Exit`). On one machine it selects a free port.
 
-With `deepspeed --hostfile HOSTS`, where HOSTS has several hosts, it starts all of them by ssh, one
-ssh each: lines have the host's name before them, signals reach all ranks, and when this process or
-its connection is lost, all ranks save and leave.
+With `deepspeed --hostfile HOSTS` and several hosts, it starts all of them over ssh: output lines
+are prefixed with the host's name, signals reach all ranks, and if this process or a connection is
+lost, all ranks save and leave.
 """
 
 import os
@@ -23,12 +23,12 @@ from model.resilience.rank_card import HOSTS
 from pipeline.common import output
 from pipeline.common.errors import Exit, Restart, UserError
 
-HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
-GPUS = "TRAIN_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
+HOSTFILE = "TRAIN_HOSTFILE"  # environment: content of the hostfile
+GPUS = "TRAIN_GPUS"  # environment: our GPUs, as deepspeed would count from 0
 
 
 def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:
-    """Return the command with the hostfile that the environment has, written into `folder`."""
+    """Return the command with the environment's hostfile, if set, written to `folder`."""
     text = os.environ.pop(HOSTFILE, None)
     if text is None:
         return command
@@ -38,7 +38,7 @@ def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:
 
 
 def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
-    """Run the launcher on this machine; the exit code."""
+    """Run the launcher on this machine; return the exit code."""
     command = with_hostfile(LauncherCommand.parse(words), folder)
     path = command.hostfile()
     if path is not None:
@@ -49,17 +49,17 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     code = launch.run()
     if code == Exit.RESTART:
         lost = "".join(f"{rank} was killed (memory?); " for rank in launch.killed())
-        told = f"restart: {lost}start the same command again; it goes on"
-        print(told, file=sys.stderr, flush=True)
+        message = f"restart: {lost}rerun the same command to resume"
+        print(message, file=sys.stderr, flush=True)
     return code
 
 
 def launch(words: list[str]) -> int:
-    """Run a launcher, here or on several hosts; the exit code.
+    """Run a launcher, here or on several hosts; return the exit code.
 
     Raises:
-        UserError: the command line, the hostfile or a host is wrong.
-        Restart: not all hosts came.
+        UserError: The command line, the hostfile or a host is invalid.
+        Restart: Not all hosts were ready in time, or the training is to be resumed.
     """
     if words != ["--node"]:
         command = LauncherCommand.parse(words)
@@ -68,26 +68,26 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart("start the same command again; it goes on")
+                raise Restart("rerun the same command to resume")
             return code
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))
         if words == ["--node"]:
-            words, environment, text = ssh_hosts.receive(here.told.append)
+            words, environment, text = ssh_hosts.receive(here.signals.append)
             os.environ |= {**environment, HOSTFILE: text}
             os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         return launch_here(words, here, Path(folder))
 
 
 def main() -> NoReturn:
-    """The command."""
+    """Run the command."""
     output.outlive_readers()
     if sys.argv[1:2] in (["--help"], ["-h"]):
         print(__doc__, end="")
         sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
         print(
-            "error: no command; add one: python -m model.launch deepspeed model/train.py …",
+            "error: a command is required: python -m model.launch deepspeed model/train.py …",
             file=sys.stderr,
         )
         sys.exit(Exit.USER)

@@ -1,7 +1,7 @@
-"""One rank of training: `deepspeed model/train.py` starts many, `python -m pipeline.train` one.
+"""One rank of a training: `deepspeed model/train.py` starts many, `python -m pipeline.train` one.
 
-The only state of a run is a count of samples and what a checkpoint holds: order, masks and dropout
-are functions of (seed, position). A killed run starts again with the same command and goes on.
+The only state of a run is its sample count and its checkpoint: order, masks and dropout are
+functions of (seed, position). Rerun the same command to resume a killed run.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-if not __package__:  # a script's own folder heads the path; the packages are one level up
+if not __package__:  # run as a script: the packages are one level above its folder
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import os
@@ -19,7 +19,7 @@ import os
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if os.environ.get("TRAIN_GPUS"):
-    # With a hostfile deepspeed counts GPUs from 0, also where a scheduler gave others.
+    # With a hostfile deepspeed counts GPUs from 0, even if a scheduler assigned others.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]
 
 from model.config import TrainConfig
@@ -30,7 +30,7 @@ from pipeline.stages import fingerprints, stage
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
-    """The command line without what launchers add: `--local_rank=N`, which Hydra would refuse."""
+    """Return the arguments without the launchers' `--local_rank=N`, which Hydra rejects."""
     kept, skip = [], False
     for argument in argv:
         name = argument.partition("=")[0].replace("-", "_")
@@ -44,15 +44,15 @@ def launcher_arguments(argv: list[str]) -> list[str]:
 
 
 def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
-    """Run the command: `task`, or this rank's training, with what the command line says."""
+    """Run `task`, or this rank's training, with the configuration of the command line."""
     rank_record.begin_rank()
     try:
         entry_point.run("train", TrainConfig, task or train, argv=launcher_arguments(sys.argv[1:]))
     except SystemExit as left:
         rank_record.end_rank(int(left.code or 0))
         if left.code in (Exit.RESTART, Exit.USER):
-            # Other ranks may be lost: what waits for them at exit would wait for ever. And threads
-            # of the process group that still run would turn the exit code into that of an abort.
+            # Exit handlers could wait forever for lost ranks, and running threads of the process
+            # group could abort, which would change the exit code.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(int(left.code))
@@ -63,7 +63,7 @@ def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
 
 
 def train(config: TrainConfig) -> None:
-    """Run the stage: rank 0 writes its manifest, the others only train.
+    """Run the stage: rank 0 also writes the manifest.
 
     Raises:
         ConfigError: `processes` is not the number of ranks that the launcher started.
@@ -71,8 +71,8 @@ def train(config: TrainConfig) -> None:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if config.processes not in (None, world):
         raise ConfigError(
-            f"processes={config.processes}: the launcher started {world}; leave it out here (of a "
-            "run it is processes=, without train.)",
+            f"processes={config.processes}: does not match the launcher's {world} ranks; unset it "
+            "(for a run, set processes= instead of train.processes=)",
             key="processes",
         )
     silence_deepspeed()
@@ -89,7 +89,7 @@ def train(config: TrainConfig) -> None:
 
 
 def as_in_0_1_0(config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the size that release 0.1.0 took where none was chosen."""
+    """Return the configuration with the default size of release 0.1.0."""
     if config.model.name != "auto":
         return config
     base = dataclasses.replace(
@@ -105,7 +105,7 @@ def as_in_0_1_0(config: TrainConfig) -> TrainConfig:
 
 
 def silence_deepspeed() -> None:
-    """Say that there is no GPU where there is none: DeepSpeed would warn in every process."""
+    """Select DeepSpeed's CPU accelerator without a GPU, to avoid a warning in every process."""
     import torch
 
     if not torch.cuda.is_available():

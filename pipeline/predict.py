@@ -122,7 +122,9 @@ class Pretrained:
 
         self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
-        self.drawn = {note.partition(".")[0] for note in notes if note.endswith("drawn anew")}
+        self.drawn = {
+            note.partition(".")[0] for note in notes if note.endswith("randomly initialised")
+        }
         with torch.device("meta"):
             self.model = build_model(self.size)
         self.model.load_state_dict(state, assign=True)

@@ -1,4 +1,4 @@
-"""The architectures by name, and the networks that are made of them."""
+"""Architectures by name, and factories for their networks."""
 
 import torch
 
@@ -11,22 +11,22 @@ ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
 
 
 def architecture_of(config: ModelConfig) -> Architecture:
-    """The parts of the network that a configuration names."""
+    """Return the parts of the configured network."""
     return ARCHITECTURES[config.architecture]
 
 
 def build_encoder(config: ModelConfig) -> Encoder:
-    """An encoder without heads, its parameters not drawn yet."""
+    """Build an encoder without heads and with uninitialised parameters."""
     return Encoder(config, architecture_of(config))
 
 
 def build_model(config: ModelConfig) -> PretrainingModel:
-    """A network to pre-train, its parameters drawn."""
+    """Build a network for pre-training with initialised parameters."""
     return PretrainingModel(config, architecture_of(config))
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
-    """The shape of every parameter by name, in order, without making any."""
+    """Return the shape of every parameter by name, in order, without allocating any."""
     with torch.device("meta"):
         model = build_model(config)
     return {name: parameter.shape for name, parameter in model.named_parameters()}

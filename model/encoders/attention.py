@@ -1,8 +1,8 @@
-"""Self-attention over sequences laid end to end: one seam, several backends.
+"""Self-attention over packed sequences: one interface, several backends.
 
-`attend` is the only place where tokens of a sequence meet. Every backend computes
+`attend` is the only operation that mixes tokens of a sequence. Every backend computes
 softmax(q k^T / sqrt(D)) v within each sequence (Vaswani et al. 2017, section 3.2.1); they differ
-only in how they keep sequences apart.
+only in how they separate sequences.
 
 Forward and backward of one layer on one CPU core, milliseconds, 32 sequences of 116 tokens on
 average and 128 at most, D = 64, dropout 0.1:
@@ -28,12 +28,12 @@ from model.encoders.dropout import drop
 from pipeline.common.errors import ConfigError
 
 HALF = (torch.float16, torch.bfloat16)
-LONG = 1024  # tokens; of longer sequences no scores are kept for the backward pass
-RUN = 16  # sequences of equal length that `each` takes at once in half precision
+LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass
+RUN = 16  # sequences of equal length that `each` computes at once in half precision
 
 
 class AttentionArgs(NamedTuple):
-    """What a backend is told beside the tensors, as `attend` describes it."""
+    """Arguments of a backend other than q, k and v, as documented in `attend`."""
 
     cu_seqlens: Tensor  # (B+1,) int32
     max_length: int
@@ -55,15 +55,15 @@ def attend(
 ) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
-    `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is empty or longer
-    than `max_length`, and there may be none. `dropout` falls on the attention probabilities.
-    `backend` is a name that `resolve` returned. With `causal` a token sees only those before it and
-    itself; with `window` only those that are at most that many places away, on both sides.
+    `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is empty or longer
+    than `max_length`, and B may be 0. `dropout` applies to the attention probabilities. `backend`
+    is a name from `resolve`. With `causal` a token attends only to itself and earlier tokens; with
+    `window` only to tokens at most that many positions away, on either side.
     """
     if not len(q):  # no sequences: a rank's share of a batch smaller than the world
         return v
     if window is not None and window >= max_length - 1:
-        window = None  # nothing is out of sight
+        window = None  # the window covers every sequence
     how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
     return BACKENDS[backend](q, k, v, how)
 
@@ -72,10 +72,10 @@ def resolve(
     backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
     windowed: bool = False,
 ) -> str:  # fmt: skip
-    """The name of the backend that `backend` means here; `auto` takes the fastest that fits.
+    """Return the backend to use for `backend`; `auto` selects the fastest supported one.
 
     Raises:
-        ConfigError: the one asked for cannot work here; the message says why.
+        ConfigError: The requested backend is unknown or not supported here.
     """
     if backend == "auto":
         if device.type != "cuda":
@@ -86,10 +86,15 @@ def resolve(
             return "varlen"
         return "padded" if windowed else "jagged"
     if backend not in BACKENDS:
-        raise ConfigError(f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}")
+        raise ConfigError(
+            f"model.attention={backend}: must be one of auto, {', '.join(BACKENDS)}",
+            key="model.attention",
+        )
     reason = unsupported_reason(backend, device, dtype, dropout, causal, windowed)
     if reason:
-        raise ConfigError(f"model.attention={backend}: {reason}; model.attention=auto always works")
+        raise ConfigError(
+            f"model.attention={backend}: {reason}; use model.attention=auto", key="model.attention"
+        )
     return backend
 
 
@@ -97,29 +102,29 @@ def unsupported_reason(
     backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
     windowed: bool = False,
 ) -> str | None:  # fmt: skip
-    """Why a backend cannot work here; None if it can."""
+    """Return why a backend is not supported here, or None if it is."""
     if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
-        return f"needs a CUDA device, not {device.type}"
+        return f"requires a CUDA device, not {device.type}"
     if backend in ("varlen", "flash_attn") and dtype not in HALF:
-        return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
+        return f"requires precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
     if backend == "jagged" and causal and (device.type != "cuda" or dtype not in HALF):
-        return "is causal only on a CUDA device, in precision bf16 or fp16"
+        return "supports causal attention only on a CUDA device in bf16 or fp16"
     if backend == "jagged" and windowed:
-        return "has no window, and layers of this model are local"
+        return "does not support the windows of this model's local layers"
     if backend in ("varlen", "flex") and dropout:
-        return f"has no dropout, and model.attention_dropout is {dropout}"
+        return f"does not support model.attention_dropout={dropout}"
     if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
-        return "needs a GPU of compute capability 8.0 or later"
+        return "requires a GPU of compute capability 8.0 or higher"
     if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
-        return "the package flash-attn is not installed"
+        return "requires the package flash-attn, which is not installed"
     return None
 
 
 def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """One sequence after the other, nothing padded; neighbours of equal length together.
+    """Compute attention per sequence without padding; adjacent equal lengths are batched.
 
-    The scores of a few sequences stay in a core's cache. In fp32 one at a time is quicker. Where
-    there is a window, longer sequences are computed in blocks.
+    The scores of a few sequences fit in a core's cache. In fp32 one at a time is faster. With a
+    window, longer sequences are computed in blocks.
     """
     heads, width = q.shape[1:]
     groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1)
@@ -151,17 +156,17 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """One long sequence `(l, N, D)`, of which no score is kept; `q` is scaled already."""
+    """Compute attention for one long sequence `(l, N, D)` without keeping scores; `q` is scaled."""
     row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, l, D) each
     mixed = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
     return mixed[0].transpose(0, 1)
 
 
 def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> Tensor:
-    """One sequence `(l, N, D)`, blocks of `window` queries with the keys around; `q` is scaled.
+    """Compute windowed attention for one sequence `(l, N, D)` in blocks of `window` queries.
 
-    The keys that a block sees are those of itself and of its neighbours, so the cost grows with
-    length times window.
+    A block attends to its own keys and those of its two neighbours: the cost is proportional to
+    length times window. `q` is already scaled.
     """
     length, heads, width = q.shape
     blocks = -(-length // window)
@@ -184,7 +189,7 @@ def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> T
 
 @functools.lru_cache(maxsize=64)
 def block_mask(length: int, window: int, device: torch.device) -> Tensor:
-    """Which keys around its block a query of `in_blocks` sees: `(b, w, 3w)` bool."""
+    """Return which of its block's keys each query of `in_blocks` attends to: `(b, w, 3w)` bool."""
     blocks = -(-length // window)
     query = torch.arange(blocks * window, device=device).view(blocks, window, 1)
     first = torch.arange(blocks, device=device).view(blocks, 1, 1) * window - window
@@ -193,7 +198,7 @@ def block_mask(length: int, window: int, device: torch.device) -> Tensor:
 
 
 def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
-    """Neighbours of equal length, at most `longest` of them at once: (how many, their length)."""
+    """Group adjacent equal lengths into runs of at most `longest`: (count, length)."""
     runs: list[tuple[int, int]] = []
     for length in lengths:
         count, same = runs[-1] if runs else (longest, 0)
@@ -205,7 +210,7 @@ def equal_runs(lengths: list[int], longest: int) -> list[tuple[int, int]]:
 
 
 def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's fused attention over padded sequences."""
+    """Compute PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
     cu_seqlens, max_length, dropout, causal, window = how
     lengths = cu_seqlens.diff()  # (B,)
@@ -220,7 +225,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     if causal:
         seen = seen & ~causal_mask(max_length, q.device)
     if window is not None:
-        # A row beyond a sequence's end, which nobody reads, must see something: else it is NaN.
+        # Padding queries, whose output is unused, must attend to something: else they are NaN.
         seen = seen & (in_window(max_length, window, q.device) | ~real[:, None, :, None])
     mixed = F.scaled_dot_product_attention(
         pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout
@@ -229,7 +234,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 
 def jagged(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's fused attention over nested tensors: flash attention with dropout on a GPU."""
+    """Compute PyTorch's fused attention over nested tensors: on a GPU, flash with dropout."""
 
     def nest(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, l, D), l ragged
         nested = torch.nested.nested_tensor_from_jagged(
@@ -244,7 +249,7 @@ def jagged(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 
 def varlen(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
+    """Compute PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
     from torch.nn.attention.varlen import varlen_attn
 
     bounds, longest = how.cu_seqlens, how.max_length
@@ -254,7 +259,7 @@ def varlen(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """FlexAttention over one long row, masked to blocks of equal document: GPU, no dropout."""
+    """Compute FlexAttention over one packed row with a document mask: GPU, no dropout."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     tokens = len(q)
@@ -278,14 +283,14 @@ def flex(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 @functools.cache
 def flex_kernel(compiled: bool) -> Any:
-    """FlexAttention, fused into one kernel by the compiler; plain, it is for checking only."""
+    """Return FlexAttention, compiled into one kernel; uncompiled, only for tests."""
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
 
 
 def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """The package flash-attn: GPU, half precision, with dropout."""
+    """Compute attention with the package flash-attn: GPU, half precision, with dropout."""
     from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
 
     bounds, longest = how.cu_seqlens, how.max_length
@@ -298,7 +303,7 @@ def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
 
 def sides(how: AttentionArgs) -> tuple[int, int]:
-    """How many places to the left and to the right a token sees, as kernels take it; -1: all."""
+    """Return the window as kernels take it: positions to the left and the right, -1 for all."""
     far = -1 if how.window is None else how.window
     return far, 0 if how.causal else far
 
@@ -314,47 +319,47 @@ BACKENDS = {
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Whether a key comes after a query: `(length, length)` bool."""
+    """Return whether each key comes after each query: `(length, length)` bool."""
     return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
 
 
 def in_window(length: int, window: int, device: torch.device) -> Tensor:
-    """Whether a key is at most `window` places from a query: `(length, length)` bool."""
-    place = torch.arange(length, device=device)
-    return (place[:, None] - place).abs() <= window
+    """Return whether each key is at most `window` positions from a query: `(length, length)`."""
+    position = torch.arange(length, device=device)
+    return (position[:, None] - position).abs() <= window
 
 
 class TakeRows(torch.autograd.Function):
-    """`x[index]` for distinct rows: its gradient is a copy, not a sum, so it need not be serial."""
+    """`x[index]` for distinct rows: its gradient is a parallel copy, not a serial sum."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, index: Tensor) -> Tensor:
-        """`(R, ...)`, `(K,)` -> `(K, ...)`."""
+        """Map `(R, ...)`, `(K,)` -> `(K, ...)`."""
         ctx.save_for_backward(index)
         ctx.rows = x.shape[0]  # type: ignore[attr-defined]
         return x.index_select(0, index)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        """`(K, ...)` -> `(R, ...)`, zero where no row was taken."""
+        """Map `(K, ...)` -> `(R, ...)`, zero for rows not in `index`."""
         (index,) = ctx.saved_tensors
         return put_rows(gradient, index, ctx.rows), None
 
 
 def take_rows(x: Tensor, index: Tensor) -> Tensor:
-    """The rows of `x` `(R, ...)` that `index` `(K,)` names, each at most once: `(K, ...)`."""
+    """Return the rows `index` `(K,)`, all distinct, of `x` `(R, ...)`: `(K, ...)`."""
     return TakeRows.apply(x, index)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def put_rows(x: Tensor, index: Tensor, rows: int) -> Tensor:
-    """The rows of `x` `(K, ...)` at the places `index` `(K,)` of `(rows, ...)`, zeros elsewhere."""
+    """Scatter the rows of `x` `(K, ...)` to `index` `(K,)` of `(rows, ...)`, zero elsewhere."""
     out = x.new_zeros(rows, *x.shape[1:])
     out[index] = x
     return out
 
 
 def padded_places(cu_seqlens: Tensor, max_length: int, tokens: int) -> Tensor:
-    """Where each token stands when sequences are padded to `max_length`: `(T,)` into B x L."""
+    """Return each token's index in the sequences padded to `max_length`: `(T,)` into B x L."""
     lengths = cu_seqlens.diff()  # (B,)
     starts = torch.arange(len(lengths), device=cu_seqlens.device) * max_length
     shift = starts - cu_seqlens[:-1]  # (B,) from packed to padded

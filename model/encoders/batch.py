@@ -1,4 +1,4 @@
-"""What the encoder reads: samples laid end to end, without padding.
+"""Input of the encoder: packed samples without padding.
 
 Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions.
 """
@@ -18,12 +18,12 @@ class Batch:
     position_ids: torch.Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: torch.Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # of a sequence in the batch
-    masked_positions: torch.Tensor  # (M,) int64 into T, rising
+    masked_positions: torch.Tensor  # (M,) int64 into T, ascending
     masked_labels: torch.Tensor  # (M,) int64: the original tokens
-    next_sentence_labels: torch.Tensor  # (B,) int64: 0 B follows A, 1 it does not
+    next_sentence_labels: torch.Tensor  # (B,) int64: 0 if B follows A, else 1
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The batch on another device; the copy overlaps where memory is pinned."""
+        """Return the batch on another device; copies from pinned memory are asynchronous."""
         moved: dict[str, Any] = {
             f.name: value.to(device, non_blocking=True)
             for f in fields(self)

@@ -24,12 +24,15 @@ SEGMENTS = 2
 
 
 class Embeddings(WordEmbeddings):
-    """Token + position + segment, normalised."""
+    """Sum of token, position and segment embeddings, normalised."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         if config.vocab_size is None:
-            raise ConfigError("model.vocab_size: not known yet; take the tokenizer's")
+            raise ConfigError(
+                "model.vocab_size: is required; set it to the tokenizer's size",
+                key="model.vocab_size",
+            )
         self.word = nn.Embedding(config.vocab_size, config.hidden)
         self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden)
@@ -37,13 +40,13 @@ class Embeddings(WordEmbeddings):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
-        """Three times `(T,)` int64 -> `(T, H)`."""
+        """Map three `(T,)` int64 tensors -> `(T, H)`."""
         x = self.word(input_ids) + self.position(position_ids) + self.segment(segment_ids)
         return self.dropout(self.norm(x))  # type: ignore[no-any-return]
 
 
 class Residual(nn.Module):
-    """Project, drop, add, normalise: how each half of a layer ends (post-layer-norm)."""
+    """End of each half of a layer: projection, dropout, residual and layer norm (post-norm)."""
 
     def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
@@ -52,7 +55,7 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """`(T, width)` and `(T, H)` -> `(T, H)`."""
+        """Map `(T, width)` and `(T, H)` -> `(T, H)`."""
         return self.norm(residual + self.dropout(self.dense(x)))  # type: ignore[no-any-return]
 
 
@@ -68,7 +71,7 @@ class Layer(nn.Module):
         self.down = Residual(config.feed_forward, config)
 
     def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
-        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        """Map `(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
         mixed = attention.attend(
@@ -80,30 +83,30 @@ class Layer(nn.Module):
         return self.after(mixed, x)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
-        """What follows the attention: twice `(K, H)` -> `(K, H)`."""
+        """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = self.mix(mixed, x)
         return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
 
     def compile_rest(self) -> None:
-        """Compile all but the attention, which has kernels or a loop of its own."""
+        """Compile everything but the attention, which has kernels or a loop of its own."""
         self.qkv.compile(dynamic=True)
         self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Pooler(nn.Module):
-    """A summary of each sequence from the token that stands for it, see `summary_places`."""
+    """Pooler over the summary token of each sequence, see `summary_places`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden, config.hidden)
 
     def forward(self, summary: Tensor) -> Tensor:
-        """Hidden states of these tokens `(B, H)` -> `(B, H)`."""
+        """Map hidden states of the summary tokens `(B, H)` -> `(B, H)`."""
         return torch.tanh(self.dense(summary))
 
 
 def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
-    """Draw one parameter in place, as Devlin et al.'s code does.
+    """Initialise one parameter in place, as in Devlin et al.'s code.
 
     Matrices are normal(0, `initializer_range`), norms one, biases zero.
     """
@@ -126,7 +129,7 @@ BERT = Architecture(
 
 
 class BertForPreTraining(PretrainingModel):
-    """The encoder with the masked-LM and the next-sentence head."""
+    """BERT encoder with the masked-LM and next-sentence heads."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, BERT)

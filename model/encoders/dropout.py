@@ -1,7 +1,7 @@
-"""Dropout whose random numbers do not cost more than the layer.
+"""Dropout with cheap random numbers on CPU.
 
-PyTorch draws one Bernoulli number an element on CPU: 16.6 ms for 2.9 million elements on one core,
-an eighth of a bf16 step of `base`. One 64-bit word serves four elements here: 4 ms, all told.
+PyTorch draws one Bernoulli number per element on CPU: 16.6 ms for 2.9 million elements on one core,
+an eighth of a bf16 step of `base`. Here one 64-bit word serves four elements: 4 ms in total.
 """
 
 import torch
@@ -12,10 +12,10 @@ LEVELS = 1 << 16
 
 
 def drop(x: Tensor, share: float) -> Tensor:
-    """Zero a random `share` of the elements and scale the others up, so that the mean stays.
+    """Zero a random `share` of the elements and scale up the others, preserving the mean.
 
-    Draws from PyTorch's global generator of the device. On CPU the share is rounded to 1/65536 and
-    the scale fits the rounded share.
+    Draws from PyTorch's global generator of the device. On CPU the share is rounded to a multiple
+    of 1/65536, and the scale matches the rounded share.
     """
     if share == 0:
         return x
@@ -28,9 +28,9 @@ def drop(x: Tensor, share: float) -> Tensor:
 
 
 def factors(bits: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
-    """Zero where `bits`, int16, are among the `dropped` lowest; elsewhere what keeps the mean."""
+    """Return 0 where `bits` (int16) are among the `dropped` lowest values, else the scale."""
     scale = torch.tensor(LEVELS / (LEVELS - dropped), dtype=dtype)
-    if dtype in (torch.bfloat16, torch.float16):  # its bits times 0 or 1: twice as fast
+    if dtype in (torch.bfloat16, torch.float16):  # multiply its bits by 0 or 1: twice as fast
         kept = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty_like(bits))
         return kept.mul_(scale.view(torch.int16)).view(dtype)
     kept = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty(bits.shape, dtype=dtype))
@@ -38,12 +38,12 @@ def factors(bits: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """`drop` while training."""
+    """Module that applies `drop` while training."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape -> the same shape."""
+        """Apply dropout to a tensor of any shape."""
         return drop(x, self.share if self.training else 0.0)

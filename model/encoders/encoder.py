@@ -1,11 +1,11 @@
-"""What all architectures share: sequences laid end to end, a stack of layers, the masked-LM head.
+"""Common parts of all architectures: packed sequences, a stack of layers, the masked-LM head.
 
-Sequences lie end to end, without padding, from the embeddings to the losses. Tokens of a sequence
-meet only in `attention.attend`; everything else works row by row, so it never sees a padded row.
-The heads read few positions, so the last layer computes only those after its attention.
+Sequences are packed, without padding, from the embeddings to the losses. Tokens of a sequence
+interact only in `attention.attend`; everything else works per row. The heads read few positions,
+so the last layer computes only those after its attention.
 
-An architecture is an `Architecture`: the parts that it puts into this frame. One file has one, see
-`bert` and `modernbert`; `architectures` finds them by name.
+An `Architecture` holds the parts that differ. Each has a file, see `bert` and `modernbert`;
+`architectures` finds them by name.
 
 Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions, K positions that a
 head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
@@ -26,50 +26,50 @@ from model.encoders.batch import Batch
 
 @dataclass(frozen=True)
 class Sequences:
-    """Where the sequences of a forward pass are, and how their tokens meet.
+    """Bounds of the sequences in a forward pass, and the attention backend.
 
-    A class of its own, so that DeepSpeed hands it on to a layer as it is.
+    A class rather than a tuple: DeepSpeed passes it to layers unchanged.
     """
 
     position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
-    max_length: int  # none is longer
-    backend: str  # a name that `attention.resolve` returned
-    # What layers have in common and make once for each pass, by a key of theirs.
+    max_length: int  # upper limit
+    backend: str  # a name from `attention.resolve`
+    # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 class WordEmbeddings(nn.Module):
-    """What turns ids, segments and positions, `(T,)` each, into `(T, H)`."""
+    """Embedding of ids, segments and positions, `(T,)` each, as `(T, H)`."""
 
     word: nn.Embedding  # the decoder's matrix too
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """The parts of a network, each made from its sizes."""
+    """Factories for the parts of a network, given its sizes."""
 
     embeddings: Callable[[ModelConfig], WordEmbeddings]
-    # Of each layer by its number, from 0; called with `(T, H)`, Sequences and `keep`.
+    # Each layer by its number, from 0; called with `(T, H)`, Sequences and `keep`.
     layer: Callable[[ModelConfig, int], nn.Module]
     norm: Callable[[ModelConfig], nn.Module] | None = None  # after the last layer
-    # Called with the hidden states `(B, H)` that stand for a sequence -> `(B, H)`.
+    # Called with the hidden states `(B, H)` of the summary tokens -> `(B, H)`.
     pooler: Callable[[ModelConfig], nn.Module]
     masked_head: Callable[[ModelConfig], nn.Module]  # called with `(M, H)`, `(V, H)` -> `(M, V)`
     initialise: Callable[[str, Tensor, ModelConfig], None]  # one parameter, in place
-    pairs: bool = False  # it can judge pairs of sentences: pooler and head are pre-trained
-    # Where pre-training has the weights that a pooler for fine-tuning starts from.
+    pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
+    # Name of the pre-trained module from which a pooler for fine-tuning starts.
     pooler_source: str = "pooler"
-    pooled_tokens: bool = False  # heads that label tokens read them through the pooler too
+    pooled_tokens: bool = False  # heads that label tokens also read them through the pooler
 
 
 class Encoder(nn.Module):
-    """Embeddings and layers."""
+    """Encoder: embeddings and layers."""
 
     def __init__(self, config: ModelConfig, parts: Architecture) -> None:
         super().__init__()
         self.config = config
-        self.recompute = False  # what layers compute, in the backward pass, instead of keeping it
+        self.recompute = False  # recompute activations in the backward pass instead of keeping them
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
         self.norm = parts.norm(config) if parts.norm else None
@@ -83,11 +83,11 @@ class Encoder(nn.Module):
         max_length: int,
         keep: Tensor | None = None,
     ) -> Tensor:
-        """Ids `(T,)` int64 -> hidden states `(T, H)`, or `(K, H)` at the positions `keep`.
+        """Map ids `(T,)` int64 -> hidden states `(T, H)`, or `(K, H)` at the positions `keep`.
 
-        `cu_seqlens` `(B+1,)` int32 says where each sequence starts, and T; none is longer than
-        `max_length`. `keep` `(K,)` names each position at most once, in any order; the last layer
-        leaves out the others, and what is returned is the same.
+        `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is longer than
+        `max_length`. `keep` `(K,)` holds distinct positions in any order; the last layer skips the
+        others, which does not change the result.
         """
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         where = Sequences(position_ids, cu_seqlens, max_length, self._backend(x))
@@ -109,9 +109,9 @@ class Encoder(nn.Module):
         cu_seqlens: Tensor,
         max_length: int,
     ) -> list[Tensor]:
-        """As `forward`: what the embeddings and each layer give, `layers + 1` times `(T, H)`.
+        """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.
 
-        What the last layer gives is normalised, where the architecture does that.
+        Arguments as in `forward`. The last output includes the final norm, if any.
         """
         found = [self.embeddings(input_ids, segment_ids, position_ids)]
         where = Sequences(position_ids, cu_seqlens, max_length, self._backend(found[0]))
@@ -130,15 +130,15 @@ class Encoder(nn.Module):
 
 
 def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
-    """Which token stands for each sequence, `(B,)`: the first, [CLS].
+    """Return the position of each sequence's summary token, `(B,)`: [CLS], the first.
 
-    In causal attention the last, [SEP]: no other has seen all.
+    With causal attention it is [SEP], the last, which alone attends to all tokens.
     """
     return cu_seqlens[1:] - 1 if config.causal else cu_seqlens[:-1]
 
 
 class MaskedHead(nn.Module):
-    """Scores of the whole vocabulary: the decoder is the word embeddings, plus a bias."""
+    """Masked-LM head; the decoder is the word embeddings plus a bias."""
 
     def __init__(self, config: ModelConfig, bias: bool = True) -> None:
         super().__init__()
@@ -148,23 +148,23 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.empty(config.vocab_size))
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
-        """Hidden states `(M, H)` and word embeddings `(V, H)` -> logits `(M, V)`."""
+        """Map hidden states `(M, H)` and word embeddings `(V, H)` -> logits `(M, V)`."""
         return F.linear(self.norm(F.gelu(self.dense(x))), words, self.bias)
 
 
 class PretrainingModel(nn.Module):
-    """The encoder with the masked-LM head and, where the architecture has it, that of pairs.
+    """Encoder with the masked-LM head and, if the architecture has one, the next-sentence head.
 
-    The parameters are drawn from PyTorch's global generator on creation. They depend on the seed
-    and the sizes alone.
+    The parameters are drawn from PyTorch's global generator on creation; they depend only on the
+    seed and the sizes.
     """
 
     def __init__(self, config: ModelConfig, parts: Architecture) -> None:
         super().__init__()
         self.config, self.judges_pairs = config, parts.pairs
         self.encoder = Encoder(config, parts)
-        # The decoder's gradient of the same matrix is dense; the few rows of the embedding's are
-        # added to it, instead of a second matrix that is nearly all zeros.
+        # The decoder's gradient of the same matrix is dense; a sparse embedding gradient adds a few
+        # rows to it instead of a second matrix that is nearly all zeros.
         self.encoder.embeddings.word.sparse = True
         if parts.pairs:
             self.pooler = parts.pooler(config)
@@ -174,14 +174,14 @@ class PretrainingModel(nn.Module):
         initialise(self, config, parts)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Masked-LM logits `(M, V)` at the masked positions, next-sentence logits `(B, 2)`.
+        """Return masked-LM logits `(M, V)` and next-sentence logits `(B, 2)`.
 
-        None in place of these, where the architecture has none.
+        The latter are None if the architecture has no next-sentence head.
         """
         summary = summary_places(batch.cu_seqlens, self.config)  # (B,)
         if not self.judges_pairs:
             summary = summary[:0]
-        # These are never masked, and nothing comes after the last: `keep` has no position twice.
+        # Summary tokens are never masked or predicted from: `keep` has distinct positions.
         keep = torch.cat((summary, batch.masked_positions))  # (K,) = (B + M,)
         x = self.encoder(
             batch.input_ids, batch.segment_ids, batch.position_ids,
@@ -194,6 +194,6 @@ class PretrainingModel(nn.Module):
 
 
 def initialise(module: nn.Module, config: ModelConfig, parts: Architecture) -> None:
-    """Draw all parameters, in their order of definition."""
+    """Initialise all parameters in order of definition."""
     for name, parameter in module.named_parameters():
         parts.initialise(name, parameter, config)

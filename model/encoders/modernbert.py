@@ -1,8 +1,8 @@
 """ModernBERT (Warner et al. 2024): rotary positions, gated units, pre-norm, local attention.
 
-No biases but the decoder's. Every `global_every`-th layer, the first among them, sees the whole
-sequence; the others see `local_window` tokens around each, and turn queries and keys by a smaller
-rotary base. There are no segments and no judgement of sentence pairs.
+No biases but the decoder's. Every `global_every`-th layer, starting with the first, attends to the
+whole sequence; the others attend to `local_window` tokens around each and use a smaller rotary
+base. It has no segments and no next-sentence head.
 
 Shapes: B sequences, T real tokens, K positions that a head reads, H hidden, F feed-forward.
 """
@@ -27,33 +27,36 @@ from model.encoders.linear import Linear, QueryKeyValue
 from model.encoders.rotary import rotate, rotation
 from pipeline.common.errors import ConfigError
 
-CUTOFF = 2.0  # standard deviations, beyond which no initial weight is drawn
+CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
 
 
 def make_norm(config: ModelConfig) -> nn.LayerNorm:
-    """A layer norm without a bias."""
+    """Build a layer norm without a bias."""
     return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
 
 
 class Embeddings(WordEmbeddings):
-    """Tokens alone, normalised: positions come with the attention."""
+    """Token embeddings, normalised; attention adds the positions."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         if config.vocab_size is None:
-            raise ConfigError("model.vocab_size: not known yet; take the tokenizer's")
+            raise ConfigError(
+                "model.vocab_size: is required; set it to the tokenizer's size",
+                key="model.vocab_size",
+            )
         self.word = nn.Embedding(config.vocab_size, config.hidden)
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
-        """Three times `(T,)` int64 -> `(T, H)`."""
+        """Map three `(T,)` int64 tensors -> `(T, H)`."""
         return self.dropout(self.norm(self.word(input_ids)))  # type: ignore[no-any-return]
 
 
 class Layer(nn.Module):
-    """One layer: local or global self-attention, then a gated unit, each on a normalised branch."""
+    """One pre-norm layer: local or global self-attention, then a gated unit."""
 
     def __init__(self, config: ModelConfig, number: int) -> None:
         super().__init__()
@@ -61,7 +64,7 @@ class Layer(nn.Module):
         self.window = None if sees_all else config.local_window // 2  # tokens on each side
         self.base = config.rotary_global if sees_all else config.rotary_local
         self.positions, self.share = config.positions, config.attention_dropout
-        # What the first layer reads is normalised already.
+        # The first layer's input is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
         self.mix = Linear(config.hidden, config.hidden, bias=False)
@@ -72,7 +75,7 @@ class Layer(nn.Module):
         self.down = Linear(config.feed_forward, config.hidden, bias=False)
 
     def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
-        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        """Map `(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(where, self.positions, q.shape[-1], self.base)
         mixed = attention.attend(
@@ -84,19 +87,19 @@ class Layer(nn.Module):
         return self.after(mixed, x)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
-        """What follows the attention: twice `(K, H)` -> `(K, H)`."""
+        """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = x + self.mix_dropout(self.mix(mixed))
         value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
     def compile_rest(self) -> None:
-        """Compile all but the attention, which has kernels or a loop of its own."""
+        """Compile everything but the attention, which has kernels or a loop of its own."""
         self.qkv.compile(dynamic=True)
         self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Pooler(nn.Module):
-    """What a head for fine-tuning reads hidden states through: the masked-LM head's beginning."""
+    """Pooler of fine-tuning heads: the first part of the masked-LM head."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -104,15 +107,15 @@ class Pooler(nn.Module):
         self.norm = make_norm(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, H)` -> `(B, H)`."""
+        """Map `(B, H)` -> `(B, H)`."""
         return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
 def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
-    """Draw one parameter in place: matrices truncated normal, norms one, biases zero.
+    """Initialise one parameter in place: matrices truncated normal, norms one, biases zero.
 
-    What ends a branch is smaller the more layers there are; the head of a task is as wide as its
-    input asks for.
+    The deviation shrinks with the number of layers for the output matrices of residual branches,
+    and with the input width for a task's head.
     """
     if parameter.dim() > 1:
         deviation = config.initializer_range
@@ -141,7 +144,7 @@ MODERNBERT = Architecture(
 
 
 class ModernBertForPreTraining(PretrainingModel):
-    """The encoder with the masked-LM head."""
+    """ModernBERT encoder with the masked-LM head."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, MODERNBERT)

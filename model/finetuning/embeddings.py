@@ -1,4 +1,4 @@
-"""Contextual vectors of texts: hidden states of chosen layers, mixed and pooled.
+"""Contextual embeddings of texts: hidden states of selected layers, mixed and pooled.
 
 Shapes: N texts, T tokens in a batch, W width of a vector.
 """
@@ -17,21 +17,24 @@ from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
 from model.huggingface import bert_format
 from pipeline.common.errors import ConfigError
 
-BATCH_TOKENS = 8192  # of one forward pass, about
+BATCH_TOKENS = 8192  # approximate tokens per forward pass
 
 
 class Embedder:
-    """Texts to vectors."""
+    """Embedding of texts with a pre-trained model."""
 
     def __init__(self, folder: Path | str, layers: list[int], mix: str, pooling: str):
         """Open a Hugging Face folder.
 
         Raises:
-            ConfigError: the model has no such layer.
+            ConfigError: The model has fewer layers than `layers` requests.
         """
         self.size, state, _ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
-            raise ConfigError(f"layers={layers}: the model has {self.size.layers}")
+            raise ConfigError(
+                f"layers={layers}: must be at most {self.size.layers}, the model's layers",
+                key="layers",
+            )
         head = HeadConfig("class", 1, frozen=True, layers=layers, mix=mix)
         with torch.device("meta"):
             self._model = BertWithHead(self.size, head)
@@ -44,7 +47,7 @@ class Embedder:
 
     @torch.no_grad()
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:
-        """The vector `(W,)` of each text, or `(length, W)` of its tokens, [CLS] and [SEP] too."""
+        """Return a vector `(W,)` per text, or `(length, W)` per token including [CLS] and [SEP]."""
         found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
         for rows in batches(samples.lengths()):
             arguments = loop.inputs(samples, rows, self.device)[:-1]
@@ -61,7 +64,7 @@ class Embedder:
 
 
 def batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Every text once, those of like length together, as many as a pass may hold."""
+    """Yield each text's index once, grouped by similar length, up to BATCH_TOKENS per batch."""
     order = np.argsort(lengths, kind="stable")
     groups = np.cumsum(lengths[order]) // BATCH_TOKENS
     yield from np.split(order, np.flatnonzero(np.diff(groups)) + 1)

@@ -1,6 +1,6 @@
-"""Texts of a downstream task -> sequences of token ids, framed as in pre-training. No torch here.
+"""Token ids of downstream texts, with special tokens as in pre-training. Does not import torch.
 
-Shapes: N samples, S sequences (a sample has one, or several: chunks of a long text, or choices).
+Shapes: N samples, S sequences (one or several per sample: chunks of a long text, or choices).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,18 @@ from pipeline.tokenization.wordpiece import WordPiece
 Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int64]
 
-SORTED = 32  # batches whose samples are sorted by length together: short ones cost little
-HEAD_SHARE = 128 / 510  # of a text cut to head and tail (Sun et al. 2019, section 5.3.1)
-UNLABELLED = -100  # a token that has no label of its own
+SORTED = 32  # batches sorted by length together: short ones are cheap
+HEAD_SHARE = 128 / 510  # share of the head in head_tail (Sun et al. 2019, section 5.3.1)
+UNLABELLED = -100  # label of tokens without a label
 
 
 @dataclass(frozen=True)
 class TruncationConfig:
-    """How texts become sequences: the longest, and what a text that is longer loses."""
+    """Maximum length of sequences and truncation of longer texts."""
 
     longest: int  # tokens with [CLS] and [SEP]
     truncation: str = "head"  # head, tail, head_tail or chunks
-    chunks: int = 8  # at most, of one text
+    chunks: int = 8  # most chunks per text
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,27 @@ class Samples:
     """Tokenized samples."""
 
     ids: list[Ids]  # S of (length,), with [CLS] and [SEP]
-    second: Ints  # (S,) where segment B starts in each
-    # (N,) classes or scores; for labels of tokens S of (length,), for answers (S, 2)
+    second: Ints  # (S,) start of segment B in each
+    # (N,) classes or scores; S of (length,) for token labels, (S, 2) for answers
     labels: Any
-    groups: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # (N+1,) empty: one each
+    groups: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # (N+1,) or empty: S = N
 
     def __len__(self) -> int:
         return len(self.groups) - 1 if len(self.groups) else len(self.ids)
 
     def bounds(self) -> Ints:
-        """Where each sample's sequences start, and S: `(N+1,)`."""
+        """Return the first sequence of each sample, and S: `(N+1,)`."""
         return self.groups if len(self.groups) else np.arange(len(self.ids) + 1)
 
     def lengths(self) -> Ints:
-        """Tokens of each sample `(N,)`."""
+        """Return the tokens of each sample `(N,)`."""
         each = np.array([len(ids) for ids in self.ids], np.int64)
         total = np.concatenate([[0], np.cumsum(each)])
         return np.asarray(np.diff(total[self.bounds()]))
 
 
 def texts(wordpiece: WordPiece, sentences: Sequence[str]) -> list[Ids]:
-    """The ids of each sentence."""
+    """Return the token ids of each sentence."""
     if not len(sentences):
         return []
     ids, lengths = wordpiece.encode(list(sentences))
@@ -66,10 +66,10 @@ def tokenize(
     wordpiece: WordPiece, first: list[str], second: list[str] | None, labels: Sequence[float],
     framing: TruncationConfig,
 ) -> Samples:  # fmt: skip
-    """[CLS] first [SEP] or [CLS] first [SEP] second [SEP]; several of them where text is chunked.
+    """Encode texts as [CLS] first [SEP] or [CLS] first [SEP] second [SEP], chunked if configured.
 
-    Of a pair that is too long, the longer part loses tokens first, one at a time, as in the
-    published code; which tokens a part loses, `framing` says.
+    A pair that is too long loses tokens from its longer part first, one at a time, as in the
+    published code; `framing` selects which end of a part is truncated.
     """
     ids: list[Ids] = []
     starts: list[int] = []
@@ -89,14 +89,14 @@ def tokenize(
 
 
 def frame(wordpiece: WordPiece, a: Ids, b: Ids | None) -> tuple[Ids, int]:
-    """The sequence of one or two parts, and where segment B starts."""
+    """Return the sequence of one or two parts, and the start of segment B."""
     cls, sep = np.array([wordpiece.cls]), np.array([wordpiece.sep])
     parts = [cls, a, sep] if b is None else [cls, a, sep, b, sep]
     return np.concatenate(parts).astype(np.int64), len(a) + 2
 
 
 def pieces(a: Ids, b: Ids | None, framing: TruncationConfig) -> Iterator[tuple[Ids, Ids | None]]:
-    """What of one or two parts goes into a sequence; several where a text is chunked."""
+    """Yield the truncated parts of each sequence; several if the text is chunked."""
     room = framing.longest - (2 if b is None else 3)
     if framing.truncation == "chunks":
         kept, long = (None, a) if b is None else (cut(a, room // 2, "head"), b)
@@ -112,7 +112,7 @@ def pieces(a: Ids, b: Ids | None, framing: TruncationConfig) -> Iterator[tuple[I
 
 
 def cut(part: Ids, keep: int, truncation: str) -> Ids:
-    """At most `keep` tokens of a part: its head, its tail, or both ends."""
+    """Truncate a part to `keep` tokens: its head, its tail, or both ends."""
     if len(part) <= keep:
         return part
     head = {"head": keep, "tail": 0, "head_tail": round(keep * HEAD_SHARE)}[truncation]
@@ -120,7 +120,7 @@ def cut(part: Ids, keep: int, truncation: str) -> Ids:
 
 
 def epoch_batches(samples: Samples, size: int, key: np.uint64) -> Iterator[Ints]:
-    """Every sample once, in batches of like length, in a keyed order."""
+    """Yield each sample once, in batches of similar length, in a keyed order."""
     order = counter_rng.permutation(key, len(samples))
     lengths = samples.lengths()
     batches = []
@@ -133,5 +133,5 @@ def epoch_batches(samples: Samples, size: int, key: np.uint64) -> Iterator[Ints]
 
 
 def batch_count(samples: Samples, size: int) -> int:
-    """How many batches of `size` hold all samples."""
+    """Return the number of batches of `size` that hold all samples."""
     return -(-len(samples) // size)

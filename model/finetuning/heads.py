@@ -1,7 +1,7 @@
 """Heads for downstream tasks on the encoder (Devlin et al. 2019, section 4 and figure 4).
 
-Shapes: B samples in a batch, S sequences (S = B, but for chunks and choices), T tokens, H hidden,
-W width of what a head reads, C outputs.
+Shapes: B samples in a batch, S sequences (S = B except for chunks and choices), T tokens, H hidden,
+W input width of the head, C outputs.
 """
 
 from dataclasses import dataclass, field
@@ -21,19 +21,20 @@ from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """What a head reads and gives."""
+    """Inputs and outputs of a head."""
 
-    kind: str  # class: (B, C) of samples; choice: (B, C) of a sample's sequences; tag, answer:
-    outputs: int  # C: (T, C) of tokens. One output of a class head is a score.
-    frozen: bool = False  # the encoder is not trained
-    layers: list[int] = field(default_factory=lambda: [-1])  # read where frozen; 0: embeddings
-    mix: str = "concat"  # of several layers: concat, mean, or weighted by learnt shares
-    pooling: str = "cls"  # of a sequence's tokens, where frozen: cls, mean or max
-    chunks: str = "mean"  # of a sample's chunks: mean, max or attention
+    # class: (B, C) per sample; choice: (B, C) over a sample's sequences; tag, answer: (T, C)
+    kind: str
+    outputs: int  # C; a class head with one output gives a score
+    frozen: bool = False  # do not train the encoder
+    layers: list[int] = field(default_factory=lambda: [-1])  # inputs if frozen; 0: embeddings
+    mix: str = "concat"  # of several layers: concat, mean, or weighted by learnt weights
+    pooling: str = "cls"  # of a sequence's tokens if frozen: cls, mean or max
+    chunks: str = "mean"  # pooling of a sample's chunks: mean, max or attention
 
 
 class BertWithHead(nn.Module):
-    """Encoder and head."""
+    """Encoder with a downstream head."""
 
     def __init__(self, size: ModelConfig, config: HeadConfig) -> None:
         super().__init__()
@@ -55,9 +56,9 @@ class BertWithHead(nn.Module):
         initialise(self, size, parts)
 
     def pretrained(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Of a pre-trained model's weights those that this one has too, by its names.
+        """Return the pre-trained weights that this model has too, by its names.
 
-        A pooler that pre-training lacks begins as the part of another head that has its shape.
+        A pooler that is not pre-trained starts from the matching part of another head.
         """
         source = architecture_of(self.encoder.config).pooler_source
         found = {}
@@ -69,7 +70,7 @@ class BertWithHead(nn.Module):
         return found
 
     def train(self, mode: bool = True) -> "BertWithHead":
-        """As usual, but a frozen encoder drops nothing."""
+        """Set the training mode; a frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         if self.config.frozen:
             self.encoder.eval()
@@ -79,9 +80,10 @@ class BertWithHead(nn.Module):
         self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int,
         groups: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        """Ids, segments, positions `(T,)`, `starts` `(S+1,)`, the sample of each sequence `(S,)`.
+        """Return logits `(B, C)`, or `(T, C)` per token.
 
-        `groups` is None where every sample is one sequence. Logits `(B, C)`, or `(T, C)` of tokens.
+        Ids, segments and positions are `(T,)`, `starts` is `(S+1,)`. `groups` `(S,)` holds the
+        sample of each sequence; None if every sample is one sequence.
         """
         arguments = (ids, segments, positions, starts, longest)
         whole = self.config.kind in (CLASS, CHOICE)
@@ -91,7 +93,7 @@ class BertWithHead(nn.Module):
             x = x if places is None else pool_tokens(x, starts, places, self.config.pooling)
         else:
             pooling = self.encoder.config.classifier_pooling
-            keep = places if pooling == "cls" else None  # of all tokens only those are read
+            keep = places if pooling == "cls" else None  # only these tokens are read
             x = self.encoder(*arguments, keep)  # (S, H), or (T, H)
             if places is not None and keep is None:
                 x = pool_tokens(x, starts, places, pooling)
@@ -105,12 +107,12 @@ class BertWithHead(nn.Module):
 
     @torch.no_grad()
     def states(self, *arguments: Any) -> list[Tensor]:
-        """The chosen layers' hidden states, each `(T, H)`."""
+        """Return the selected layers' hidden states, each `(T, H)`."""
         every = self.encoder.states(*arguments)
         return [every[layer] for layer in self.config.layers]
 
     def features(self, *arguments: Any) -> Tensor:
-        """The mix of the chosen layers `(T, W)`."""
+        """Return the mix of the selected layers `(T, W)`."""
         states = self.states(*arguments)
         if self.config.mix == "concat":
             return torch.cat(states, -1)
@@ -120,7 +122,7 @@ class BertWithHead(nn.Module):
         return torch.einsum("k,kth->th", self.shares.softmax(0), stacked)
 
     def pool_chunks(self, x: Tensor, groups: Tensor) -> Tensor:
-        """`(S, W)` -> `(B, W)`."""
+        """Pool chunks `(S, W)` -> `(B, W)`."""
         kind = self.config.chunks
         count = int(groups[-1]) + 1
         if kind == "attention":
@@ -134,7 +136,7 @@ class BertWithHead(nn.Module):
 
 
 def pool(x: Tensor, groups: Tensor, count: int, kind: str) -> Tensor:
-    """The mean or the largest of the rows `(R, W)` of each of `count` groups `(R,)`."""
+    """Return the mean or maximum over the rows `(R, W)` of each of `count` groups `(R,)`."""
     index = groups[:, None].expand_as(x)
     reduce = {"mean": "mean", "max": "amax"}[kind]
     empty = x.new_zeros(count, x.shape[1])
@@ -142,7 +144,7 @@ def pool(x: Tensor, groups: Tensor, count: int, kind: str) -> Tensor:
 
 
 def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
-    """`(T, W)` -> `(S, W)`: the token at each of `places` `(S,)`, or the mean or largest of all."""
+    """Pool tokens `(T, W)` -> `(S, W)`: the token at `places` `(S,)`, or the mean or maximum."""
     if kind == "cls":
         return x[places]
     count = len(starts) - 1
@@ -151,10 +153,10 @@ def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
 
 
 def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor:
-    """The mean loss of a batch: cross entropy; the squared error of a score.
+    """Return the mean loss of a batch: cross entropy, or squared error for scores.
 
-    Labels are `(B,)`; `(T,)` for tags, of which some are `UNLABELLED`; `(S, 2)` for answers, the
-    first and the last token within the sequence.
+    Labels are `(B,)`; `(T,)` for tags, some of them `UNLABELLED`; `(S, 2)` for answers, the first
+    and the last token within the sequence.
     """
     if kind == ANSWER:
         padded = pad(logits, starts)  # (S, L, 2)
@@ -167,7 +169,7 @@ def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor
 
 
 def pad(logits: Tensor, starts: Tensor) -> Tensor:
-    """`(T, C)` -> `(S, L, C)`, minus infinity where there is no token."""
+    """Pad `(T, C)` -> `(S, L, C)` with minus infinity."""
     lengths = starts.diff().long()
     places = torch.arange(int(lengths.max()), device=logits.device)
     real = places < lengths[:, None]  # (S, L)

@@ -1,4 +1,4 @@
-"""Fine-tuning: the encoder with a small head, as Devlin et al. 2019, section 4.
+"""Fine-tuning of the encoder with a small head, as in Devlin et al. 2019, section 4.
 
 Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
@@ -27,7 +27,7 @@ EVALUATION_BATCH = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a head is trained."""
+    """Hyperparameters of fine-tuning."""
 
     batch_size: int
     learning_rate: float
@@ -35,11 +35,11 @@ class Recipe:
     seed: int
     warmup_share: float
     weight_decay: float
-    precision: str = "fp32"  # or bf16: that of the passes; weights and moments stay fp32
+    precision: str = "fp32"  # or bf16: of the passes; weights and moments stay fp32
 
 
 def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...]:
-    """The arguments of `Tuned.forward` for some samples, laid end to end."""
+    """Return the arguments of `BertWithHead.forward` for some samples, packed."""
     sequences, groups = sequences_of(samples, rows)
     lengths = np.array([len(samples.ids[index]) for index in sequences])
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -53,7 +53,7 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...
 
 
 def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
-    """The sequences of some samples `(S,)`, and the place in `rows` that each belongs to `(S,)`."""
+    """Return the sequences of some samples `(S,)` and each one's index in `rows` `(S,)`."""
     bounds = samples.bounds()
     counts = bounds[rows + 1] - bounds[rows]
     groups = np.repeat(np.arange(len(rows)), counts)
@@ -62,7 +62,7 @@ def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def labels_of(samples: Samples, rows: Ints, kind: str) -> Tensor:
-    """The labels of some samples, as `heads.loss_of` takes them."""
+    """Return the labels of some samples for `heads.loss_of`."""
     if kind == TAG:
         return torch.from_numpy(np.concatenate([samples.labels[row] for row in rows]))
     return torch.from_numpy(samples.labels[rows])
@@ -71,7 +71,7 @@ def labels_of(samples: Samples, rows: Ints, kind: str) -> Tensor:
 def build(
     size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int
 ) -> BertWithHead:
-    """A head on pre-trained weights, or for None on random ones; the head is always new."""
+    """Build a new head on an encoder with pre-trained weights, or random ones for None."""
     torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
     model = BertWithHead(size, head)
     if weights is not None:
@@ -85,10 +85,10 @@ def train(
     model: BertWithHead, samples: Samples, recipe: Recipe, device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[float]:  # fmt: skip
-    """Fine-tune `model` in place; yields the mean loss of each epoch when the epoch is over."""
+    """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
     kind = model.config.kind
-    # What the optimizer changes, and what computes: the same, but for half precision.
+    # The optimizer updates `model`; in half precision a copy computes the passes.
     worker = model if recipe.precision == "fp32" else copy.deepcopy(model).bfloat16()
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
@@ -115,7 +115,7 @@ def train(
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:
-    """One step of `model` by the gradients of `worker`, which then has the new weights too."""
+    """Update `model` with the gradients of `worker`, then copy the weights to `worker`."""
     pairs = [
         (mine, its)
         for mine, its in zip(model.parameters(), worker.parameters(), strict=True)
@@ -137,7 +137,7 @@ def predict(
     model: BertWithHead, samples: Samples, device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
 ) -> list[npt.NDArray[np.float32]]:  # fmt: skip
-    """The logits of each sample: N of `(C,)`; for tags and answers `(length, C)`."""
+    """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers."""
     model.to(device).eval()
     found: list[Any] = [None] * len(samples)
     order = np.argsort(samples.lengths(), kind="stable")

@@ -1,4 +1,4 @@
-"""A fine-tuned model as a Hugging Face folder, as `AutoModelForSequenceClassification` opens it."""
+"""Fine-tuned models as Hugging Face folders, for `AutoModelForSequenceClassification` etc."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +14,17 @@ from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
 
-KINDS = {  # of head, by the class of transformers
+KINDS = {  # head type by class of transformers
     named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
 }
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model and what its outputs mean."""
+    """A model and the labels of its outputs."""
 
     model: BertWithHead
-    labels: list[str]  # empty: a score, choices, or answers
+    labels: list[str]  # empty for scores, choices and answers
 
 
 def save(
@@ -33,10 +33,15 @@ def save(
     """Write weights, configuration and the vocabulary of `source` into `folder`.
 
     Raises:
-        InputError: the model is causal: transformers' heads would read [CLS], which sees nothing.
+        InputError: The model is causal: transformers' heads would read [CLS], which attends only
+            to itself.
     """
     if size.causal:
-        raise InputError(f"{source}: a causal model; keep and submit only know those of BERT")
+        raise InputError(
+            f"{source}: causal models are not supported by keep and submit; use a model with "
+            "attention=full",
+            path=source,
+        )
     kind = model.config.kind
     names = bert_format.names_for(size)
     state = {
@@ -57,38 +62,39 @@ def save(
 
 
 def head_name(names: Names, kind: str) -> str:
-    """Their name of a head's last layer."""
+    """Return Hugging Face's name of a head's last layer."""
     return names.answer_head if kind == ANSWER else "classifier"
 
 
 def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
-    """What config.json says of the outputs."""
+    """Return the labels and problem type for config.json."""
     if head.kind == CHOICE:
         return {}
     words = labels or [f"LABEL_{number}" for number in range(head.outputs)]
-    said: dict[str, Any] = {
+    content: dict[str, Any] = {
         "id2label": {str(number): word for number, word in enumerate(words)},
         "label2id": {word: number for number, word in enumerate(words)},
     }
     if head.kind == CLASS:
         one = head.outputs == 1
-        said["problem_type"] = "regression" if one else "single_label_classification"
-    return said
+        content["problem_type"] = "regression" if one else "single_label_classification"
+    return content
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
-    """A fine-tuned model, of ours or of anybody's.
+    """Read a fine-tuned model in Hugging Face format.
 
     Raises:
-        InputError: it is none, or of a kind that we have no head for.
+        InputError: The folder contains no fine-tuned model, or one with an unsupported head.
     """
     folder = Path(folder)
-    said = bert_format.read_config(folder)
-    named = (said.get("architectures") or [""])[0]
+    content = bert_format.read_config(folder)
+    named = (content.get("architectures") or [""])[0]
     if named not in KINDS:
         raise InputError(
-            f"{folder}: {named or 'no architecture'} in {bert_format.CONFIG}, not one of "
-            f"{', '.join(KINDS)}; fine-tune first: python -m pipeline.evaluate … keep=true"
+            f"{folder}: {named or 'no architecture'} in {bert_format.CONFIG}, must be one of "
+            f"{', '.join(KINDS)}; fine-tune first: python -m pipeline.evaluate … keep=true",
+            path=folder,
         )
     kind = KINDS[named]
     size, state, _ = bert_format.load(folder)
@@ -97,12 +103,14 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     name = head_name(names, kind)
     head = {part: tensors.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
-        raise InputError(f"{folder}: no {name}.weight and {name}.bias, the head of a {named}")
+        raise InputError(
+            f"{folder}: {name}.weight and {name}.bias, the head of {named}, not found", path=folder
+        )
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
     weights = model.pretrained(state)
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
     model.load_state_dict(weights)
-    words = {int(number): word for number, word in (said.get("id2label") or {}).items()}
+    words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
     known = kind in (CLASS, TAG) and len(head["bias"]) > 1
     labels = [words.get(n, f"LABEL_{n}") for n in range(len(head["bias"]))] if known else []
     return size, SavedModel(model.eval(), labels)

@@ -1,1 +1,1 @@
-"""Reading and writing the Hugging Face format."""
+"""Reading and writing of the Hugging Face format."""

@@ -1,6 +1,6 @@
-"""The Hugging Face format: folders that `from_pretrained` opens, written and read.
+"""The Hugging Face format: reading and writing of folders for `from_pretrained`.
 
-What differs between architectures is in `bert_names` and `modernbert_names`.
+`bert_names` and `modernbert_names` hold the differences between architectures.
 """
 
 import json
@@ -25,11 +25,12 @@ from pipeline.common.manifest import Manifest
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
 
 def names_for(config: ModelConfig) -> Names:
-    """Hugging Face's words for the architecture of a model."""
+    """Return Hugging Face's names for a model's architecture."""
     return NAMES[config.architecture]
 
 
@@ -44,13 +45,13 @@ def save(
     shard_bytes: int | None = None,
     remarks: dict[str, Any] | None = None,
 ) -> None:
-    """Write weights, sizes, tokenizer and model card (with the figures of `manifests`).
+    """Write weights, sizes, tokenizer and model card (with the metrics of `manifests`).
 
-    The weights are written as `dtype`, in files of at most `shard_bytes` (but one tensor at least)
-    where it is given. `remarks` are further rows of the model card.
+    The weights are written as `dtype`, in files of at most `shard_bytes` (but at least one tensor)
+    if set. `remarks` are further rows of the model card.
 
     Raises:
-        InputError: the vocabulary folder lacks a file or is not of the model's size, or a weight is
+        InputError: The vocabulary is incomplete or does not match the model's size, or a weight is
             too large for `dtype`.
     """
     folder, vocab_folder = Path(folder), Path(vocab_folder)
@@ -68,59 +69,59 @@ def save(
 
 
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
-    """Write the tokenizer's files: `source` is the text of tokenizer.json, `entries` are by id."""
+    """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
     (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
     (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
-    said = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, said)
+    tokenizer_config = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, tokenizer_config)
 
 
 def make_readable(folder: Path) -> None:
-    """Let everyone read what is in a folder: safetensors files are their owner's alone."""
+    """Make a folder's files world-readable: safetensors files are private to their owner."""
     for path in folder.iterdir():
         path.chmod(0o644)
 
 
 def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """A weight as `dtype`; no copy where it is already.
+    """Convert a weight to `dtype`, without a copy if it has that type already.
 
     Raises:
-        InputError: it is too large for that, or not a number to begin with.
+        InputError: A value is too large for `dtype` or not finite.
     """
     cast = tensor.to(dtype).contiguous()
     bad = int((~torch.isfinite(tensor)).sum())
     if bad:
         raise InputError(
-            f"{name}: {bad:,} of its {tensor.numel():,} values are not finite (NaN or infinite): "
-            "the weights are broken, whatever the dtype; take an earlier checkpoint",
+            f"{name}: {bad:,} of its {tensor.numel():,} values are not finite (NaN or infinite) "
+            "regardless of the stored type; use an earlier checkpoint",
             key="train",
         )
     if not torch.isfinite(cast).all():
         raise InputError(
             f"{name}: a value of {float(tensor.abs().max()):.3g} is too large for "
-            f"{str(dtype).removeprefix('torch.')}; take dtype=bf16 or fp32",
+            f"{str(dtype).removeprefix('torch.')}; use dtype=bf16 or fp32",
             key="dtype",
         )
     return cast
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], shard_bytes: int | None) -> None:
-    """Write one file, or several with an index as transformers names and reads them."""
+    """Write one file, or several with an index in transformers' format."""
     parts = list(shards(tensors, shard_bytes)) if shard_bytes else [tensors]
     if len(parts) == 1:
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
         return
-    places: dict[str, str] = {}
+    files: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
         name = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
         save_file(part, folder / name, metadata={"format": "pt"})
-        places |= dict.fromkeys(part, name)
+        files |= dict.fromkeys(part, name)
     total = sum(tensor.nbytes for tensor in tensors.values())
-    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": places})
+    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": files})
 
 
 def shards(tensors: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
-    """Runs of tensors of at most `size` bytes; a larger tensor is alone."""
+    """Yield groups of tensors of at most `size` bytes; a larger tensor forms its own group."""
     part: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > size:
@@ -131,44 +132,44 @@ def shards(tensors: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file for people to read too."""
+    """Write an indented JSON file."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
+    """Read the object in a JSON file.
 
     Raises:
-        InputError: it is not there or not a JSON object.
+        InputError: The file does not exist or is not a JSON object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
+        raise InputError(f"{path}: not valid JSON ({error})", path=path) from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: not a JSON object")
+        raise InputError(f"{path}: must be a JSON object", path=path)
     return content
 
 
 def read_config(folder: Path | str) -> dict[str, Any]:
-    """The config.json of a folder in Hugging Face's format.
+    """Read the config.json of a folder in Hugging Face format.
 
     Raises:
-        InputError: there is none, or it is no JSON object.
+        InputError: The file does not exist or is not a JSON object.
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        near = [place / "convert" for place in (folder, folder.parent)]
-        made = next((place for place in near if (place / CONFIG).is_file()), None)
-        mend = f"try {made}" if made else "python -m pipeline.convert makes one"
-        raise InputError(f"{folder}: no model in Hugging Face's format there; {mend}")
+        near = [path / "convert" for path in (folder, folder.parent)]
+        made = next((path for path in near if (path / CONFIG).is_file()), None)
+        cure = f"use {made}" if made else "run python -m pipeline.convert"
+        raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
     return read_json(folder / CONFIG)
 
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
-    """The content of config.json."""
+    """Return the content of config.json."""
     names = names_for(config)
     return {
         "architectures": [names.pretrained],
@@ -181,15 +182,15 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
-    """Any BERT or ModernBERT folder: its sizes, fp32 weights in our names, and notes.
+    """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
 
-    The notes say what was made up or left out.
+    The notes list parameters that were initialised and tensors that were ignored.
 
-    Weights may have the prefix of their encoder or not, the old names gamma and beta, be one file
-    or several, .safetensors or .bin. Heads that are not there are drawn from a fixed seed.
+    Names may lack the encoder's prefix or use gamma and beta; weights may be one file or several,
+    .safetensors or .bin. Missing heads are initialised from a fixed seed.
 
     Raises:
-        InputError: another architecture, or a file that is missing, broken or does not fit.
+        InputError: Unsupported architecture, or a file is missing, broken or inconsistent.
     """
     folder = Path(folder)
     config = our_config(folder, read_config(folder))
@@ -199,10 +200,10 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
 def map_state_dict(
     folder: Path, config: ModelConfig, found: dict[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
-    """What `load` returns, from the tensors of `folder` in Hugging Face's names.
+    """Return the result of `load` from the tensors of `folder` in Hugging Face's names.
 
     Raises:
-        InputError: they do not fit `config` or the vocabulary in `folder`.
+        InputError: The tensors do not match `config` or the vocabulary in `folder`.
     """
     names = names_for(config)
     check_decoder(folder, found, names)
@@ -215,17 +216,18 @@ def map_state_dict(
             missing.append(name)
         elif tensor.shape != shape:
             raise InputError(
-                f"{folder}: {names.their_name(name)} is of shape {tuple(tensor.shape)}, {CONFIG} "
-                f"asks for {tuple(shape)}"
+                f"{folder}: {names.their_name(name)} has shape {tuple(tensor.shape)}, but {CONFIG} "
+                f"requires {tuple(shape)}",
+                path=folder,
             )
         else:
             state[name] = tensor.float().contiguous()
     lost = [names.their_name(name) for name in missing if not name.startswith(names.heads)]
     if lost:
-        raise InputError(f"{folder}: {len(lost)} tensors are missing, {lost[0]} among them")
+        raise InputError(f"{folder}: {len(lost)} tensors are missing, e.g. {lost[0]}", path=folder)
     state |= init_missing({name: shapes[name] for name in missing}, config)
-    notes = [f"{name}: not in {folder}, drawn anew" for name in missing]
-    notes += [f"{name}: left out, no part of pre-training" for name in sorted(found)]
+    notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
+    notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
     config = without_padding(folder, config, state, notes)
     return config, {name: state[name] for name in shapes}, notes
 
@@ -233,10 +235,10 @@ def map_state_dict(
 def without_padding(
     folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]
 ) -> ModelConfig:
-    """Check the weights against the vocabulary in `folder`, and cut rows that have no entry.
+    """Check the weights against the vocabulary in `folder`, and remove padding rows.
 
     Raises:
-        InputError: they are not of one size, and no padding explains it.
+        InputError: Their sizes differ by more than padding.
     """
     if not vocabulary.exists(folder):
         return config
@@ -247,53 +249,51 @@ def without_padding(
         return config
     for name in vocabulary.WORD_ROWS:
         state[name] = state[name][:entries].contiguous()
-    notes.append(f"word embeddings: {rows - entries} of {rows:,} rows have no entry, left out")
+    notes.append(f"word embeddings: {rows - entries} of {rows:,} rows are padding, removed")
     return replace(config, vocab_size=entries)
 
 
 def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
-    """The sizes in a config.json.
+    """Return the sizes in a config.json.
 
     Raises:
-        InputError: it is of another architecture, or says what we compute otherwise.
+        InputError: The architecture or a setting is not supported.
     """
     kind = theirs.get("model_type", "bert")
     if kind not in NAMES:
         named = ", ".join(theirs.get("architectures") or [kind])
         raise InputError(
-            f"{folder}: the architecture is {named} (model_type {kind}), not BERT or ModernBERT"
+            f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or "
+            "ModernBERT",
+            path=folder,
         )
     names = NAMES[kind]
     for key, value in names.fixed.items():
         if theirs.get(key, value) != value:
             raise InputError(
-                f"{folder / CONFIG}: {key} is {theirs[key]}, only {value} is supported"
+                f"{folder / CONFIG}: {key} is {theirs[key]}, must be {value}", path=folder / CONFIG
             )
     try:
         sizes = {ours: theirs[key] for ours, key in names.sizes.items() if key in theirs}
         required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
         missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
-            raise InputError(f"{folder / CONFIG}: no {missing[0]}")
+            raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
         sizes |= names.read(theirs)
         return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
     except (TypeError, ValueError, ConfigError) as error:
-        raise InputError(f"{folder / CONFIG}: {error}") from error
+        raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
 
 
 def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:
-    """Take the decoder out of `found`: it must be the word embeddings again.
-
-    Raises:
-        InputError: it is a matrix of its own.
-    """
+    """Remove the decoder from `found`, and check that it equals the word embeddings."""
     weight, words = found.pop(names.decoder, None), found.get(names.words)
     if weight is not None and words is not None and not torch.equal(weight, words):
-        raise InputError(f"{folder}: the decoder is not tied to the word embeddings")
+        raise InputError(f"{folder}: the decoder must be tied to the word embeddings", path=folder)
 
 
 def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:
-    """Parameters as they are before training, always the same ones."""
+    """Return freshly initialised parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         state = {name: torch.empty(shape) for name, shape in shapes.items()}

@@ -1,7 +1,7 @@
-"""BERT in Hugging Face's format.
+"""BERT in Hugging Face format.
 
-The decoder of the masked-LM head is the word embeddings, so `cls.predictions.decoder.*` is not in
-a file of ours, as it is not in one of theirs.
+The decoder of the masked-LM head is the word embeddings: as in Hugging Face's files, ours have no
+`cls.predictions.decoder.*`.
 """
 
 from typing import Any
@@ -34,11 +34,11 @@ PARTS = {
     "masked_head.norm": "cls.predictions.transform.LayerNorm",
     "next_sentence": "cls.seq_relationship",
 }
-BUFFERS = ("position_ids", "token_type_ids")  # of old versions: no weights
+BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
 
 
 def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """With the prefix `bert.`, new names for gamma and beta, and no buffers."""
+    """Add the prefix `bert.`, rename gamma and beta, and drop buffers."""
     bare = not any(name.startswith("bert.") for name in found)
     renamed = {}
     for name, tensor in found.items():
@@ -55,7 +55,7 @@ def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
-    """What config.json says of the entries and of what we never change."""
+    """Return the fields of config.json for special entries and constants."""
     return {
         "pad_token_id": entries.index("[PAD]"),
         "classifier_dropout": None,

@@ -1,4 +1,4 @@
-"""The model card: what a reader of the folder wants to know, from the manifests of the stages."""
+"""The model card, made from the stages' manifests."""
 
 import json
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ pipeline_tag: fill-mask
 {rows}
 """
 
-# By architecture: its name, the hub's tag for it, and where it is published.
+# By architecture: its name, its tag on the hub, and its publication.
 PUBLISHED = {
     "bert": ("BERT", "bert", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
     "modernbert": (
@@ -52,10 +52,10 @@ fill({example})
 def write(
     config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any]
 ) -> str:
-    """The text of README.md; sections of stages that left no manifest are missing.
+    """Return the text of README.md, without sections of stages that left no manifest.
 
-    `remarks` are rows about the weights themselves; `license` among them goes to the head, and
-    `example`, a text with a [MASK], to the end.
+    `remarks` are rows about the weights; of these, `license` goes to the header, and `example`, a
+    text with a [MASK], to the end.
     """
     manifests = list(manifests)
     train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
@@ -102,7 +102,7 @@ def write(
 
 
 def origin_of(start: str | None, copied: str | None) -> str:
-    """Say where the weights come from, as a part of a sentence."""
+    """Describe the origin of the weights as a sentence fragment."""
     if start:
         return f"pre-training continued from `{name_of(start)}`"
     return (
@@ -111,7 +111,7 @@ def origin_of(start: str | None, copied: str | None) -> str:
 
 
 def name_of(origin: str) -> str:
-    """Return the name of the model in a folder; what `convert` made there has another's."""
+    """Return the name of the model in a folder, before any conversion."""
     made = Manifest.read(origin)
     if made is not None and made.stage == "convert":
         origin = made.config.get("train", origin)
@@ -119,17 +119,17 @@ def name_of(origin: str) -> str:
 
 
 def section(title: str, rows: dict[str, Any]) -> str:
-    """A heading and a table of two columns; nothing where there are no rows."""
+    """Return a heading and a table of two columns, or an empty string without rows."""
     return f"\n## {title}\n\n| | |\n|---|---|\n{table(rows)}\n" if rows else ""
 
 
 def table(rows: dict[str, Any]) -> str:
-    """Markdown rows."""
+    """Return Markdown table rows."""
     return "\n".join(f"| {key} | {value} |" for key, value in rows.items() if value is not None)
 
 
 def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
-    """What the model has read."""
+    """Return the rows about the training data."""
     figures = prepare.figures
     totals, documents = figures.get("totals", {}), figures.get("documents", {})
     return {
@@ -145,7 +145,7 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
 
 
 def sources(corpus: dict[str, Any]) -> list[str]:
-    """What the text was read from: a file or folder of the user's by its name, else addresses."""
+    """Return the sources of the text: the name of a user's file or folder, else URLs."""
     if corpus.get("path") is not None:
         return [Path(corpus["path"]).name or corpus["path"]]
     own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
@@ -154,7 +154,7 @@ def sources(corpus: dict[str, Any]) -> list[str]:
 
 
 def recipe_rows(train: Manifest) -> dict[str, Any]:
-    """How it was trained."""
+    """Return the rows about training."""
     config, figures = train.config, train.figures
     optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
     return {
@@ -174,7 +174,7 @@ def recipe_rows(train: Manifest) -> dict[str, Any]:
 
 
 def figure_rows(train: Manifest) -> dict[str, Any]:
-    """What it can do on documents that it has not seen."""
+    """Return the rows of held-out metrics and baselines."""
     rows = {
         name.replace("_", " "): f"{value:.4f}"
         for name, value in train.figures.get("validation", {}).items()
@@ -190,5 +190,5 @@ def figure_rows(train: Manifest) -> dict[str, Any]:
 
 
 def number(value: Any) -> str | None:
-    """An integer as people write it."""
+    """Format an integer with thousands separators."""
     return f"{value:,}" if isinstance(value, int) else None

@@ -1,7 +1,7 @@
-"""ModernBERT in Hugging Face's format.
+"""ModernBERT in Hugging Face format.
 
-Their projections of queries, keys and values are one matrix, ours are three. The decoder is the
-word embeddings and is not in a file; its bias is.
+Hugging Face fuses the projections of queries, keys and values into one matrix; ours are separate.
+The decoder is the word embeddings and not stored; its bias is.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
 
-PROJECTIONS = ("query", "key", "value")  # in the order of rows in their matrix
+PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-# Of a model without heads the names have no prefix.
+# Names in models without heads lack the prefix.
 BARE = ("embeddings.", "layers.", "final_norm.")
 
 
 def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """With the prefix `model.`, and projections apart."""
+    """Add the prefix `model.`, and split the projections."""
     bare = not any(name.startswith("model.") for name in found)
     renamed: dict[str, Tensor] = {}
     for name, tensor in found.items():
@@ -34,7 +34,7 @@ def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def pack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Three projections as one."""
+    """Fuse the three projections."""
     packed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         whole, _, part = name.rpartition(".")
@@ -46,7 +46,7 @@ def pack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
-    """Positions and layers as transformers names them from version 5 on, and as before it."""
+    """Return positions and layers in the format of transformers 5 and of earlier versions."""
     first, last = entries.index("[CLS]"), entries.index("[SEP]")
     kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
     bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
@@ -69,19 +69,19 @@ def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
 
 
 def read(theirs: dict[str, Any]) -> dict[str, Any]:
-    """Which layers see all, and the rotary bases; both spellings are read.
+    """Read the global layers and the rotary bases, in either format.
 
     Raises:
-        ValueError: an order of layers, or a kind of positions, that we do not have.
+        ValueError: The layer order or the type of positions is not supported.
     """
     kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
     if kinds is not None:
-        places = [place for place, kind in enumerate(kinds) if kind == GLOBAL]
-        every = places[1] if len(places) > 1 else max(len(kinds), 1)
-        if kinds != [LOCAL if place % every else GLOBAL for place in range(len(kinds))]:
+        indices = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
+        every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
+        if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
             raise ValueError(
-                f"layer_types is {kinds}; only equal runs are supported, of one {GLOBAL} and as "
-                f"many {LOCAL} each"
+                f"layer_types is {kinds}, must repeat one {GLOBAL} followed by a fixed number of "
+                f"{LOCAL}"
             )
     found: dict[str, Any] = {"global_every": every}
     bases = theirs.get("rope_parameters") or {}
@@ -89,10 +89,10 @@ def read(theirs: dict[str, Any]) -> dict[str, Any]:
         ("rotary_global", GLOBAL, "global_rope_theta"),
         ("rotary_local", LOCAL, "local_rope_theta"),
     ):
-        said = bases.get(kind) or {}
-        if said.get("rope_type", "default") != "default":
-            raise ValueError(f"rope_type is {said['rope_type']}, only default is supported")
-        base = said.get("rope_theta", theirs.get(old))
+        rope = bases.get(kind) or {}
+        if rope.get("rope_type", "default") != "default":
+            raise ValueError(f"rope_type is {rope['rope_type']}, must be default")
+        base = rope.get("rope_theta", theirs.get(old))
         if base is not None:
             found[ours] = float(base)
     return found
@@ -161,5 +161,5 @@ MODERNBERT = Names(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],
     },
-    exact_attention="sdpa",  # the other takes its softmax in single precision
+    exact_attention="sdpa",  # "eager" computes its softmax in single precision
 )

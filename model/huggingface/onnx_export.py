@@ -1,6 +1,6 @@
-"""A Hugging Face folder as ONNX, checked with onnxruntime against PyTorch.
+"""ONNX export of a Hugging Face folder, checked with onnxruntime against PyTorch.
 
-Inputs `input_ids`, `attention_mask`, `token_type_ids`, each `(B, L)` int64 with both sizes free;
+Inputs `input_ids`, `attention_mask`, `token_type_ids`, each `(B, L)` int64 with dynamic sizes;
 outputs `prediction_logits` `(B, L, V)` and `seq_relationship_logits` `(B, 2)`.
 """
 
@@ -19,51 +19,50 @@ from pipeline.common.errors import ConfigError
 MODEL = "model.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUTS = ("prediction_logits", "seq_relationship_logits")
-TOLERANCE = 1e-4  # of a logit; both sides compute in single precision
+TOLERANCE = 1e-4  # per logit; both compute in single precision
 
 
 def check_installed() -> None:
-    """Raise ConfigError where the libraries of the extra `onnx` are missing."""
+    """Raise ConfigError if the libraries of the extra `onnx` are not installed."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
         try:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(
-                f"onnx=true: {name} is not installed; pip install -e '.[onnx]'"
+                f"onnx=true: {name} is not installed; pip install -e '.[onnx]'", key="onnx"
             ) from error
 
 
 class Outputs(nn.Module):
-    """Theirs with a tuple for an answer, which is what an ONNX graph has."""
+    """Hugging Face model that returns a tuple, as an ONNX graph needs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
-        """Three times `(B, L)` -> both logits."""
+        """Map three `(B, L)` tensors -> both logits."""
         found = self.model(input_ids=ids, attention_mask=mask, token_type_ids=types)
         return found.prediction_logits, found.seq_relationship_logits
 
 
 def sample(config: Any, rows: int, longest: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Random padded inputs, of which the first row is full."""
+    """Return random padded inputs; the first row has full length."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(config.vocab_size, (rows, longest), generator=draw)
     lengths = torch.linspace(longest, 2, rows).long()
-    places = torch.arange(longest)
-    mask = (places < lengths[:, None]).long()
-    return ids, mask, (places >= lengths[:, None] // 2).long() * mask
+    positions = torch.arange(longest)
+    mask = (positions < lengths[:, None]).long()
+    return ids, mask, (positions >= lengths[:, None] // 2).long() * mask
 
 
 def write(folder: Path) -> float:
-    """Write model.onnx beside the weights in `folder`; returns the largest difference of a logit.
+    """Write model.onnx next to the weights in `folder`; return the largest difference of a logit.
 
-    What is compared has another shape than what the graph was traced with, so that a size that
-    was taken for a constant shows.
+    Compares on inputs of other shapes than traced, to detect sizes exported as constants.
 
     Raises:
-        RuntimeError: onnxruntime gives other logits than PyTorch.
+        RuntimeError: The logits of onnxruntime and PyTorch differ.
     """
     from transformers import BertForPreTraining
 
@@ -76,7 +75,7 @@ def write(folder: Path) -> float:
     length = torch.export.Dim("length", min=2, max=limit)
     traced = sample(theirs.config, 2, min(8, limit), seed=0)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")  # of the exporter's own insides
+        warnings.simplefilter("ignore")  # from inside the exporter
         torch.onnx.export(
             model, traced, folder / MODEL, input_names=INPUTS, output_names=OUTPUTS,
             dynamo=True, external_data=False, dynamic_shapes=[{0: batch, 1: length}] * 3,
@@ -84,14 +83,14 @@ def write(folder: Path) -> float:
     difference = compare(folder / MODEL, model, sample(theirs.config, 3, limit, seed=1))
     if not difference <= TOLERANCE:
         raise RuntimeError(
-            f"logits differ by {difference:.1e} in onnxruntime, over {TOLERANCE:.0e}: the export "
-            f"is wrong"
+            f"wrong ONNX export: logits differ from PyTorch by {difference:.1e}, more than "
+            f"{TOLERANCE:.0e}"
         )
     return difference
 
 
 def compare(path: Path, model: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]) -> float:
-    """The largest difference of any logit at real tokens, onnxruntime against PyTorch."""
+    """Return the largest logit difference at real tokens, onnxruntime against PyTorch."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

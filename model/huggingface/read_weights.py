@@ -1,4 +1,4 @@
-"""Weight files of other people's models, read into one dictionary of canonical names."""
+"""Reading of published weight files into one dictionary with canonical names."""
 
 import json
 import pickle
@@ -12,7 +12,7 @@ from torch import Tensor
 from model.huggingface.names import Names
 from pipeline.common.errors import InputError, first_line
 
-# In order of preference; an index lists the files that hold the parts.
+# In order of preference; an index lists the files of the parts.
 FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -22,10 +22,10 @@ FILES = (
 
 
 def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
-    """All tensors of a folder, named as `names` has them.
+    """Read all tensors of a folder, with the names of `names`.
 
     Raises:
-        InputError: there is no weight file, or one is broken.
+        InputError: No weight file was found, or one is broken.
     """
     for name in FILES:
         if (folder / name).exists():
@@ -35,44 +35,47 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
                 found |= read_file(part)
             words = ".".join(names.words.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
-                raise InputError(f"{folder / name}: no {names.title}, it has no {words}")
+                raise InputError(
+                    f"{folder / name}: not a {names.title}: {words} not found", path=folder / name
+                )
             return names.canonical({n.removeprefix("module."): t for n, t in found.items()})
-    raise InputError(f"{folder}: no weights there, none of {', '.join(FILES)}")
+    raise InputError(f"{folder}: no weights found; expected one of {', '.join(FILES)}", path=folder)
 
 
 def parts_of(index: Path) -> list[Path]:
-    """The files that an index names.
+    """Return the files listed in an index.
 
     Raises:
-        InputError: the index is broken, or names a file outside its folder.
+        InputError: The index is broken, or lists a missing file or one outside its folder.
     """
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{index}: not an index of weights ({error})") from error
+        raise InputError(f"{index}: not an index of weights ({error})", path=index) from error
     for name in names:
         if Path(name).name != name:
-            raise InputError(f"{index}: names {name}, which is not a file beside it")
+            raise InputError(f"{index}: lists {name}, which is not in its folder", path=index)
     lost = [name for name in names if not (index.parent / name).is_file()]
     if lost:
         raise InputError(
-            f"{index}: {len(lost)} of its {len(names)} files are missing, {lost[0]} among them"
+            f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}",
+            path=index,
         )
     return [index.parent / name for name in names]
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file; pickled ones are read without running what they contain.
+    """Read the tensors of one file; does not execute code in pickled files.
 
     Raises:
-        InputError: it is missing or broken.
+        InputError: The file is missing or broken.
     """
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path}: cannot be read ({first_line(error)})") from error
+        raise InputError(f"{path}: cannot be read ({first_line(error)})", path=path) from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no named tensors")
+        raise InputError(f"{path}: contains no named tensors", path=path)
     return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}

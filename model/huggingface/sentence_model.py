@@ -1,4 +1,4 @@
-"""What makes a folder a sentence-transformers model, next to the BERT in it."""
+"""The files of a sentence-transformers model other than its BERT."""
 
 import json
 import shutil
@@ -7,15 +7,15 @@ from pathlib import Path
 from pipeline.common.errors import InputError
 
 MODULES = "modules.json"
-# Settings of all modules, and of the first one, which is the BERT.
+# Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json")
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the description of a sentence-transformers model, and its modules; else do nothing.
+    """Copy the settings and modules of a sentence-transformers model, if `source` is one.
 
     Raises:
-        InputError: the description is broken, or names a folder outside the source.
+        InputError: The list of modules is broken, or names a folder outside the source.
     """
     if not (source / MODULES).is_file():
         return
@@ -24,9 +24,9 @@ def copy(source: Path, target: Path) -> None:
         folders = [str(module["path"]) for module in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
-    for name in filter(None, folders):  # the BERT's own is empty
+    for name in filter(None, folders):  # the BERT's path is empty
         if Path(name).name != name or name in (".", "..") or (source / name).is_symlink():
-            raise InputError(f"{path}: names {name}, which is not a folder next to it", path=path)
+            raise InputError(f"{path}: lists {name}, which is not in its folder", path=path)
         if (source / name).is_dir():
             shutil.copytree(source / name, target / name, ignore=_links, dirs_exist_ok=True)
     for name in SETTINGS:
@@ -35,5 +35,5 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _links(folder: str, names: list[str]) -> list[str]:
-    """Return the links among the files of a folder: they may lead anywhere."""
+    """Return the symbolic links in a folder, which may point outside it."""
     return [name for name in names if (Path(folder) / name).is_symlink()]

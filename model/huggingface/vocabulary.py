@@ -1,4 +1,4 @@
-"""The vocabulary of a model's folder: its files, and whether they fit the weights."""
+"""Vocabulary files of a model folder, and their consistency with the weights."""
 
 import json
 from dataclasses import replace
@@ -14,68 +14,71 @@ from pipeline.common.errors import InputError
 from pipeline.tokenization import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
-WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # parameters of a row an entry
-PADDING = 128  # rows that a published matrix may have over its entries, to be of an even size
+WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
+PADDING = 128  # limit of padding rows in published matrices
 
 
 def exists(folder: Path) -> bool:
-    """Whether a folder holds a vocabulary."""
+    """Return whether a folder contains a vocabulary."""
     return any((folder / name).is_file() for name in (TOKENIZER, VOCAB))
 
 
 def read(folder: Path) -> tuple[str, list[str]]:
-    """The text of tokenizer.json, and the entries by id; made from vocab.txt where it is alone.
+    """Return the text of tokenizer.json (made from vocab.txt if missing) and the entries by id.
 
     Raises:
-        InputError: there is no vocabulary, or the two files are not of one.
+        InputError: No vocabulary was found, or the two files differ.
     """
     source = wordpiece.read(folder)
     library = Tokenizer.from_str(source)
     kind = type(library.model).__name__
     if kind != "WordPiece":
-        raise InputError(f"{folder / TOKENIZER}: a {kind} tokenizer, BERT's is WordPiece")
+        raise InputError(
+            f"{folder / TOKENIZER}: must be a WordPiece tokenizer, not {kind}",
+            path=folder / TOKENIZER,
+        )
     entries = wordpiece.entries_of(library)
     if (folder / TOKENIZER).is_file() and (folder / VOCAB).is_file():
         lines = wordpiece.read_vocab(folder / VOCAB)
         if len(lines) != len(entries) and lines != entries[: len(lines)]:
             raise InputError(
-                f"{folder}: {VOCAB} has {len(lines):,} entries, {TOKENIZER} {len(entries):,}; they "
-                f"are not of one vocabulary"
+                f"{folder}: {VOCAB} has {len(lines):,} entries, but {TOKENIZER} {len(entries):,}; "
+                "delete the wrong file",
+                path=folder,
             )
         for number, (line, entry) in enumerate(zip(lines, entries, strict=False), 1):
             if line != entry:
                 raise InputError(
-                    f"{folder}: line {number} of {VOCAB} is {line!r}, that id is {entry!r} in "
-                    f"{TOKENIZER}; they are not of one vocabulary"
+                    f"{folder}: line {number} of {VOCAB} is {line!r}, but {TOKENIZER} has "
+                    f"{entry!r}; delete the wrong file",
+                    path=folder / VOCAB,
+                    line=number,
                 )
     return source, entries
 
 
 def check_size(config: ModelConfig, entries: int, place: Path) -> None:
-    """Check that there is one embedding an entry.
-
-    Raises:
-        InputError: there is not.
-    """
+    """Check that the model has one embedding per entry."""
     if entries != config.vocab_size:
         raise InputError(
-            f"{place}: the vocabulary has {entries:,} entries, the model {config.vocab_size:,} "
-            f"word embeddings; take the vocabulary that the model was trained with"
+            f"{place}: the vocabulary has {entries:,} entries, but the model {config.vocab_size:,} "
+            f"word embeddings; use the vocabulary that the model was trained with",
+            path=place,
         )
 
 
 def is_padding(rows: int, entries: int) -> bool:
-    """Whether rows without an entry only make the matrix of an even size."""
+    """Return whether rows without an entry are padding to a multiple of 8."""
     return 0 < rows - entries < PADDING and rows % 8 == 0
 
 
 def extend_embeddings(
     config: ModelConfig, state: dict[str, Tensor], old: str, entries: list[str]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """A model with rows for the entries that a vocabulary has after those of tokenizer `old`.
+    """Add rows for the entries that a vocabulary has beyond those of tokenizer `old`.
 
-    A new entry starts as the mean of the pieces that its text was cut into before, so the model
-    goes on from what it knew. What was unknown starts as the mean of all (Hewitt 2021).
+    A new entry is initialised to the mean of its former word pieces, or of all entries if these
+    include [UNK] (Hewitt 2021).
     """
     library = Tokenizer.from_str(old)
     unknown = library.token_to_id("[UNK]")
@@ -93,7 +96,7 @@ def extend_embeddings(
 
 
 def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
-    """The content of tokenizer_config.json: how transformers builds the same tokenizer."""
+    """Return the content of tokenizer_config.json, from which transformers builds the tokenizer."""
     normalizer = json.loads(source).get("normalizer") or {}
     return {
         "do_lower_case": normalizer.get("lowercase", True),

@@ -1,1 +1,1 @@
-"""What `python -m model.launch` is made of: the ranks of this machine, and other hosts by ssh."""
+"""Parts of `python -m model.launch`: command lines, local ranks, and other hosts by ssh."""

@@ -1,4 +1,4 @@
-"""The command line of deepspeed and torchrun: what is asked for, and what we add to it."""
+"""Command lines of deepspeed and torchrun: parsing and added options."""
 
 import socket
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.common.errors import ConfigError
 
-HOSTFILE = Path("/job/hostfile")  # where deepspeed looks when no file is named
+HOSTFILE = Path("/job/hostfile")  # deepspeed's default
 FLAGS = (
     "--no_ssh",
     "--no_ssh_check",
@@ -27,16 +27,16 @@ class LauncherCommand:
 
     @staticmethod
     def parse(words: list[str]) -> "LauncherCommand":
-        """Take a command line apart; of other programs all is `script`."""
+        """Parse a command line; other programs have only a `script`."""
         if Path(words[0]).name not in ("deepspeed", "torchrun"):
             return LauncherCommand(words[0], [], words[1:])
-        places = (n for n, word in enumerate(words) if word.endswith(".py"))
-        script = next(places, len(words))
+        indices = (n for n, word in enumerate(words) if word.endswith(".py"))
+        script = next(indices, len(words))
         return LauncherCommand(words[0], words[1:script], words[script:])
 
     @property
     def name(self) -> str:
-        """The launcher without its folder."""
+        """Return the launcher's name without its folder."""
         return Path(self.launcher).name
 
     def words(self) -> list[str]:
@@ -44,12 +44,12 @@ class LauncherCommand:
         return [self.launcher, *self.options, *self.script]
 
     def option(self, *names: str) -> str | None:
-        """Return the value of an option, by any of its names with dashes or underscores."""
+        """Return the value of an option, given any of its names, with dashes or underscores."""
         wanted = {name.replace("-", "_") for name in names}
-        for place, word in enumerate(self.options):
+        for index, word in enumerate(self.options):
             key, equals, value = word.partition("=")
             if key.replace("-", "_") in wanted:
-                return value if equals else "".join(self.options[place + 1 : place + 2])
+                return value if equals else "".join(self.options[index + 1 : index + 2])
         return None
 
     def without(self, *names: str) -> "LauncherCommand":
@@ -67,16 +67,16 @@ class LauncherCommand:
         return LauncherCommand(self.launcher, kept, self.script)
 
     def adding(self, *words: str) -> "LauncherCommand":
-        """Return the command with options before its others."""
+        """Return the command with options prepended."""
         return LauncherCommand(self.launcher, [*words, *self.options], self.script)
 
     def setting(self, key: str) -> str | None:
-        """Return the value that the script's arguments give a key."""
+        """Return the value of a key in the script's arguments."""
         values = [word.partition("=")[2] for word in self.script if word.startswith(f"{key}=")]
         return values[-1] if values else None
 
     def hostfile(self) -> Path | None:
-        """Return the file of hosts that deepspeed would read."""
+        """Return the hostfile that deepspeed would read."""
         if self.name != "deepspeed":
             return None
         named = self.option("--hostfile", "-H")
@@ -85,7 +85,7 @@ class LauncherCommand:
         return HOSTFILE if HOSTFILE.is_file() else None
 
     def with_free_port(self) -> "LauncherCommand":
-        """Return the command with a port of its own, on one machine where nobody asked for one."""
+        """Return the command with a free port, if it runs on one machine and sets none."""
         alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}
         asked = self.option("--master_port", "--rdzv_endpoint", "--standalone") is not None
         if asked or not alone.get(self.name):
@@ -94,7 +94,7 @@ class LauncherCommand:
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody listens on now."""
+    """Return a TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
@@ -102,10 +102,10 @@ def free_port() -> int:
 
 
 def read_hosts(path: Path) -> dict[str, int]:
-    """Read a hostfile: each host's name, and how many ranks it runs.
+    """Read a hostfile: the name of each host and its number of ranks.
 
     Raises:
-        ConfigError: it cannot be read, a line is not `NAME slots=N`, or a host is there twice.
+        ConfigError: It is unreadable or empty, a line is not `NAME slots=N`, or a host is repeated.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -122,10 +122,12 @@ def read_hosts(path: Path) -> dict[str, int]:
         slots = rest[0].removeprefix("slots=") if len(rest) == 1 else ""
         if not slots.isdecimal() or not int(slots) or name in hosts:
             raise ConfigError(
-                f"hostfile={path}: line {number}: write NAME slots=GPUS, each host once",
+                f"hostfile={path}: line {number}: must be NAME slots=GPUS, with each host once",
                 key="hostfile", path=path, line=number,
             )  # fmt: skip
         hosts[name] = int(slots)
     if not hosts:
-        raise ConfigError(f"hostfile={path}: no host in it", key="hostfile", path=path)
+        raise ConfigError(
+            f"hostfile={path}: must list at least one host", key="hostfile", path=path
+        )
     return hosts

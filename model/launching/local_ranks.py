@@ -1,4 +1,4 @@
-"""A launcher (deepspeed, torchrun or plain Python) on this machine, and the ranks below it."""
+"""A launcher (deepspeed, torchrun or plain Python) on this machine and its ranks."""
 
 import ctypes
 import os
@@ -15,14 +15,14 @@ from model.resilience.watchdog import heard
 from pipeline.common.errors import Exit
 
 POLL = 0.1  # seconds
-ORPHANED = 300.0  # seconds that ranks without a launcher have for saving
-_SET_CHILD_SUBREAPER = 36  # prctl: orphans below this process become its children
+ORPHANED = 300.0  # seconds that ranks have to save after their launcher ended
+_SET_CHILD_SUBREAPER = 36  # prctl: orphaned descendants become children of this process
 
 
 def verdict(launcher: int, pids: dict[str, int], codes: dict[str, int]) -> int:
-    """One exit code from the launcher's (negative: a signal) and those that the ranks left.
+    """Merge the exit codes of the launcher (negative: a signal) and the ranks.
 
-    A rank without one was killed.
+    A rank without an exit code was killed.
     """
     if not pids:
         return launcher if launcher > 0 else Exit.RESTART
@@ -32,10 +32,7 @@ def verdict(launcher: int, pids: dict[str, int], codes: dict[str, int]) -> int:
 
 
 def merge(codes: Iterable[int]) -> int:
-    """One exit code from those of ranks or of hosts.
-
-    What a person must look at outweighs what a restart mends.
-    """
+    """Merge the exit codes of ranks or hosts; faults that a rerun cannot fix take precedence."""
     found = set(codes)
     for code in (Exit.USER, Exit.DIVERGED, Exit.BUG):
         if code in found:
@@ -45,17 +42,17 @@ def merge(codes: Iterable[int]) -> int:
 
 @dataclass
 class Launch:
-    """A launcher and the ranks below it."""
+    """A launcher and its ranks."""
 
     command: list[str]
     ranks: Path  # folder, empty at first
-    environment: dict[str, str] = field(default_factory=dict)  # that the launcher gets too
-    launcher: int | None = None  # its exit code, when it has ended
-    told: list[int] = field(default_factory=list)  # signals that came
-    passed: dict[int, int] = field(default_factory=dict)  # pid -> how many it was told of
+    environment: dict[str, str] = field(default_factory=dict)  # extra variables of the launcher
+    launcher: int | None = None  # its exit code, once it has ended
+    signals: list[int] = field(default_factory=list)  # signals received
+    passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
 
     def run(self) -> int:
-        """Start the launcher, and wait until nothing below it is left; the exit code."""
+        """Run the launcher until all its descendants have ended; return the exit code."""
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in heard():
             signal.signal(number, self._hear)
@@ -73,24 +70,24 @@ class Launch:
                 if not alive:
                     break
             if time.monotonic() > until:
-                self.told.append(signal.SIGKILL)
-            if self.told or self.launcher is not None:
+                self.signals.append(signal.SIGKILL)
+            if self.signals or self.launcher is not None:
                 self._pass_on(child.pid, alive)
             time.sleep(POLL)
-        _signal_group(child.pid, signal.SIGKILL)  # helpers that nobody needs any more
+        _signal_group(child.pid, signal.SIGKILL)  # leftover helper processes
         child.returncode = self.launcher
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
     def killed(self) -> list[str]:
-        """The ranks that ended without a word."""
+        """Return the ranks that left no exit code."""
         return sorted(self._read("pid").keys() - self._read("code").keys())
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.told.append(number)
+        self.signals.append(number)
 
     def _reap(self, launcher: int) -> bool:
-        """Take the exit codes of all that ended; whether anything is left."""
+        """Reap ended processes; return whether any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -102,32 +99,32 @@ class Launch:
                 return True
 
     def _alive(self) -> list[int]:
-        """The ranks that have begun and not ended."""
+        """Return the process ids of the running ranks."""
         ended = self._read("code")
         ranks = [pid for rank, pid in self._read("pid").items() if rank not in ended]
         return [pid for pid in ranks if _signal(pid, 0)]
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
-        """Tell the ranks what came; those that outlive their launcher, to save and leave."""
-        if not self.told:
-            self.told.append(signal.SIGTERM)
+        """Pass signals on to the ranks; send SIGTERM to those that outlive their launcher."""
+        if not self.signals:
+            self.signals.append(signal.SIGTERM)
         if not ranks and not self.passed.keys() - {launcher}:
-            # Nothing to save yet. Once for each signal: a launcher that ends others by a command
-            # would start that command again.
-            if self.passed.get(launcher, 0) < len(self.told):
+            # Nothing to save yet. Once per signal: a launcher that ends others by a command would
+            # start that command again.
+            if self.passed.get(launcher, 0) < len(self.signals):
                 _signal_group(launcher, signal.SIGTERM)
-            self.passed[launcher] = len(self.told)
+            self.passed[launcher] = len(self.signals)
         for pid in ranks:
-            for number in self.told[self.passed.get(pid, 0) :]:
+            for number in self.signals[self.passed.get(pid, 0) :]:
                 _signal(pid, number)
-            self.passed[pid] = len(self.told)
+            self.passed[pid] = len(self.signals)
 
     def _read(self, kind: str) -> dict[str, int]:
         return {path.stem: int(path.read_text()) for path in self.ranks.glob(f"*.{kind}")}
 
 
 def _signal(pid: int, number: int) -> bool:
-    """Signal a process; False where there is none."""
+    """Signal a process; return False if it does not exist."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

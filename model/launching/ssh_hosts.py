@@ -1,8 +1,8 @@
-"""The same training on several hosts: one ssh each, one exit code for all.
+"""One training on several hosts: one ssh connection per host, one exit code.
 
-On each host runs `python -m model.launch --node`. What it has to do comes through its standard
-input: the command with its environment as a line of JSON, then a line for each signal. When that
-input ends, the terminal or the connection is gone: its ranks save and leave.
+Each host runs `python -m model.launch --node`, which reads from standard input: a line of JSON with
+the command and its environment, then one line per signal. When its input ends, the terminal or the
+connection is lost, and its ranks save and leave.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from model.resilience.rank_card import HOSTS, RUN
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError
 
-READY = "train-node-ready"  # what a host says first, with a port that is free there
+READY = "train-node-ready"  # first line from a host, with a port that is free on it
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 1800.0  # as the setting `start_timeout` of training
-AGAIN = 3.0  # seconds until ssh is tried again on a host that does not answer
-# A host that is cut off is noticed after half a minute.
+AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
+# Detect a disconnected host after half a minute.
 OPTIONS = (
     "-T",
     "-o",
@@ -41,12 +41,12 @@ OPTIONS = (
     "-o",
     "ServerAliveCountMax=3",
 )
-# What ssh says of a host that may come yet.
+# ssh errors of a host that may still start.
 LATE = (
     "timed out", "No route to host", "Connection refused", "Connection reset", "closed by remote",
     "Network is unreachable", "Connection closed by",
 )  # fmt: skip
-# Settings of libraries that go along to the hosts.
+# Prefixes of environment variables that are sent to the hosts.
 ALONG = (
     "NCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_", "KMP_", "TORCH_", "PYTORCH_", "WANDB_", "HF_",
     "DS_", "DEEPSPEED_", "PYTHONHASHSEED", "CUDA_LAUNCH", "CUDA_DEVICE_MAX", "AWS_",
@@ -58,27 +58,27 @@ REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "-
 
 
 def along(environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables that the ranks on other hosts get too."""
+    """Return the environment variables to send to the ranks on other hosts."""
     return {key: value for key, value in environment.items() if key.startswith(ALONG)}
 
 
 @dataclass
 class SshHost:
-    """One host: an ssh, and what it says."""
+    """One host: its ssh process and output."""
 
     name: str
     remote: str  # the command line for the host's shell
     ssh: list[str]
     process: subprocess.Popen[str] | None = None
     port: int | None = None  # free on the host; None until it is ready
-    said: list[str] = field(default_factory=list)  # on standard error, before it was ready
+    errors: list[str] = field(default_factory=list)  # standard error, before it was ready
     readers: list[threading.Thread] = field(default_factory=list)
     tried: float = 0.0
 
     def open(self) -> None:
         """Start ssh."""
-        self.said, self.tried = [], time.monotonic()
-        # A session of its own: Ctrl-C must not end the connection before the ranks have saved.
+        self.errors, self.tried = [], time.monotonic()
+        # In a new session: Ctrl-C must not end the connection before the ranks have saved.
         self.process = subprocess.Popen(
             [*self.ssh, self.name, self.remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
@@ -90,7 +90,7 @@ class SshHost:
         ]  # fmt: skip
 
     def tell(self, line: str) -> None:
-        """Write a line to the host; one that is gone is noticed elsewhere."""
+        """Write a line to the host; a lost host is detected elsewhere."""
         assert self.process is not None
         assert self.process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
@@ -98,15 +98,15 @@ class SshHost:
             self.process.stdin.flush()
 
     def close(self) -> None:
-        """Let go of the host: what runs there saves and leaves."""
+        """Close the host's input: its ranks save and leave."""
         if self.process is not None and self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
-            if self.port is None:  # it is still logging in, and does not look at its input
+            if self.port is None:  # still logging in: does not read its input
                 self.process.terminate()
 
     def ended(self) -> int | None:
-        """Return the exit code when ssh has ended and all that it said is printed."""
+        """Return the exit code once ssh has ended and all its output is printed."""
         assert self.process is not None
         code = self.process.poll()
         if code is not None:
@@ -115,8 +115,8 @@ class SshHost:
         return code
 
     def why(self) -> str:
-        """Return the last thing that was said before the host was ready."""
-        lines = [line for line in self.said if line.strip()]
+        """Return the last error line from before the host was ready."""
+        lines = [line for line in self.errors if line.strip()]
         return lines[-1] if lines else "no answer"
 
     def _hear(self, line: str) -> None:
@@ -127,7 +127,7 @@ class SshHost:
 
     def _hear_error(self, line: str) -> None:
         if self.port is None:
-            self.said.append(line)
+            self.errors.append(line)
         else:
             print(f"{self.name}: {line}", file=sys.stderr, flush=True)
 
@@ -143,7 +143,7 @@ def _reader(stream: IO[str], hear: Callable[[str], None]) -> threading.Thread:
 
 
 class SshHosts:
-    """A training on all hosts of a hostfile."""
+    """One training on all hosts of a hostfile."""
 
     def __init__(self, command: LauncherCommand, hosts: dict[str, int]):
         self.check(command)
@@ -156,35 +156,31 @@ class SshHosts:
             f"{shlex.quote(sys.executable)} -m model.launch --node"
         )
         self.hosts = [SshHost(name, remote, ssh) for name in hosts]
-        self.told: list[int] = []  # signals that came
+        self.signals: list[int] = []  # signals received
         self.patience = float(command.setting("start_timeout") or START_TIMEOUT)
 
     @staticmethod
     def check(command: LauncherCommand) -> None:
-        """Refuse options of deepspeed's that would mean something else here.
-
-        Raises:
-            ConfigError: there is one.
-        """
+        """Reject deepspeed options that would have another meaning here."""
         for name in REFUSED:
             if command.option(name) is not None:
                 raise ConfigError(
-                    f"{name}: write the hosts and slots that you want into the file of --hostfile",
+                    f"{name}: is not supported; list only the hosts and slots to use in --hostfile",
                     key=name.lstrip("-"),
                 )
         if command.option("--launcher") not in (None, "pdsh", "ssh"):
             raise ConfigError(
-                "--launcher: model.launch starts the hosts by ssh itself; leave it out, or leave "
-                "model.launch out",
+                "--launcher: cannot be combined with model.launch, which starts the hosts by ssh; "
+                "remove one of them",
                 key="launcher",
             )
 
     def run(self) -> int:
-        """Run the command on all hosts, and wait until it has ended on all; the exit code.
+        """Run the command on all hosts until it has ended on each; return the exit code.
 
         Raises:
-            UserError: a host cannot be reached, or lacks what it needs.
-            Restart: a host did not come in time; or a signal came before all were there.
+            UserError: A host is unreachable or not set up.
+            Restart: A host was not ready in time, or a signal arrived before all were ready.
         """
         for number in heard():
             signal.signal(number, self._hear)
@@ -197,16 +193,16 @@ class SshHosts:
                 host.close()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.told.append(number)
+        self.signals.append(number)
 
     def _open(self) -> None:
-        """Log in to all hosts; one that does not answer may come yet."""
+        """Log in to all hosts; retry those that may still be starting."""
         until = time.monotonic() + self.patience
         for host in self.hosts:
             host.open()
         while waiting := [host for host in self.hosts if host.port is None]:
-            if self.told:
-                raise Restart(f"{signal.Signals(self.told[0]).name} before the first step")
+            if self.signals:
+                raise Restart(f"{signal.Signals(self.signals[0]).name} before the first step")
             for host in waiting:
                 code = host.ended()
                 late = code == 255 and any(word in host.why() for word in LATE)
@@ -217,18 +213,18 @@ class SshHosts:
             if time.monotonic() > until:
                 names = ", ".join(host.name for host in waiting)
                 raise Restart(
-                    f"{names} did not come within {self.patience:g} s ({waiting[0].why()})"
+                    f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})"
                 )
             time.sleep(POLL)
 
     @staticmethod
     def _advice(code: int) -> str:
         if code == 255:
-            return "`ssh HOST true` has to work from here, without a question"
-        return f"every host needs the same folder and the same Python, {sys.executable}"
+            return "`ssh HOST true` must work from here without a prompt"
+        return f"every host needs this working directory and the same Python, {sys.executable}"
 
     def _send(self) -> None:
-        """Tell all hosts what to run."""
+        """Send the command to all hosts."""
         command = self.command.without(*OURS)
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
@@ -247,7 +243,7 @@ class SshHosts:
             host.tell(json.dumps(job))
 
     def _follow(self) -> int:
-        """Pass signals on until all hosts have ended; when one fails, the others save and leave."""
+        """Pass signals on until all hosts have ended; if one fails, stop the others."""
         codes: dict[str, int] = {}
         passed = 0
         while len(codes) < len(self.hosts):
@@ -257,24 +253,24 @@ class SshHosts:
                 if code is None:
                     continue
                 if code not in list(Exit):
-                    lost = "the connection was lost" if code == 255 else f"ended with {code}"
+                    lost = "connection lost" if code == 255 else f"exited with {code}"
                     print(f"{host.name}: {lost}", file=sys.stderr, flush=True)
                 codes[host.name] = code
                 if code != Exit.DONE:
-                    self.told.append(signal.SIGTERM)
-            for number in self.told[passed:]:
+                    self.signals.append(signal.SIGTERM)
+            for number in self.signals[passed:]:
                 for host in self.hosts:
                     if host.name not in codes:
                         host.tell(signal.Signals(number).name)
-            passed = len(self.told)
+            passed = len(self.signals)
         return merge(codes.values())
 
 
 def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str], str]:
-    """Be the host's end: say that it is ready, and read what to do; then hear signals.
+    """Announce this host as ready and read its job; then listen for signals.
 
-    Returns the command, its environment and the hostfile. Exits where nothing comes: another host
-    failed.
+    Returns the command, its environment and the hostfile. Exits if no job arrives because another
+    host failed.
     """
     from model.launching.command_line import free_port
 
@@ -294,7 +290,7 @@ def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str]
 
 
 def failure(error: UserError | Restart) -> int:
-    """Print what ended the start, and return the exit code."""
+    """Print the error and return its exit code."""
     kind = "error" if isinstance(error, UserError) else "restart"
     print(f"{kind}: {error}", file=sys.stderr, flush=True)
     return error.code if isinstance(error, UserError) else Exit.RESTART

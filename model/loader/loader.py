@@ -1,8 +1,8 @@
-"""Shards -> batches, without state: a batch is a function of its place in the order of samples.
+"""Stateless loading of shards: a batch is a function of its position in the sample order.
 
-Rows are gathered from the mapped columns for many sequences at once; nothing is padded, and no
-Python runs per sample or per token. Every rank computes its own part, and knows how many tokens are
-masked in the whole global batch, without communication.
+Rows are gathered from memory-mapped columns for many sequences at once, without padding and without
+Python code per sample or token. Every rank computes its own part and, without communication, the
+number of masked tokens in the global batch.
 
 Shapes: N samples, B sequences, T tokens, M masked positions.
 """
@@ -24,15 +24,15 @@ from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import Shard, open_folder
 
-# Sequences that are computed at once: enough to make numpy's calls cheap, few enough for the cache.
+# Sequences computed at once: enough to amortise numpy's calls, few enough for the cache.
 BLOCK = 512
 
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """One rank's part of a global batch, and the sizes of the whole of it."""
+    """One rank's part of a global batch, and the global batch's sizes."""
 
-    batches: list[Batch]  # as many on every rank
+    batches: list[Batch]  # the same number on every rank
     masked: int  # positions, over all ranks
     sequences: int  # over all ranks
 
@@ -40,8 +40,8 @@ class GlobalBatch:
 class Loader:
     """Batches from folders of shards, by global sample index.
 
-    The training split comes shuffled anew each epoch. The validation split comes as it lies, and
-    its masks depend on nothing but the place, so that all runs are measured on the same task.
+    The training split is reshuffled each epoch. The validation split keeps file order, and its
+    masks depend only on the position: all runs are evaluated on the same task.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Loader:
         """Open and check the shards.
 
         Raises:
-            InputError: no shards, a broken one, no samples, or another tokenizer's.
-            ConfigError: sentence pairs are to be judged but the shards hold none.
+            InputError: Shards are missing, broken, empty, or made with another tokenizer.
+            ConfigError: The objective needs sentence pairs that the shards do not have.
         """
         folders = [open_folder(folder, split) for folder in data.folders]
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
-        # How tokens are laid out in a batch: with words marked if any folder has them.
+        # The token format of a batch: with word bits if any folder has them.
         self._info = max((shard.info for shard in self._shards), key=lambda info: info.word_bit)
         self.sequence_length = max(shard.info.sequence_length for shard in self._shards)
         shuffle = split == "train"
@@ -70,7 +70,7 @@ class Loader:
         self._masker = Masker(tokenizer, objective, self.sequence_length, key)
         self._cls, self._sep, self._vocab_size = tokenizer.cls, tokenizer.sep, len(tokenizer.vocab)
         if shuffle and not data.weights:
-            folders = [self._shards]  # as if they lay in one
+            folders = [self._shards]  # as one folder
         self._streams, first = [], 0
         for number, shards in enumerate(folders):
             rows = np.array([shard.rows for shard in shards], np.int64)
@@ -80,23 +80,23 @@ class Loader:
             first += len(shards)
         samples = [stream.samples for stream in self._streams]
         self._mixture = Mixture.by_weight(data.weights or samples)
-        # Of an epoch where nothing is weighted; held-out samples, as long as none comes twice.
+        # An epoch's samples without weights; for validation, as many as fit without repetition.
         self.samples = sum(samples) if shuffle else self._mixture.once(samples)
-        self._rows(0, min(len(samples), self.samples))  # what cannot be read is found now
+        self._rows(0, min(len(samples), self.samples))  # fail now on unreadable shards
 
     def batch(
         self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31
     ) -> GlobalBatch:
-        """Rank `rank`'s part of the global batch of samples `start` to `start + count - 1`.
+        """Return rank `rank`'s part of the global batch of samples `start` to `start + count - 1`.
 
-        The ranks' parts, end to end, are the same sequences with the same masks for every `world`
-        and `micro_batch`. Every rank has the same number of micro-batches, of `micro_batch` samples
-        at most on average, and all of them hold as equal a number of tokens as can be: no rank
-        waits for another's longer sentences. One is empty (no sequence, all fields of length 0)
-        only where there are fewer samples than micro-batches on all ranks.
+        Concatenated over ranks, the parts are the same sequences with the same masks for every
+        `world` and `micro_batch`. Every rank has the same number of micro-batches, on average of
+        at most `micro_batch` samples, with token counts as equal as possible, so that no rank waits
+        for another's longer sentences. A micro-batch is empty (no sequence, all fields of length
+        0) only if there are fewer samples than micro-batches on all ranks.
         """
         rows = self._rows(start, start + count)
-        each = -(-count // world)  # samples a rank
+        each = -(-count // world)  # samples per rank
         parts = -(-each // micro_batch)
         cuts = even_cuts(rows.lengths(), world * parts)[rank * parts : (rank + 1) * parts + 1]
         at_once = max(1, BLOCK // micro_batch)
@@ -108,7 +108,7 @@ class Loader:
         return GlobalBatch(batches, int(rows.masked.sum(dtype=np.int64)), count)
 
     def _rows(self, start: int, stop: int) -> SampleTable:
-        """The rows of samples `start` to `stop - 1`."""
+        """Return the rows of samples `start` to `stop - 1`."""
         if len(self._streams) == 1:
             return self._streams[0].rows(start, stop)
         ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
@@ -117,13 +117,13 @@ class Loader:
             for stream, (low, high) in zip(self._streams, ranges, strict=True)
             if high > low
         ]
-        place = np.empty(stop - start, np.int64)
+        position = np.empty(stop - start, np.int64)
         by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
-        place[by_source] = np.arange(stop - start)
-        return SampleTable.concatenate(parts)[place]
+        position[by_source] = np.arange(stop - start)
+        return SampleTable.concatenate(parts)[position]
 
     def most_frequent_share(self) -> float:
-        """The share of the most frequent token: what guessing it everywhere would score."""
+        """Return the share of the most frequent token, the score of always predicting it."""
         counts = np.zeros(self._vocab_size, np.int64)
         for shard in self._shards:
             for low in range(0, len(shard.values), SCAN):
@@ -138,43 +138,43 @@ class Loader:
         return max(share, 1 - share)
 
     def _batches(self, rows: SampleTable, samples: Ints, cuts: Ints) -> list[Batch]:
-        """The micro-batches between `cuts` of some rows, computed together."""
+        """Return the micro-batches between `cuts` of some rows, computed together."""
         a_len, b_len = rows.a_len.astype(np.int64), rows.b_len.astype(np.int64)
-        # Two runs a sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
+        # Two runs per sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
         runs = np.stack([a_len + 2, b_len + (b_len > 0)], axis=1)
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(runs.sum(axis=1), out=starts[1:])
         tokens, first = self._gather(rows, a_len + b_len)
-        # Where each token of a run stands in `tokens`: one back for [CLS], two for [CLS] and [SEP].
-        # Special tokens get some neighbour's place, and are written over.
+        # Index of each run's tokens in `tokens`: shifted by one for [CLS], two for [CLS] and [SEP].
+        # Special tokens get some neighbour's index and are overwritten.
         shift = first - starts[:-1]
         source = np.repeat(np.stack([shift - 1, shift - 2], axis=1).ravel(), runs.ravel())
-        place = np.arange(starts[-1])
-        source += place
-        ids, goes_on = tokens.take(source, mode="clip"), None
+        position = np.arange(starts[-1])
+        source += position
+        ids, continues = tokens.take(source, mode="clip"), None
         if word_bit := self._info.word_bit:
-            goes_on = ids >= word_bit
+            continues = ids >= word_bit
             ids &= word_bit - 1
         ids[starts[:-1]] = self._cls
         ids[starts[:-1] + runs[:, 0] - 1] = self._sep
         ids[starts[1:] - 1] = self._sep
-        masks = self._masker.draw(ids, starts, samples, rows.masked.astype(np.int64), goes_on)
+        masks = self._masker.draw(ids, starts, samples, rows.masked.astype(np.int64), continues)
 
         lengths = np.diff(starts)
-        place -= np.repeat(starts[:-1], lengths)
+        position -= np.repeat(starts[:-1], lengths)
         return _cut(
             cuts,
             starts,
             input_ids=torch.from_numpy(ids.astype(np.int64)),
             segment_ids=torch.from_numpy(np.repeat(_segments(len(rows)), runs.ravel())),
-            position_ids=torch.from_numpy(place),
+            position_ids=torch.from_numpy(position),
             masked_positions=masks.positions,
             masked_labels=torch.from_numpy(masks.labels),
             next_sentence_labels=torch.from_numpy(rows.is_random_next.astype(np.int64)),
         )
 
     def _gather(self, rows: SampleTable, lengths: Ints) -> tuple[npt.NDArray[Any], Ints]:
-        """The tokens of `rows` as they are stored, shard by shard, and where each row's begin."""
+        """Return the stored tokens of `rows`, grouped by shard, and each row's start in them."""
         by_shard = np.argsort(rows.shard, kind="stable")
         ordered = lengths[by_shard]
         ends = np.cumsum(ordered)
@@ -190,7 +190,7 @@ class Loader:
             stored, info = self._shards[shard].values, self._shards[shard].info
             if info.word_bit == self._info.word_bit:
                 np.take(stored, source[low:high], out=tokens[low:high], mode="clip")
-            else:  # beside a folder where words are marked, the vocabulary marks them
+            else:  # other folders have word bits: derive them from the vocabulary
                 ids = stored.take(source[low:high], mode="clip")
                 tokens[low:high] = self._info.marked(ids, self._masker.continues[ids])
             low = high
@@ -203,26 +203,30 @@ def _check(
     info = shards[0].info
     if not sum(shard.rows for shard in shards):
         raise InputError(
-            f"{folder}: the {info.split} shards hold no samples; prepare a larger corpus"
-            + (" or raise validation_share" if info.split == "validation" else "")
+            f"{folder}: the {info.split} shards contain no samples; prepare a larger corpus"
+            + (" or raise validation_share" if info.split == "validation" else ""),
+            path=folder,
         )
     if info.tokenizer != tokenizer.sha256 or info.vocab_size != len(tokenizer.vocab):
         raise InputError(
             f"{folder}: made with the tokenizer {info.tokenizer[:12]} ({info.vocab_size} "
             f"entries), but this one is {tokenizer.sha256[:12]} ({len(tokenizer.vocab)} "
-            "entries); use the vocabulary of these shards, or prepare them again"
+            "entries); use the vocabulary of these shards or rerun prepare",
+            path=folder,
         )
     if objective.next_sentence and info.pairs != objective.pairs:
-        held = "no sentence pairs" if info.pairs == "none" else f"pairs of {info.pairs}"
+        found = "no sentence pairs" if info.pairs == "none" else f"{info.pairs} pairs"
         raise ConfigError(
-            f"objective={objective.name}: it judges pairs of {objective.pairs}, but the shards in "
-            f"{folder} hold {held}; prepare with pairs={objective.pairs}, or set "
-            "objective.next_sentence=false"
+            f"objective={objective.name}: requires {objective.pairs} pairs, but the shards in "
+            f"{folder} have {found}; rerun prepare with pairs={objective.pairs}, or set "
+            "objective.next_sentence=false",
+            key="objective",
+            path=folder,
         )
 
 
 def _segments(sequences: int) -> Ints:
-    """0 and 1 for the runs of each sequence, `(2 B,)`."""
+    """Return 0 and 1 for the runs of each sequence, `(2 B,)`."""
     return np.arange(2 * sequences) & 1
 
 
@@ -237,7 +241,7 @@ def _cut(
     masked_labels: torch.Tensor,
     next_sentence_labels: torch.Tensor,
 ) -> list[Batch]:
-    """Micro-batches as views: sequences `cuts[i]` to `cuts[i + 1] - 1` make the i-th."""
+    """Return micro-batches as views: the i-th holds sequences `cuts[i]` to `cuts[i + 1] - 1`."""
     lengths, edges = np.diff(starts), starts[cuts]
     masks = np.searchsorted(masked_positions, edges)
     batches = []

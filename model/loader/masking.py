@@ -1,9 +1,9 @@
-"""Which tokens are hidden, and what stands in their place: Devlin et al. 2019, section 3.1.
+"""Masking of tokens and their replacements: Devlin et al. 2019, section 3.1.
 
-A mask is a function of (seed, global sample index) alone: it changes from epoch to epoch, and it
-is the same whoever computes it, in whatever company. The index counts on over the epochs.
+A mask is a function of (seed, global sample index) only: it changes from epoch to epoch, as the
+index keeps counting, and does not depend on the rank or on the rest of the batch.
 
-Shapes: B sequences, L longest of them, T tokens of all, M masked positions, W words of a sequence,
+Shapes: B sequences, L the longest, T tokens in total, M masked positions, W words of a sequence,
 V vocabulary.
 """
 
@@ -19,9 +19,9 @@ from pipeline.common import counter_rng
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# Where in a sample's stream of random words each draw begins; a sequence is shorter than the gaps.
+# Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.
 _ORDER, _ACTION, _TOKEN, _CUT = 0, 2**20, 2**21, 3 * 2**20
-_LAST = np.uint32(0xFFFFFFFF)  # comes after every place that may be chosen
+_LAST = np.uint32(0xFFFFFFFF)  # sorts after every position that may be chosen
 
 
 class Tokenizer(Protocol):
@@ -37,23 +37,23 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Masks:
-    """What was hidden in a batch; both `(M,)`, M the sum of the counts that were asked for.
+    """Masked positions and labels of a batch; both `(M,)`, M the sum of the requested counts.
 
-    Or, where the next token is predicted, every position and the token after it.
+    For next-token prediction, every position with the token after it.
     """
 
-    positions: Ints  # into the batch's tokens, rising
-    labels: Ints  # the tokens that stood there
+    positions: Ints  # into the batch's tokens, ascending
+    labels: Ints  # the original tokens
 
 
 class Masker:
-    """Draws masks for whole batches.
+    """Generator of masks for whole batches.
 
-    Every sequence gets exactly `counts` predictions. With whole words the count stays the same:
-    words are taken in random order where they still fit, as the reference code does, and only
-    where no word fits any more, the next one is hidden in part. With spans, sequences are cut into
-    runs of words whose lengths are geometric (Joshi et al. 2020, section 3.1), and runs are taken
-    like words; a run is replaced, or kept, as a whole.
+    Every sequence gets exactly `counts` predictions, also with whole words: words are taken in
+    random order if they still fit, as in the reference code, and only when no word fits, the next
+    one is masked in part. With spans, sequences are split into runs of words of geometric length
+    (Joshi et al. 2020, section 3.1), which are taken like words; a run is replaced or kept as a
+    whole.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Masker:
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
         size = len(tokenizer.vocab)
-        # (V',) what a random token may be
+        # (V',) candidates for random tokens
         self._ordinary = np.setdiff1d(np.arange(size), self._special)
-        # (V,) whether an entry goes on with the word before it
+        # (V,) whether an entry continues the previous word
         self.continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
-        # Priorities carry their place in the low bits: sorting them sorts places, without ties.
+        # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
     def counts(self, lengths: npt.ArrayLike, maskable: npt.ArrayLike) -> Ints:
-        """Predictions of each sequence, `(B,)`.
+        """Return the number of predictions for each sequence, `(B,)`.
 
         Args:
-            lengths: (B,) tokens with [CLS] and [SEP], of which a share is hidden, at least one; or
-                all but the last one predict the next.
-            maskable: (B,) tokens that are not special; never more than these.
+            lengths: (B,) tokens with [CLS] and [SEP]; a share of them, at least one, is masked, or
+                all but the last predict the next token.
+            maskable: (B,) tokens that are not special: upper limits.
         """
         if self._objective.predict == "next":
             return np.asarray(lengths, np.int64) - 1
@@ -88,17 +88,17 @@ class Masker:
         starts: Ints,
         samples: npt.ArrayLike,
         counts: Ints,
-        goes_on: Bools | None = None,
+        continues: Bools | None = None,
     ) -> Masks:
-        """Hide tokens of a batch, in place.
+        """Mask tokens of a batch, in place.
 
         Args:
-            ids: (T,) sequences end to end, with their special tokens; changed.
-            starts: (B+1,) where each sequence starts, and T.
+            ids: (T,) packed sequences with their special tokens; modified.
+            starts: (B+1,) start of each sequence, and T.
             samples: (B,) global sample indices.
-            counts: (B,) predictions of each sequence, from `counts`.
-            goes_on: (T,) whether each token is of one word with the one before it; whatever it says
-                of special tokens. None: those that begin with "##" are.
+            counts: (B,) predictions per sequence, from `counts`.
+            continues: (T,) whether each token continues the previous token's word; ignored for
+                special tokens. None: those that begin with "##" do.
         """
         if not counts.any():
             return Masks(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -110,7 +110,7 @@ class Masker:
         order = self._priorities(keys, starts, special)
         row = np.repeat(np.arange(len(counts)), counts)
         if self._objective.whole_word or self._objective.span > 1:
-            words = self.continues[ids] if goes_on is None else goes_on
+            words = self.continues[ids] if continues is None else continues
             runs = self._runs(words, starts, special, keys)
             positions = self._whole(order, runs, starts, counts)
         else:
@@ -125,16 +125,16 @@ class Masker:
         return Masks(positions, labels)
 
     def is_special(self, ids: npt.NDArray[Any]) -> Bools:
-        """Whether each of `ids` is a special token."""
+        """Return whether each of `ids` is a special token."""
         found = ids == self._special[0]
         for special in self._special[1:]:
             found |= ids == special
         return np.asarray(found)
 
     def _priorities(self, keys: counter_rng.Bits, starts: Ints, special: Bools) -> Any:
-        """`(B, L)` uint32: a random order of the places of each sequence, special tokens last."""
+        """Return a random order of each sequence's positions, special last: `(B, L)` uint32."""
         lengths = np.diff(starts)
-        pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two places
+        pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two positions
         places = np.broadcast_to(_ORDER + np.arange(pairs), (len(keys), pairs))
         words = np.ascontiguousarray(counter_rng.random_bits(keys[:, None], places)).astype(
             "<u8", copy=False
@@ -150,35 +150,35 @@ class Masker:
         return order
 
     def _tokens(self, order: Any, starts: Ints, counts: Ints) -> Ints:
-        """The first places of each sequence's order, as positions `(M,)`."""
+        """Return the first positions in each sequence's order, `(M,)`."""
         most = int(counts.max(initial=0))
         places = np.sort(order, axis=1)[:, :most] & self._place_bits
         positions = places + starts[:-1, None]
         return np.asarray(positions[np.arange(most) < counts[:, None]])
 
     def _runs(self, words: Bools, starts: Ints, special: Bools, keys: counter_rng.Bits) -> Bools:
-        """Whether each token is hidden only with the one before it: `(T,)`; `words` says so."""
-        # A word starts at each token that has no word before it to go on with, too.
+        """Return whether each token is masked only with the previous one, given `words`: `(T,)`."""
+        # A word also starts at each token without a word before it.
         linked = ~special
         linked[1:] &= ~special[:-1]
         linked[:1] = False
-        goes_on = words & linked if self._objective.whole_word else np.zeros(len(words), bool)
+        continues = words & linked if self._objective.whole_word else np.zeros(len(words), bool)
         if self._objective.span > 1:
             row = np.repeat(np.arange(len(keys)), np.diff(starts))
             draw = counter_rng.uniform(keys[row], _CUT + np.arange(len(words)) - starts[row])
             cut = ~linked | (draw < self._objective.span_stop)
-            goes_on = join_words(goes_on, cut, self._objective.span)
-        return np.asarray(goes_on)
+            continues = join_words(continues, cut, self._objective.span)
+        return np.asarray(continues)
 
-    def _whole(self, order: Any, goes_on: Bools, starts: Ints, counts: Ints) -> Ints:
-        """Whole runs in each sequence's order as far as they fit, as positions `(M,)`."""
-        begins = np.flatnonzero(~goes_on)
-        pieces = np.diff(begins, append=len(goes_on))
+    def _whole(self, order: Any, continues: Bools, starts: Ints, counts: Ints) -> Ints:
+        """Return positions of whole runs in each sequence's order, while they fit: `(M,)`."""
+        begins = np.flatnonzero(~continues)
+        pieces = np.diff(begins, append=len(continues))
 
         size = np.zeros(order.shape, np.int64)
         row = np.searchsorted(starts, begins, side="right") - 1
         size[row, begins - starts[row]] = pieces
-        inner = np.flatnonzero(goes_on)
+        inner = np.flatnonzero(continues)
         row = np.searchsorted(starts, inner, side="right") - 1
         order[row, inner - starts[row]] = _LAST
 
@@ -196,9 +196,9 @@ class Masker:
     def _replacements(
         self, keys: counter_rng.Bits, places: Ints, deciding: Ints, labels: Ints
     ) -> Ints:
-        """What stands at the hidden positions, `(M,)`.
+        """Return the replacements at the masked positions, `(M,)`.
 
-        Each place is decided upon by itself, as the paper does, or with its run's first one.
+        Each position is decided independently, as in the paper, or with the first of its run.
         """
         objective = self._objective
         action = counter_rng.uniform(keys, _ACTION + deciding)
@@ -211,26 +211,26 @@ class Masker:
         )
 
 
-def join_words(goes_on: Bools, cut: Bools, longest: int) -> Bools:
-    """Join words to runs: whether each token belongs to the run of the one before it, `(T,)`.
+def join_words(continues: Bools, cut: Bools, longest: int) -> Bools:
+    """Join words to runs; return whether each token continues the previous token's run: `(T,)`.
 
-    `goes_on` says so of words, `cut` of which words none joins the one before (it says nothing
-    within a word). A run has at most `longest` words.
+    `continues` is the same for words; `cut` marks words that start a run (ignored within a word).
+    A run has at most `longest` words.
     """
-    begins = np.flatnonzero(~goes_on)
+    begins = np.flatnonzero(~continues)
     number = np.arange(len(begins))
     first = np.maximum.accumulate(np.where(cut[begins], number, 0))  # of the uncut run
-    joined = goes_on.copy()
+    joined = continues.copy()
     joined[begins] = ~cut[begins] & ((number - first) % longest > 0)
     return joined
 
 
 def _fill(size: Ints, counts: Ints) -> Ints:
-    """How much of each word is taken, `(B, W)`, so that row b has `counts[b]` in all.
+    """Return the tokens taken from each word, `(B, W)`, in total `counts[b]` for row b.
 
-    Words come in the order of `size` `(B, W)`; 0 is no word. One that does not fit into what is
-    left is passed over. Each turn decides a run of words in all rows; what is left only falls, so
-    a word that did not fit never will, and a few turns are enough.
+    Words are taken in the order of `size` `(B, W)`, in which 0 means no word; words larger than the
+    rest are skipped. Each iteration decides a run of words in all rows. The rest only falls: a
+    word that did not fit never will, and a few iterations suffice.
     """
     taken = np.zeros_like(size)
     left = counts.copy()

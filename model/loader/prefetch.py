@@ -1,4 +1,4 @@
-"""Batches made ahead by a thread."""
+"""Prefetching of batches in a thread."""
 
 import queue
 import threading
@@ -10,15 +10,15 @@ Item = TypeVar("Item")
 
 
 class prefetch(Generic[Item]):
-    """An iterator that a thread keeps `depth` items ahead of its reader.
+    """Iterator that a thread keeps `depth` items ahead of its reader.
 
-    numpy lets go of the interpreter in its loops, so that the thread works while the model does.
-    What the source raises is raised by `next`. `close`, or the end of a `with` block, stops the
-    thread. It is woken to make half of `depth` at once: each waking takes the reader's time too.
+    numpy releases the interpreter lock in its loops, so the thread runs while the model computes.
+    `next` re-raises exceptions of the source. `close`, or the end of a `with` block, stops the
+    thread. It is woken for half of `depth` at once, as each wake-up also costs the reader time.
     """
 
     def __init__(self, source: Iterable[Item], depth: int = 2):
-        self.waited = 0.0  # seconds that the reader stood waiting
+        self.waited = 0.0  # seconds that the reader waited
         self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(depth)
         self._bundle, self._taken = max(1, depth // 2), 0
@@ -34,7 +34,7 @@ class prefetch(Generic[Item]):
                 if self._closed:
                     return
                 self._ready.put((next(items), None))
-        except BaseException as error:  # the end too; carried over to the reader
+        except BaseException as error:  # including StopIteration; passed on to the reader
             self._ready.put((None, error))
 
     def __iter__(self) -> Iterator[Item]:
@@ -45,7 +45,7 @@ class prefetch(Generic[Item]):
         item, error = self._ready.get()
         self.waited += time.perf_counter() - began
         if error is not None:
-            self._ready.put((None, error))  # for who asks again
+            self._ready.put((None, error))  # for further calls
             raise error
         self._taken += 1
         if self._taken == self._bundle:
@@ -54,7 +54,7 @@ class prefetch(Generic[Item]):
         return item  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Stop the thread; what it had ready is dropped."""
+        """Stop the thread and drop prefetched items."""
         self._closed = True
         self._room.release()
         self._thread.join()

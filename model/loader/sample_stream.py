@@ -1,4 +1,4 @@
-"""A stream of samples: some shards in the order of training, and what their rows hold.
+"""Streams of samples: rows of some shards in training order.
 
 Shapes: N samples.
 """
@@ -15,19 +15,19 @@ from model.loader.sample_order import Order, Window
 from pipeline.common.errors import InputError
 from pipeline.shards import Shard
 
-SCAN = 2**20  # tokens looked at at once
+SCAN = 2**20  # tokens scanned at once
 _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class SampleTable:
-    """What is known of samples before their tokens are read; each field `(N,)`, in their order."""
+    """Properties of samples without their tokens; each field `(N,)`, in sample order."""
 
     shard: npt.NDArray[np.int32]
     start: npt.NDArray[np.int32]  # of segment A in the shard's values
     a_len: npt.NDArray[np.uint16]
     b_len: npt.NDArray[np.uint16]
-    masked: npt.NDArray[np.uint16]  # how many tokens will be hidden
+    masked: npt.NDArray[np.uint16]  # number of tokens to mask
     is_random_next: Bools
 
     def __len__(self) -> int:
@@ -37,13 +37,13 @@ class SampleTable:
         return SampleTable(**{name: column[which] for name, column in vars(self).items()})
 
     def lengths(self) -> Ints:
-        """Tokens of each sample, the special ones among them: `(N,)`."""
+        """Return the tokens of each sample, including special ones: `(N,)`."""
         b_len = self.b_len.astype(np.int64)
         return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
 
     @classmethod
     def concatenate(cls, parts: list["SampleTable"]) -> "SampleTable":
-        """All rows of `parts`, in order; the columns themselves where there is one part."""
+        """Concatenate the rows of `parts`; a single part is not copied."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(vars(part).values() for part in parts), strict=True)
@@ -51,16 +51,16 @@ class SampleTable:
 
 
 class SampleStream:
-    """Rows by their place in the order of some shards."""
+    """Rows of some shards by their position in the order."""
 
     def __init__(self, shards: list[Shard], first: int, order: Order, masker: Masker):
-        """`first` is the number that the rows call the first of `shards` by."""
+        """Take the shards; rows refer to the first of them by the number `first`."""
         self._shards, self._first, self._order, self._masker = shards, first, order, masker
         self._tables: list[tuple[Window, SampleTable]] = []
         self.samples = order.samples  # of an epoch
 
     def rows(self, start: int, stop: int) -> SampleTable:
-        """The rows of samples `start` to `stop - 1`: slices of the tables of their windows."""
+        """Return the rows of samples `start` to `stop - 1`, sliced from their windows' tables."""
         parts = []
         while True:
             window, table = self._table(start)
@@ -70,7 +70,7 @@ class SampleStream:
                 return SampleTable.concatenate(parts)
 
     def _table(self, index: int) -> tuple[Window, SampleTable]:
-        """The window of a sample and its rows in order; the last two are kept."""
+        """Return the window of a sample and its rows in order; caches the last two."""
         for window, table in self._tables:
             if index in window:
                 return window, table
@@ -81,17 +81,17 @@ class SampleStream:
         return self._tables[0]
 
     def _read_ahead(self, shards: Ints) -> None:
-        """Ask the system to read the next shards from disk, from one end to the other."""
+        """Ask the system to read the next shards from disk sequentially."""
         if hasattr(os, "posix_fadvise"):
             for shard in shards:
                 with self._shards[shard].path.open("rb") as file:
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     def _columns(self, number: int) -> SampleTable:
-        """All rows of a shard as they lie.
+        """Return all rows of a shard in file order.
 
         Raises:
-            InputError: the columns contradict each other.
+            InputError: The columns are inconsistent.
         """
         shard = self._shards[number]
         lengths = np.diff(shard.offsets)
@@ -101,7 +101,7 @@ class SampleStream:
         if len(full) and (
             min(lengths.min(), b_len.min()) < 0 or full.max() > shard.info.sequence_length
         ):
-            raise InputError(f"{shard.path}: lengths out of range; prepare it again")
+            raise InputError(f"{shard.path}: lengths out of range; rerun prepare", path=shard.path)
         return SampleTable(
             shard=np.full(shard.rows, self._first + number, np.int32),
             start=shard.offsets[:-1],
@@ -113,16 +113,18 @@ class SampleStream:
 
 
 def _special_tokens(shard: Shard, masker: Masker) -> Ints:
-    """How many special tokens each row of a shard holds in its text, mostly [UNK]: `(rows,)`.
+    """Count the special tokens, mostly [UNK], in the text of each row of a shard: `(rows,)`.
 
     Raises:
-        InputError: an id outside the vocabulary.
+        InputError: An id is outside the vocabulary.
     """
     found = []
     for low in range(0, len(shard.values), SCAN):
         values = shard.ids(low, low + SCAN)
         if values.max() >= shard.info.vocab_size:
-            raise InputError(f"{shard.path}: an id beyond the vocabulary; prepare it again")
+            raise InputError(
+                f"{shard.path}: an id is outside the vocabulary; rerun prepare", path=shard.path
+            )
         found.append(low + np.flatnonzero(masker.is_special(values)))
     before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
     return np.diff(before)

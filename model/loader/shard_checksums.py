@@ -1,4 +1,4 @@
-"""The shards as `prepare` left them: known by their checksums, and whether they still are so."""
+"""Checksums of the shards that `prepare` wrote, and their verification."""
 
 import hashlib
 from pathlib import Path
@@ -11,50 +11,46 @@ from pipeline.common.manifest import require_manifest, sha256
 
 
 class ShardFiles:
-    """All shards of the folders that a run reads, by the account in the folders' manifests."""
+    """All shards of a run's data folders, as listed in the folders' manifests."""
 
     def __init__(self, data: DataConfig):
-        """Read the manifests.
-
-        Raises:
-            InputError: a folder has none.
-        """
+        """Read the manifests; raises InputError if a folder has none."""
         manifests = {Path(d): require_manifest(d, "prepare", "data.dir") for d in data.folders}
         self.sequence_length = max(m.figures["sequence_length"] for m in manifests.values())
-        self._accounts = {
-            folder / name: account
+        self._listed = {
+            folder / name: entry
             for folder, manifest in manifests.items()
-            for name, account in manifest.files.items()
+            for name, entry in manifest.files.items()
             if name.endswith(".arrow")
         }
         self._folders = list(manifests)
 
     def checksum(self) -> str:
-        """Of the checksums of all shards: other shards, another order of folders, another value."""
-        sums = (f"{path.name} {account['sha256']}\n" for path, account in self._accounts.items())
+        """Return a checksum over all shards' checksums in the order of the folders."""
+        sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
         return hashlib.sha256("".join(sums).encode()).hexdigest()
 
     def verify(self, rank: int, world: int) -> None:
-        """Read every shard, each rank its part of them, and compare it with the account.
+        """Compare all shards with their manifests' checksums, each rank a part of them.
 
-        Every rank must call it, and all get the same answer.
+        Every rank must call it, and all raise the same error.
 
         Raises:
-            InputError: a shard is missing, damaged, changed, or not in the account.
+            InputError: A shard is missing, damaged, changed, or not in the manifest.
         """
         found = [path for folder in self._folders for path in sorted(folder.glob("*.arrow"))]
-        wrong = [f"{path} is not of this folder's manifest" for path in found[rank::world]
-                 if path not in self._accounts]  # fmt: skip
-        for path in list(self._accounts)[rank::world]:
+        wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world]
+                 if path not in self._listed]  # fmt: skip
+        for path in list(self._listed)[rank::world]:
             if not path.exists():
                 wrong.append(f"{path} is missing")
-            elif path.stat().st_size != self._accounts[path]["bytes"] or (
-                sha256(path) != self._accounts[path]["sha256"]
+            elif path.stat().st_size != self._listed[path]["bytes"] or (
+                sha256(path) != self._listed[path]["sha256"]
             ):
-                wrong.append(f"{path} was changed after it was prepared")
+                wrong.append(f"{path} has changed since prepare")
         everyone: list[list[str]] = [[] for _ in range(world)]
         dist.all_gather_object(everyone, wrong)
-        complaints = [complaint for each in everyone for complaint in each]
-        if complaints:
-            more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
-            raise InputError(f"{complaints[0]}{more}; prepare it again, or put back the right file")
+        problems = [problem for each in everyone for problem in each]
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise InputError(f"{problems[0]}{more}; rerun prepare or restore the original file")

@@ -1,7 +1,7 @@
 """File heartbeats for a liveness probe.
 
-Each rank touches its file in a folder of its node whenever it makes progress. The probe,
-`python -m model.resilience.heartbeat FOLDER SECONDS`, fails when one of them is older.
+Each rank touches its file in a local folder whenever it makes progress. The probe,
+`python -m model.resilience.heartbeat FOLDER SECONDS`, fails when a file is older than SECONDS.
 """
 
 import argparse
@@ -9,11 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-INTERVAL = 1.0  # seconds between two signs, at least
+INTERVAL = 1.0  # minimum seconds between two touches
 
 
 class Heartbeat:
-    """One rank's file."""
+    """Heartbeat file of one rank."""
 
     def __init__(self, folder: Path, rank: int):
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,36 +21,36 @@ class Heartbeat:
         self.beat()
 
     def beat(self) -> None:
-        """Show that this rank lives."""
+        """Touch the file, at most once per INTERVAL."""
         now = time.monotonic()
         if now - self._last >= INTERVAL:
             self._path.touch()
             self._last = now
 
     def close(self) -> None:
-        """Leave: nobody waits for a rank that is done."""
+        """Remove the file, so that the probe ignores a rank that is done."""
         self._path.unlink(missing_ok=True)
 
 
 def stale(folder: Path, seconds: float) -> list[str]:
-    """The ranks that have shown no sign for so long; none where none began."""
+    """Return the ranks without a heartbeat for `seconds`; ignores ranks that have not started."""
     limit = time.time() - seconds
     return [path.name for path in sorted(folder.glob("rank-*")) if path.stat().st_mtime < limit]
 
 
 def main() -> None:
-    """The probe: 0 while every rank gets on, 1 otherwise."""
+    """Run the probe: exit with 0 while every rank makes progress, else with 1."""
     parser = argparse.ArgumentParser(
         "python -m model.resilience.heartbeat",
-        description="Says whether all ranks of this node get on.",
+        description="Check that all ranks of this node make progress.",
     )
     parser.add_argument("folder", type=Path, help="heartbeat= of the training")
-    parser.add_argument("seconds", type=float, help="without a sign, after which a rank is lost")
+    parser.add_argument("seconds", type=float, help="highest age of a heartbeat")
     options = parser.parse_args()
     folder, seconds = options.folder, options.seconds
     silent = stale(folder, seconds)
     if silent:
-        sys.exit(f"no sign of {', '.join(silent)} for {seconds:g} s")
+        sys.exit(f"no heartbeat of {', '.join(silent)} for {seconds:g} s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Updates that came to nothing: skipped, counted, and after too many in a row the run's end."""
+"""Non-finite updates: skipped, counted, and fatal after too many in a row."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from pipeline.common.errors import Diverged
 
 
 def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:
-    """Make an optimizer clip gradients and pass over those not finite, as ZeRO's wrappers do.
+    """Make an optimizer clip gradients and skip non-finite ones, as ZeRO's wrappers do.
 
-    Without ZeRO nothing stands between such a gradient and the weights, and nobody keeps the norm.
-    `overflow` and `_global_grad_norm` are where DeepSpeed looks for them.
+    Without ZeRO such a gradient would reach the weights. DeepSpeed reads the results from
+    `overflow` and `_global_grad_norm`.
     """
     step = optimizer.step
 
@@ -33,14 +33,14 @@ def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:
 
 @dataclass
 class Health:
-    """Whether the updates of a run take effect."""
+    """Record of the skipped updates of a run."""
 
-    limit: int  # so many in a row that do not end it
-    skipped: int = 0  # in all
-    row: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, how many
+    limit: int  # abort after this many in a row
+    skipped: int = 0  # in total
+    row: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, count
 
     def note(self, applied: bool, step: int, first: int, count: int) -> str | None:
-        """What to say of update `step` (from 1) over `count` samples from `first`; None if good."""
+        """Record update `step` (from 1) over `count` samples from `first`; return any warning."""
         if applied:
             self.row.clear()
             return None
@@ -53,15 +53,15 @@ class Health:
 
     @property
     def hopeless(self) -> bool:
-        """Whether there were too many in a row."""
+        """Return whether too many updates in a row were skipped."""
         return len(self.row) >= self.limit
 
     def diagnosis(self, checkpoint: str) -> Diverged:
-        """The error that ends the run, when the weights from before are saved."""
+        """Return the error that ends the run, with the checkpoint of the last finite weights."""
         (first_step, first, _), (last_step, last, count) = self.row[0], self.row[-1]
         return Diverged(
             f"the loss or its gradient was not finite in steps {first_step:,} to {last_step:,} "
-            f"(samples {first:,} to {last + count - 1:,} in the order of training); no update was "
-            f"made from them. The weights from before are saved in {checkpoint}; lower "
-            "optimizer.learning_rate, look at these samples, or raise bad_steps to go on"
+            f"(samples {first:,} to {last + count - 1:,} in training order); these updates were "
+            f"skipped and the weights before them are saved in {checkpoint}. Lower "
+            "optimizer.learning_rate, inspect these samples, or raise bad_steps to continue"
         )

@@ -1,4 +1,4 @@
-"""The other ranks: waiting for them at the start, agreeing with them, and noticing their loss."""
+"""Process-group setup, cross-rank flags, and detection of lost peers."""
 
 import socket
 import time
@@ -22,14 +22,13 @@ VISIBLE = 15.0  # seconds until a file written on one node must be seen on anoth
 def join(
     backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device
 ) -> None:
-    """Make the process group when all ranks are there; none of its operations waits for ever.
+    """Create the process group when all ranks have joined, with a timeout for every operation.
 
-    Nodes may start late and names may not resolve yet, so the start has a time limit of its own.
-    The other one holds for every group that is made later too: DeepSpeed makes some, and gives
-    them none.
+    The start has a timeout of its own, as nodes may start late and names may not resolve yet.
+    `timeout` also becomes the default of later groups: DeepSpeed creates some without a timeout.
 
     Raises:
-        ConfigError, InputError, Restart: what `rendezvous.meet` raises.
+        ConfigError, InputError, Restart: As `rendezvous.meet`.
     """
     limit = timedelta(seconds=timeout)
     distributed_c10d._get_default_timeout = lambda backend: limit
@@ -42,26 +41,23 @@ def join(
 
 
 def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether `flag` is set on any rank: all get the same answer."""
-    told = torch.tensor(int(flag), dtype=torch.int32, device=device)
-    dist.all_reduce(told, op=dist.ReduceOp.MAX)
-    return bool(told.item())
+    """Return on every rank whether `flag` is set on any rank."""
+    highest = torch.tensor(int(flag), dtype=torch.int32, device=device)
+    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+    return bool(highest.item())
 
 
 def broadcast_from_rank0(value: Any) -> Any:
-    """Rank 0's value, on every rank."""
+    """Return rank 0's value on every rank."""
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
 
 
 def check_shared_folder(folder: Path, timeout: float) -> None:
-    """Make sure that all nodes see one and the same checkpoint folder.
+    """Check that all nodes see the same checkpoint folder; every rank raises the same error.
 
-    `timeout` is what one node waits for another, in seconds: a node must give up before that.
-
-    Raises:
-        InputError: some do not; on every rank.
+    `timeout` is the process group's, in seconds: a node must give up before it expires.
     """
     if dist.get_world_size() == 1:
         return
@@ -70,7 +66,7 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(name, "")
     dist.barrier()
-    # Network file systems remember for a while what was not there.
+    # Network file systems cache negative lookups for a while.
     until = time.monotonic() + min(VISIBLE, timeout / 2)
     while not (seen := name.exists()) and time.monotonic() < until:
         time.sleep(0.2)
@@ -78,16 +74,17 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     dist.all_gather_object(hosts, (seen, socket.gethostname()))
     if dist.get_rank() == 0:
         name.unlink()
-    blind = sorted({host for sees, host in hosts if not sees})
-    if blind:
+    if unshared := sorted({host for sees, host in hosts if not sees}):
         raise InputError(
-            f"out: {', '.join(blind)} cannot see what rank 0 writes in {folder}; the folder must "
-            "be on a file system that all nodes share"
+            f"out: {', '.join(unshared)} cannot see files that rank 0 writes to {folder}; set out= "
+            "to a folder on a file system shared by all nodes",
+            key="out",
+            path=folder,
         )
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Whether an error says that another rank is gone or does not answer."""
+    """Return whether an error means that another rank is lost or does not respond."""
     text = str(error)
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError)

@@ -1,6 +1,6 @@
-"""What a rank is: its run, its code, its versions and its settings, for comparing it with rank 0.
+"""Rank card: run, code, versions and settings of a rank, to compare with rank 0's.
 
-A rank that differs would train along without an error, towards wrong weights.
+A rank that differs would train without an error but give wrong weights.
 """
 
 import dataclasses
@@ -18,19 +18,19 @@ from typing import Any
 
 from pipeline.common.formatting import pluralize
 
-RUN = "TRAIN_RUN"  # environment: a name that the launcher gives to one start of one training
-HOSTS = "HOSTS"  # environment: the names of the nodes in the order of ranks, with commas
+RUN = "TRAIN_RUN"  # environment: the launcher's unique name for one start of a training
+HOSTS = "HOSTS"  # environment: node names in rank order, separated by commas
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "deepspeed")
-OF_A_NODE = ("heartbeat", "threads", "peak_tflops")  # settings that nodes may have each their own
-SHOWN = 3  # differences that a message has
+OF_A_NODE = ("heartbeat", "threads", "peak_tflops")  # settings that may differ between nodes
+SHOWN = 3  # differences listed in a message
 
 
 @dataclass(frozen=True)
 class RankCard:
-    """All that ranks of one training must have in common, and where this one is."""
+    """Properties that all ranks of a training must share, and this rank's host."""
 
-    run: str  # what tells this training from another on the same machines
+    run: str  # distinguishes trainings on the same machines
     out: str
     host: str
     world: int
@@ -40,12 +40,12 @@ class RankCard:
     code: dict[str, str]  # digest of each source file
 
     def to_json(self) -> str:
-        """Return the card as text."""
+        """Return the card as JSON."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
 
     @staticmethod
     def from_json(text: str | bytes) -> "RankCard":
-        """Read a card; a text that is none raises ValueError, TypeError or KeyError."""
+        """Parse a card; raises ValueError, TypeError or KeyError on invalid text."""
         return RankCard(**json.loads(text))
 
     def same_run(self, other: "RankCard") -> bool:
@@ -53,7 +53,7 @@ class RankCard:
         return (self.run, self.out) == (other.run, other.out)
 
     def differences(self, other: "RankCard") -> str:
-        """Say what `other` has that differs from this one; empty where nothing does."""
+        """Describe how `other` differs from this card; return an empty string if it does not."""
         parts = [
             _listed("versions", self.versions, other.versions),
             _listed("code", self.code, other.code, values=False),
@@ -62,7 +62,7 @@ class RankCard:
         if self.world != other.world:
             parts.append(f"number of ranks ({self.world}, {other.world})")
         if not any(parts) and self.fingerprint != other.fingerprint:
-            parts.append("data (its shards or its vocabulary are not the same)")
+            parts.append("data (shards or vocabulary)")
         return "; ".join(filter(None, parts))
 
 
@@ -106,6 +106,6 @@ def _listed(
     keys = [key for key in sorted({*mine, *others}) if mine.get(key) != others.get(key)]
     if not keys:
         return ""
-    told = [f"{key} ({mine.get(key)}, {others.get(key)})" if values else key for key in keys]
+    shown = [f"{key} ({mine.get(key)}, {others.get(key)})" if values else key for key in keys]
     more = f" and {pluralize(len(keys) - SHOWN, 'more')}" if len(keys) > SHOWN else ""
-    return f"{what}: {', '.join(told[:SHOWN])}{more}"
+    return f"{what}: {', '.join(shown[:SHOWN])}{more}"

@@ -1,21 +1,21 @@
-"""What a rank leaves for `model.launch`: its process id at first, its exit code at last."""
+"""Files of a rank for `model.launch`: its process id, then its exit code."""
 
 import os
 from pathlib import Path
 
 from pipeline.common.atomic import atomic_path
 
-RANKS = "TRAIN_RANKS"  # environment: folder where this node's ranks leave their ids and exit codes
+RANKS = "TRAIN_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks
 
 
 def begin_rank() -> None:
-    """Leave this rank's process id, where `model.launch` asked for it."""
+    """Write this rank's process id, if started by `model.launch`."""
     if RANKS in os.environ:
         _leave("pid", os.getpid())
 
 
 def end_rank(code: int) -> None:
-    """Leave how this rank ended, where `model.launch` asked for it."""
+    """Write this rank's exit code, if started by `model.launch`."""
     if RANKS in os.environ:
         _leave("code", code)
 

@@ -1,8 +1,8 @@
-"""Where the ranks of a training find one another, and make sure that they are of one training.
+"""Rendezvous of the ranks, with a check that all belong to the same training.
 
-Rank 0 serves a store at MASTER_ADDR:MASTER_PORT and leaves its card there. Each other rank compares
-its own with it and leaves what differs. When all have come, rank 0 says what is to be done: start,
-or end with the same error on every rank. Nobody enters the process group of another training.
+Rank 0 serves a store at MASTER_ADDR:MASTER_PORT with its card. Each other rank compares its own
+card and stores the differences. When all have arrived, rank 0 either starts the training or ends it
+with the same error on every rank. No rank joins the process group of another training.
 """
 
 import contextlib
@@ -18,22 +18,22 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from model.resilience.rank_card import HOSTS, RankCard
 from pipeline.common.errors import ConfigError, InputError, Restart, first_line
 
-LEAVING = 10.0  # seconds that the training before this one may take to free the port
+LEAVING = 10.0  # seconds that a previous training may take to free the port
 _CARD, _GO = "card", "go"
 
 
 def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
-    """Wait until all ranks are there and are of one training; the store, the rank, how many.
+    """Wait for all ranks of the training; return the store, this rank and the world size.
 
     Raises:
-        ConfigError: the port is another program's or another training's.
-        InputError: a rank has other code, versions, settings or data than rank 0.
-        Restart: not all ranks came in time.
+        ConfigError: The port is used by another program or training.
+        InputError: A rank differs from rank 0 in code, versions, settings or data.
+        Restart: Some ranks did not join in time.
     """
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     until = time.monotonic() + start_timeout
     if size == 1:
-        # Nobody else comes, so no port has to be agreed on.
+        # A single rank needs no agreed port.
         return _prefixed(TCPStore("127.0.0.1", 0, is_master=True), card), rank, size
     if rank == 0:
         store = _served(until)
@@ -49,12 +49,12 @@ def _prefixed(store: Store, card: RankCard) -> Store:
     return PrefixStore(f"run/{card.run}/{card.fingerprint[:12]}", store)
 
 
-def _place() -> tuple[str, int]:
+def _address() -> tuple[str, int]:
     return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
 
 def _key(name: str) -> str:
-    """Return a key of the store; torchrun keeps its store when it starts its ranks again."""
+    """Return a store key, unique per restart: torchrun keeps its store when it restarts ranks."""
     return f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
@@ -63,7 +63,7 @@ def _left(until: float) -> timedelta:
 
 
 def _client(until: float) -> Store:
-    address, port = _place()
+    address, port = _address()
     return TCPStore(address, port, is_master=False, timeout=_left(until), wait_for_workers=False)
 
 
@@ -71,7 +71,7 @@ def _served(until: float) -> Store:
     """Return the store that rank 0 serves, or the one that torchrun serves for it."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return _client(until)
-    address, port = _place()
+    address, port = _address()
     patience = min(until, time.monotonic() + LEAVING)
     while True:
         try:
@@ -86,15 +86,15 @@ def _served(until: float) -> Store:
                 continue
             if taken:
                 raise ConfigError(
-                    f"master_port={port}: taken on {socket.gethostname()} by another program, "
-                    "another training maybe; choose another: --master_port N",
+                    f"master_port={port}: already in use on {socket.gethostname()}, possibly by "
+                    "another training; choose another port: --master_port N",
                     key="master_port",
                 ) from error
             raise Restart(f"rank 0 cannot serve {address}:{port}: {first_line(error)}") from error
 
 
 def _welcome(store: Store, size: int, start_timeout: float, until: float) -> None:
-    """Wait for all others as rank 0, and tell them whether to start."""
+    """Wait as rank 0 for all others, then start them or refuse."""
     others = [_key(f"came/{rank}") for rank in range(1, size)]
     try:
         store.wait(others, _left(until))
@@ -102,8 +102,8 @@ def _welcome(store: Store, size: int, start_timeout: float, until: float) -> Non
         missing = _missing(store, size, start_timeout)
         _refuse(store, [key for key in others if store.check([key])], "missing", missing)
         raise Restart(missing) from error
-    told = [bytes(store.get(key)).decode() for key in others]
-    unlike = sorted({text for text in told if text})
+    answers = [bytes(store.get(key)).decode() for key in others]
+    unlike = sorted({text for text in answers if text})
     if unlike:
         _refuse(store, others, "unlike", unlike[0])
         raise InputError(unlike[0])
@@ -111,23 +111,23 @@ def _welcome(store: Store, size: int, start_timeout: float, until: float) -> Non
 
 
 def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
-    """Tell the ranks that came why the training does not start, and let them read it.
+    """Send the ranks that have arrived the reason not to start, and wait until they have read it.
 
-    The store ends with rank 0, so rank 0 must not leave before the others have their answer.
+    The store ends with rank 0, which therefore must not exit first.
     """
     store.set(_key(_GO), json.dumps([what, why]))
-    with contextlib.suppress(dist.DistError):  # a rank that died in between reads nothing
+    with contextlib.suppress(dist.DistError):  # a rank may have died since
         store.wait([_read(key) for key in arrived], timedelta(seconds=LEAVING))
 
 
 def _read(came: str) -> str:
-    """Return the key by which a rank says that it has read rank 0's answer."""
+    """Return the key with which a rank acknowledges rank 0's answer."""
     return f"{came}/read"
 
 
 def _found(card: RankCard, start_timeout: float, until: float) -> Store:
     """Return the store of this training's rank 0."""
-    address, port = _place()
+    address, port = _address()
     patience = min(until, time.monotonic() + LEAVING)
     while True:
         try:
@@ -136,23 +136,23 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
             first = RankCard.from_json(store.get(_key(_CARD)))
             started = store.check([_key(_GO)])
         except (dist.DistError, ValueError, TypeError, KeyError) as error:
-            if time.monotonic() < until:  # it ended, and may be started again
+            if time.monotonic() < until:  # rank 0 ended and may be restarted
                 time.sleep(0.5)
                 continue
             raise Restart(
-                f"{name_of(0)} did not come to {address}:{port} within {start_timeout:g} s "
+                f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s "
                 f"({first_line(error)})"
             ) from error
         if first.same_run(card) and not started:
             return store
         if not first.same_run(card) and time.monotonic() > patience:
             raise ConfigError(
-                f"master_port={port}: another training meets at {address}:{port} (out={first.out},"
-                f" on {first.host}; here out={card.out}); choose another port: --master_port N",
+                f"master_port={port}: another training uses {address}:{port} (out={first.out} on "
+                f"{first.host}; here out={card.out}); choose another port: --master_port N",
                 key="master_port",
             )
         if time.monotonic() > until:
-            raise Restart(f"the training before this one does not leave {address}:{port}")
+            raise Restart(f"the previous training still uses {address}:{port}")
         del store
         time.sleep(0.5)
 
@@ -160,13 +160,13 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
 def _arrive(
     store: Store, card: RankCard, rank: int, size: int, start_timeout: float, until: float
 ) -> None:
-    """Leave what differs from rank 0, and do what rank 0 says."""
+    """Store the differences from rank 0, and wait for its answer."""
     try:
         first = RankCard.from_json(store.get(_key(_CARD)))
         unlike = first.differences(card)
         text = unlike and (
-            f"rank 0 on {first.host} and rank {rank} on {card.host} differ in {unlike}; install "
-            "and start the same on every node"
+            f"rank 0 on {first.host} and rank {rank} on {card.host} differ in {unlike}; use the "
+            "same installation, settings and data on every node"
         )
         store.set(_key(f"came/{rank}"), text)
         try:
@@ -177,7 +177,7 @@ def _arrive(
         if what != "start":
             store.set(_read(_key(f"came/{rank}")), "")
     except dist.DistNetworkError as error:
-        raise Restart(f"{name_of(0)} went away before all ranks came") from error
+        raise Restart(f"{name_of(0)} was lost before all ranks had joined") from error
     if what == "missing":
         raise Restart(why)
     if what == "unlike":
@@ -187,11 +187,11 @@ def _arrive(
 def _missing(store: Store, size: int, start_timeout: float) -> str:
     ranks = [rank for rank in range(1, size) if not store.check([_key(f"came/{rank}")])]
     names = ", ".join(dict.fromkeys(map(name_of, ranks))) or name_of(0)
-    return f"{names} did not come within {start_timeout:g} s"
+    return f"{names} did not join within {start_timeout:g} s"
 
 
 def name_of(rank: int) -> str:
-    """Return how a rank is called: with its node, where the launcher said which there are."""
+    """Return a rank's name, with its node if the launcher named the nodes."""
     hosts = [name for name in os.environ.get(HOSTS, "").split(",") if name]
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if not hosts or size % len(hosts):

@@ -1,7 +1,6 @@
-"""What keeps a rank from being lost or from hanging: signals, a watchdog, a sign of life.
+"""Per-rank watchdog thread: signals, progress timeout, heartbeat.
 
-A thread of its own hears signals and watches the clock, so it acts while the main thread stands in
-a collective operation that will never end.
+A separate thread can act while the main thread is blocked in a collective operation.
 """
 
 import faulthandler
@@ -20,18 +19,18 @@ from model.resilience.heartbeat import Heartbeat
 from pipeline.common.errors import Exit
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
-LEAVING = 30.0  # seconds that a rank has to leave when its peers are lost
+LEAVING = 30.0  # seconds until a rank must exit when its peers are lost
 
 
 class Watchdog:
-    """Watches over one rank, from before the other ranks are there until it is done.
+    """Watchdog of one rank, from before the rendezvous until training is done.
 
-    Until `training` a signal ends the process at once: there is nothing to save. After that it is
-    only noted in `signal`, and whoever trains looks there.
+    Until `training` is called, a signal ends the process at once: there is nothing to save. After
+    that it is only recorded in `signal`, which the trainer polls.
     """
 
     def __init__(self, rank: int, start_timeout: float, limit: float, heartbeat: str | None):
-        self.signal: str | None = None  # the name of the first one that came
+        self.signal: str | None = None  # name of the first signal received
         self._rank, self._limit = rank, limit
         self._training, self._closed = False, threading.Event()
         self._until = time.monotonic() + start_timeout
@@ -44,22 +43,22 @@ class Watchdog:
         self._thread.start()
 
     def training(self) -> None:
-        """From here on there is a state to save."""
+        """Record signals from now on instead of exiting: there is a state to save."""
         self._training = True
 
     def beat(self) -> None:
-        """Something got done."""
+        """Record progress."""
         self._until = time.monotonic() + self._limit
         if self._heartbeat is not None:
             self._heartbeat.beat()
 
     def leaving(self) -> None:
-        """The peers are lost: what is left to do must not wait for them."""
+        """Limit the time to exit, as the peers are lost."""
         self._limit = LEAVING
         self._until = time.monotonic() + self._limit
 
     def close(self) -> None:
-        """Training is done: signals do again what they did before."""
+        """Stop the thread and restore the signal handlers."""
         self._closed.set()
         os.write(self._tell, b"\0")
         self._thread.join()
@@ -92,17 +91,17 @@ class Watchdog:
 
 
 def heard() -> list[signal.Signals]:
-    """Return the signals that stop training: those that `nohup` and the like did not switch off."""
+    """Return the signals that stop training; without SIGHUP if ignored, as under `nohup`."""
     nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in STOPPING if not (nohup and number == signal.SIGHUP)]
 
 
 def _noted(number: int, frame: FrameType | None) -> None:
-    """The thread has it from the pipe."""
+    """Do nothing: the wakeup fd passes the signal to the watchdog thread."""
 
 
 def exit_for_restart(why: str) -> NoReturn:
-    """End this process now, to be started again, whatever its threads are doing."""
+    """Exit for a restart immediately, whatever the threads are doing."""
     print(f"restart: {why}", file=sys.stderr, flush=True)
     rank_record.end_rank(Exit.RESTART)
     os._exit(Exit.RESTART)

@@ -1,13 +1,13 @@
-"""Checkpoints that do not know how they were trained: one fp32 tensor a parameter and moment.
+"""Checkpoints independent of ZeRO stage and world size: one fp32 tensor per parameter and moment.
 
 A checkpoint is a folder `step-NNNNNNNN` with `model.safetensors` (fp32 weights by name),
 `optimizer.safetensors` (`exp_avg.NAME`, `exp_avg_sq.NAME`), `state.json` and `SHA256SUMS` of these
-three (`sha256sum --check` reads it), written under another name and renamed. It is gathered from
-whatever partition ZeRO made of the state, and scattered into whatever comes next, so any ZeRO stage
-on any number of ranks reads what any other wrote.
+three (for `sha256sum --check`), written under a temporary name and renamed. The state is gathered
+from ZeRO's partitions on saving and scattered into the new partitions on loading: any ZeRO stage on
+any number of ranks reads the checkpoints of any other.
 
-A crash at any moment, of the machine too, leaves whole checkpoints only: bytes are on the disk
-before their name is, and the file `latest` (for other tools) moves last.
+A crash at any moment, even of the machine, leaves only complete checkpoints: data is synced to disk
+before the rename, and the file `latest` (for other tools) is updated last.
 """
 
 import dataclasses
@@ -34,67 +34,68 @@ LATEST = "latest"  # the name of the newest checkpoint
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a run stands; with the weights and moments, all that its next step depends on."""
+    """Position of a run; with weights and moments, everything that its next step depends on."""
 
     step: int  # updates done
     samples: int  # consumed, over all ranks and epochs
-    tokens: int  # likewise, without padding
+    tokens: int  # the same, without padding
     fingerprint: str  # of the train stage
     model: dict[str, Any]  # ModelConfig
     data: str  # checksum of the shards' checksums
     tokenizer: str  # sha256 of tokenizer.json
-    skipped: int = 0  # of the updates, those that a loss not finite made void
+    skipped: int = 0  # updates skipped because the loss or gradient was not finite
     carried: int = 0  # updates in the optimizer's state from before this run
     format: str = FORMAT
 
     @property
     def updates(self) -> int:
-        """How many the optimizer's state has seen."""
+        """Return the number of updates applied to the optimizer's state."""
         return self.carried + self.step - self.skipped
 
 
 def name_of(step: int) -> str:
-    """The folder name of a checkpoint."""
+    """Return the folder name of a checkpoint."""
     return f"step-{step:08d}"
 
 
 def write(
     folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
 ) -> Path:
-    """Write a checkpoint below `folder`, beside its name first; returns its path.
+    """Write a checkpoint below `folder`, first under a temporary name; return its path.
 
     Raises:
-        InputError: the disk is full, or the folder cannot be written.
+        InputError: The disk is full or the folder is not writable.
     """
     path = folder / name_of(state.step)
-    beside = folder / f".{path.name}.tmp"
+    temporary = folder / f".{path.name}.tmp"
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
         for name, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
-            save_file(tensors, beside / name)
-            (beside / name).chmod(0o644)
-            _sync(beside / name)
-        write_text(beside / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-        sums = (f"{sha256(beside / name)}  {name}\n" for name in FILES)
-        write_text(beside / SUMS, "".join(sums))
-        _sync(beside)
-        _remove(path)  # a damaged one, which this run was not resumed from
-        beside.rename(path)
+            save_file(tensors, temporary / name)
+            (temporary / name).chmod(0o644)
+            _sync(temporary / name)
+        write_text(temporary / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+        sums = (f"{sha256(temporary / name)}  {name}\n" for name in FILES)
+        write_text(temporary / SUMS, "".join(sums))
+        _sync(temporary)
+        _remove(path)  # damaged: this run was not resumed from it
+        temporary.rename(path)
         _sync(folder)
         write_text(folder / LATEST, f"{path.name}\n")
         _sync(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise InputError(
-            f"{path}: cannot be written ({error}); the checkpoints before it are whole: make room "
-            "and start the same command again"
+            f"{path}: cannot be written ({error}); free disk space and rerun the command: earlier "
+            "checkpoints are intact",
+            path=path,
         ) from error
     return path
 
 
 def _sync(path: Path) -> None:
-    """Have a file's bytes, or a folder's names, on the disk."""
+    """Flush a file's data or a folder's entries to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -103,7 +104,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Take a checkpoint's name first, so that a crash leaves nothing that looks like one."""
+    """Rename a checkpoint before deleting it: a crash leaves nothing that looks like one."""
     if path.exists():
         away = path.with_name(f".{path.name}.old.tmp")
         shutil.rmtree(away, ignore_errors=True)
@@ -112,27 +113,32 @@ def _remove(path: Path) -> None:
 
 
 def read_state(path: Path) -> State:
-    """The state of one checkpoint, its files checked against their checksums.
+    """Read the state of a checkpoint and verify the checksums of its files.
 
     Raises:
-        InputError: it is incomplete or damaged.
+        InputError: The checkpoint is incomplete, damaged or of another format.
     """
     try:
         fields = json.loads((path / STATE).read_text())
         if fields["format"] != FORMAT:
-            raise InputError(f"{path}: format {fields['format']}, this code reads {FORMAT}")
+            raise InputError(
+                f"{path}: format {fields['format']} is not supported; expected {FORMAT}", path=path
+            )
         state = State(**fields)
         sums = dict(line.split()[::-1] for line in (path / SUMS).read_text().splitlines())
         for name in FILES:
             if sha256(path / name) != sums[name]:
-                raise InputError(f"{path / name}: damaged, its checksum is not that in {SUMS}")
+                raise InputError(
+                    f"{path / name}: damaged, does not match its checksum in {SUMS}",
+                    path=path / name,
+                )
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: not a whole checkpoint ({error})") from error
+        raise InputError(f"{path}: not a complete checkpoint ({error})", path=path) from error
     return state
 
 
 def steps(folder: Path) -> dict[int, Path]:
-    """The checkpoints of a run by step, in rising order; damaged ones among them."""
+    """Return the checkpoints of a run by step, in ascending order, including damaged ones."""
     found = {}
     for path in folder.glob("step-*"):
         number = path.name.removeprefix("step-")
@@ -142,17 +148,17 @@ def steps(folder: Path) -> dict[int, Path]:
 
 
 def newest(folder: Path) -> tuple[Path, State] | None:
-    """The last good checkpoint of a run; damaged ones are passed over with a warning."""
+    """Return the last intact checkpoint of a run; warn of damaged ones."""
     for path in reversed(steps(folder).values()):
         try:
             return path, read_state(path)
         except InputError as error:
-            print(f"warning: {error}; trying the one before it", flush=True)
+            print(f"warning: {error}; trying the previous checkpoint", flush=True)
     return None
 
 
 def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
-    """Remove all but the last `keep` checkpoints and every `keep_every`-th step's, and debris."""
+    """Remove temporary folders and all checkpoints but the last `keep` and each `keep_every`-th."""
     for step, path in list(steps(folder).items())[:-keep]:
         if keep_every is None or step % keep_every:
             _remove(path)
@@ -161,50 +167,54 @@ def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
 
 
 def runs(folder: Path) -> Path:
-    """Where the checkpoints of a train stage are: one folder a fingerprint."""
+    """Return the folder of a train stage's checkpoints, with one subfolder per fingerprint."""
     return folder / "checkpoints"
 
 
 def other_settings(folder: Path) -> Path | None:
-    """Return the newest checkpoint that other settings than those of `folder` left next to it."""
+    """Return the newest checkpoint of a training with other settings, stored next to `folder`."""
     found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def locate(folder: Path) -> tuple[Path, State]:
-    """The checkpoint that a path means: itself, or the newest of a train stage.
+    """Return the checkpoint at a path: the path itself, or the newest of a train stage.
 
     Raises:
-        InputError: there is none.
+        InputError: No checkpoint was found.
     """
     if (folder / STATE).exists():
         return folder, read_state(folder)
     manifest = Manifest.read(folder)
     if manifest is not None and manifest.stage == "train":
-        places = [runs(folder) / manifest.fingerprint[:12]]
+        candidates = [runs(folder) / manifest.fingerprint[:12]]
     else:
-        places = sorted(runs(folder).glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for place in places:
-        found = newest(place)
+        candidates = sorted(runs(folder).glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for candidate in candidates:
+        found = newest(candidate)
         if found is not None:
             return found
-    raise InputError(f"{folder}: no checkpoint there; train first (python -m pipeline.train)")
+    raise InputError(
+        f"{folder}: no checkpoint found; train first (python -m pipeline.train)", path=folder
+    )
 
 
 def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
-    """The mean fp32 weights of `count` checkpoints, and their steps.
+    """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
-    `path`, with its `state`, is the last of them, whatever its name; the others are those before it
-    beside it. Memory holds the sum and one tensor more.
+    `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
+    same folder. Needs memory for the sum and one tensor.
 
     Raises:
-        InputError: there are fewer, or one is damaged.
+        InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
     before = [other for step, other in steps(path.parent).items() if step < state.step]
     if len(before) + 1 < count:
         raise InputError(
-            f"{path.parent}: checkpoints up to {path.name}: {len(before) + 1}, to be averaged: "
-            f"{count}; train with keep={count} or more"
+            f"{path.parent}: average={count} needs {count} checkpoints up to {path.name}, found "
+            f"{len(before) + 1}; train with keep={count} or more",
+            key="average",
+            path=path.parent,
         )
     before = before[len(before) + 1 - count :]
     averaged = [*(read_state(other).step for other in before), state.step]
@@ -220,26 +230,26 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
 
 
 class Tensors:
-    """One tensor at a time from a checkpoint, so that memory holds no second copy of it."""
+    """Reader of a checkpoint that loads one tensor at a time, to save memory."""
 
     def __init__(self, path: Path):
         self.path = path
         try:
             self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
         except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: cannot be read ({error})") from error
+            raise InputError(f"{path}: cannot be read ({error})", path=path) from error
 
     def weight(self, name: str) -> torch.Tensor:
-        """The fp32 weight of a parameter."""
+        """Return the fp32 weight of a parameter."""
         tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
 
     def moment_keys(self) -> set[str]:
-        """Return the names of the moments that each parameter has: any number of them."""
+        """Return the names of the moments that each parameter has."""
         return {key.partition(".")[0] for key in self._files[1].keys()}  # type: ignore[no-untyped-call]  # noqa: SIM118
 
     def moment(self, key: str, name: str) -> torch.Tensor:
-        """A moment of a parameter, in its shape."""
+        """Return a moment of a parameter, in the parameter's shape."""
         file = self._files[1]
         tensor: torch.Tensor = file.get_tensor(f"{key}.{name}")  # type: ignore[no-untyped-call]
         return tensor

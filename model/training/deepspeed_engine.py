@@ -1,4 +1,4 @@
-"""DeepSpeed behind one small face: build the engine, gather its state, scatter a state into it."""
+"""DeepSpeed behind a small interface: build the engine, gather its state, load a state."""
 
 import math
 import os
@@ -25,7 +25,7 @@ from pipeline.common.errors import ConfigError, InputError
 
 @dataclass(frozen=True)
 class World:
-    """This process among all."""
+    """Rank, device and world size of this process."""
 
     rank: int
     size: int
@@ -36,10 +36,10 @@ class World:
 def start_world(
     card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
 ) -> World:
-    """Join the process group that the launcher set up, or make one of this process alone.
+    """Join the launcher's process group, or make one of this process alone.
 
     Raises:
-        ConfigError: fewer GPUs can be used than the environment promises.
+        ConfigError: Fewer GPUs are usable than the environment announces.
     """
     require_gpus()
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
@@ -52,8 +52,8 @@ def start_world(
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
         torch.set_num_threads(threads or max(1, cores.available() // local_size))
-        torch.set_flush_denormal(True)  # a product with denormals is 25 times slower
-        # Without this, start-up compiles an op that nothing here needs.
+        torch.set_flush_denormal(True)  # products with denormals are 25 times slower
+        # Without this, DeepSpeed compiles an unused op at start-up.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     backend = "nccl" if device.type == "cuda" else "gloo"
     process_group.join(backend, card, start_timeout, timeout, device)
@@ -62,16 +62,16 @@ def start_world(
 
 
 def accumulation_steps(config: TrainConfig, world: World) -> int:
-    """Micro-batches a step on each rank."""
+    """Return the number of micro-batches per step on each rank."""
     largest_share = math.ceil(config.batch_size / world.size)
     return math.ceil(largest_share / config.micro_batch)
 
 
 def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
-    """The DeepSpeed configuration: what follows from ours, overlaid with `config.deepspeed`.
+    """Return the DeepSpeed configuration: derived from ours, then overridden by `config.deepspeed`.
 
     Raises:
-        ConfigError: a combination that trains wrongly.
+        ConfigError: DeepSpeed would train incorrectly with this combination.
     """
     accumulation = accumulation_steps(config, world)
     settings: dict[str, Any] = {
@@ -90,45 +90,57 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
 
 
 def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
-    """Stop before a combination trains wrongly without a word.
-
-    Raises:
-        ConfigError: it would.
-    """
+    """Reject option combinations that DeepSpeed accepts but trains incorrectly."""
     zero = settings.get("zero_optimization", {})
     stage, precision = zero.get("stage", 0), config.precision
     if precision != "fp32" and stage == 0:
-        # DeepSpeed takes another optimizer wrapper there, which trains measurably worse.
-        raise ConfigError(f"precision={precision} needs ZeRO stage 1 or above: add deepspeed=zero1")
+        # DeepSpeed then uses another optimizer wrapper, which trains measurably worse.
+        raise ConfigError(
+            f"precision={precision}: requires ZeRO stage 1 or above; add deepspeed=zero1",
+            key="precision",
+        )
     if precision == "fp16" and world.device.type != "cuda":
-        raise ConfigError("precision=fp16 needs a GPU: take bf16 or fp32 on a CPU")
+        raise ConfigError(
+            "precision=fp16: requires a GPU; use bf16 or fp32 on a CPU", key="precision"
+        )
     if config.compute.compile and stage == 3:
-        # The parameters come and go by hooks that a compiled layer does not call.
-        raise ConfigError("compute=compile needs ZeRO stage 0, 1 or 2: add deepspeed=zero2")
+        # Stage 3 gathers parameters in hooks that a compiled layer does not call.
+        raise ConfigError(
+            "compute=compile: requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", key="compute"
+        )
     if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
-        # PyTorch 2.13 fails there, on matrix products with a dynamic number of rows.
-        raise ConfigError(f"compute=compile fails on a CPU in precision={precision}: take plain")
+        # PyTorch 2.13 fails on matrix products with a dynamic number of rows.
+        raise ConfigError(
+            f"compute=compile: not supported on a CPU with precision={precision}; use plain",
+            key="compute",
+        )
     if "optimizer" in settings or "scheduler" in settings:
-        # Its weight decay would fall on biases and layer norms too.
-        raise ConfigError("deepspeed.optimizer, deepspeed.scheduler: set optimizer=, schedule=")
+        # DeepSpeed's weight decay would also apply to biases and layer norms.
+        raise ConfigError(
+            "deepspeed.optimizer, deepspeed.scheduler: not supported; set optimizer= and schedule=",
+            key="deepspeed",
+        )
     if config.optimizer.name in ("lamb", "stable_adamw") and zero.get("round_robin_gradients"):
         raise ConfigError(
-            f"optimizer={config.optimizer.name}: deepspeed.zero_optimization.round_robin_gradients "
-            "hides where a parameter's pieces are; leave it out"
+            f"optimizer={config.optimizer.name}: cannot be combined with "
+            "deepspeed.zero_optimization.round_robin_gradients, which hides parameter positions; "
+            "remove it",
+            key="optimizer",
         )
     gradients = settings.get("data_types", {}).get("grad_accum_dtype")
     if precision == "bf16" and stage == 1 and gradients == "fp32":
-        # Another wrapper again: its partitions can neither be found nor saved.
+        # DeepSpeed uses a third wrapper, whose partitions can be neither located nor saved.
         raise ConfigError(
-            "deepspeed.data_types.grad_accum_dtype=fp32 with precision=bf16 needs ZeRO stage 2 "
-            "or 3: add deepspeed=zero2"
+            "deepspeed.data_types.grad_accum_dtype=fp32: requires ZeRO stage 2 or 3 with "
+            "precision=bf16; add deepspeed=zero2",
+            key="deepspeed.data_types.grad_accum_dtype",
         )
 
 
 def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
-    """The DeepSpeed engine around `module`, with an optimizer built here.
+    """Build the DeepSpeed engine around `module`, with our optimizer.
 
-    An optimizer named in DeepSpeed's own JSON would put weight decay on biases and layer norms.
+    An optimizer named in DeepSpeed's JSON would apply weight decay to biases and layer norms.
     """
     optimizer = build_optimizer(module, config.optimizer)
     settings = deepspeed_config(config, world)
@@ -153,20 +165,20 @@ def _partitioned(engine: Any) -> bool:
 
 
 def _optimizer(engine: Any) -> torch.optim.Optimizer:
-    """The torch optimizer below ZeRO's."""
+    """Return the torch optimizer inside ZeRO's wrapper."""
     inner: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
     return inner
 
 
 def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Whole fp32 weights and moments by name; every rank must call it, rank 0 gets them."""
+    """Gather whole fp32 weights and moments by name on rank 0; every rank must call it."""
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     keep = engine.global_rank == 0
     state, keys = _optimizer(engine).state, moment_keys(_optimizer(engine))
     if any(state.values()):
         _link_optimizer_state(engine)
-    else:  # no update has taken effect yet: the moments are zeros
+    else:  # no update has been applied yet: the moments are zeros
         _make_state(engine, _optimizer(engine))
     for name, parameter in engine.module.named_parameters():
         if _partitioned(engine):
@@ -185,20 +197,20 @@ def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.
 
 
 def load_state(engine: Any, tensors: Tensors, step: int) -> None:
-    """Put a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
+    """Load a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
 
-    The module that the engine was built around must hold the same weights already: what the
-    forward pass reads is made from them, here only the optimizer's own copies are set.
+    The engine's module must already hold the same weights, as the forward pass uses them; this sets
+    only the optimizer's copies.
 
     Raises:
-        InputError: the checkpoint has the moments of another kind of optimizer.
+        InputError: The checkpoint has the moments of another type of optimizer.
     """
     optimizer = _optimizer(engine)
     keys = moment_keys(optimizer)
     if missing := sorted(set(keys) - tensors.moment_keys()):
         raise InputError(
-            f"{tensors.path}: has no {', '.join(missing)}, which this optimizer keeps: set the "
-            "optimizer that wrote it, or start_optimizer=false",
+            f"{tensors.path}: does not contain {', '.join(missing)}, required by this optimizer; "
+            "set the optimizer that wrote it, or start_optimizer=false",
             key="optimizer",
             path=tensors.path,
         )
@@ -224,7 +236,7 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
 
 
 def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank owns at stage 3: equal parts, the last one padded."""
+    """Return the part of a tensor that this rank owns at stage 3: equal parts, the last padded."""
     size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]
     start = size * torch.distributed.get_rank()
     part = whole.flatten()[start : start + size]
@@ -232,7 +244,7 @@ def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
 
 
 def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Make moments of zeros: before its first step the optimizer has none to write into."""
+    """Create zero moments: before its first step the optimizer has none to write into."""
     flat = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)  # stage 3
     if flat is None:
         flat = [p for group in optimizer.param_groups for p in group["params"]]
@@ -245,10 +257,10 @@ def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _link_optimizer_state(engine: Any) -> None:
-    """Show the parameters of stages 1 and 2 where their moments are.
+    """Link the parameters of stages 1 and 2 to their moments.
 
-    DeepSpeed 0.19.8 does it after the first group's first step, when the moments of the other
-    groups do not exist, and never again.
+    DeepSpeed 0.19.8 does so only once, after the first group's first step, when the other groups'
+    moments do not exist yet.
     """
     if hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state"):
         engine.optimizer._hp_optimizer_states_linked = False

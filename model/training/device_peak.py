@@ -1,4 +1,4 @@
-"""What a device could do at best: the denominator of MFU, and how much memory was taken."""
+"""Peak throughput of a device, the denominator of MFU, and peak memory."""
 
 import resource
 import sys
@@ -6,8 +6,8 @@ import time
 
 import torch
 
-# Dense bf16 or fp16 matrix products, TFLOP/s, by the makers' data sheets. The first name that is in
-# the device's own counts.
+# Dense bf16 or fp16 matrix products, TFLOP/s, from the vendors' data sheets. The first name that
+# the device's own name contains applies.
 PUBLISHED = {
     "B200": 2250.0,
     "H200": 989.4,
@@ -26,7 +26,7 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def tflops(device: torch.device, precision: str) -> float:
-    """TFLOP/s of the device: published, else measured on matrix products."""
+    """Return the device's peak TFLOP/s: published, else measured on matrix products."""
     if device.type == "cuda" and precision != "fp32":
         name = torch.cuda.get_device_name(device)
         for known, figure in PUBLISHED.items():
@@ -37,7 +37,7 @@ def tflops(device: torch.device, precision: str) -> float:
 
 @torch.no_grad()
 def measured(device: torch.device, dtype: torch.dtype, repeats: int = 5) -> float:
-    """The best of some matrix products, TFLOP/s; a few hundredths of a second."""
+    """Measure the fastest of a few matrix products, in TFLOP/s; takes hundredths of a second."""
     size = 8192 if device.type == "cuda" else 1024
     a, b = torch.ones(2, size, size, device=device, dtype=dtype)
     best = float("inf")
@@ -51,13 +51,13 @@ def measured(device: torch.device, dtype: torch.dtype, repeats: int = 5) -> floa
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def memory(device: torch.device) -> float:
-    """The most GiB that this process has had: of a GPU's memory, else of the machine's."""
+    """Return the peak memory of this process in GiB: the GPU's, else the machine's."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device) / 2**30)
     unit = 1 if sys.platform == "darwin" else 2**10

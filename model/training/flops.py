@@ -1,4 +1,4 @@
-"""How much arithmetic a model needs: the numerator of model FLOP/s utilisation (MFU)."""
+"""Floating-point operations of a model: the numerator of model FLOP/s utilisation (MFU)."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,15 @@ MASKED = 0.15  # the share of positions that the published count assumes
 def of_sequences(
     config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MASKED
 ) -> float:
-    """Floating-point operations to learn from sequences of these lengths, forward and backward.
+    """Return the operations to train on sequences of these lengths, forward and backward.
 
     The published count for BERT: 72 L H^2 t + 12 L H t^2 + 6 (H V + H^2) m t for a sequence of t
     real tokens, of which a share m is masked; L layers, H hidden, V vocabulary. It assumes a
-    feed-forward of 4 H; here that part, 48 L H^2 t, is 12 L H F t with the model's own F. Padding
-    and anything computed twice counts nothing, whoever does it.
+    feed-forward size of 4 H; here that part, 48 L H^2 t, is 12 L H F t with the model's own F.
+    Padding and recomputation do not count.
 
-    A gated unit has half as much again for its F. A local layer counts the pairs of tokens that are
-    in sight of each other, instead of t^2.
+    A gated unit counts 1.5 times its F. A local layer counts the pairs of tokens within each
+    other's window instead of t^2.
     """
     layers, hidden, wide = config.layers, config.hidden, config.feed_forward
     modern = config.architecture == "modernbert"

@@ -1,4 +1,4 @@
-"""Where weights come from: a run of ours, one checkpoint of it, or anybody's BERT."""
+"""Sources of initial weights: a run, one of its checkpoints, or a Hugging Face model."""
 
 import os
 from dataclasses import dataclass, field, fields, replace
@@ -19,50 +19,58 @@ ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that cha
 
 @dataclass(frozen=True)
 class Source:
-    """A model as it was found."""
+    """Weights of a model and their origin."""
 
     config: ModelConfig
     state: dict[str, Tensor]  # fp32, our names
-    notes: list[str] = field(default_factory=list)  # what was made up or left out
-    steps: list[int] = field(default_factory=list)  # of our checkpoints: those averaged
-    last: tuple[Path, State] | None = None  # of these checkpoints the last
+    notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
+    steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
+    last: tuple[Path, State] | None = None  # the last of these checkpoints
 
     @property
     def tokenizer(self) -> str | None:
-        """The sha256 of the tokenizer.json it was trained with; None where that is unknown."""
+        """Return the sha256 of the tokenizer.json it was trained with; None if unknown."""
         return self.last[1].tokenizer if self.last else None
 
     def checkpoint(self) -> tuple[Path, State]:
-        """Our checkpoint that the weights are of, for what else is in it.
+        """Return the checkpoint of the weights, for its optimizer state.
 
         Raises:
-            InputError: it is another's model.
+            InputError: The weights are not from a checkpoint of ours.
         """
         if self.last is None:
-            raise InputError("start_optimizer=true: start= is a model alone, not a run of ours")
+            raise InputError(
+                "start_optimizer=true: start= must be a training folder, as a model folder has no "
+                "optimizer state; set start_optimizer=false",
+                key="start_optimizer",
+            )
         return self.last
 
 
 def read(place: Path | str, average: int = 1) -> Source:
-    """The model at `place`: a train folder, one checkpoint of it, or a Hugging Face folder.
+    """Read the model at `place`: a train folder, one of its checkpoints, or a Hugging Face folder.
 
-    With `average`, the mean of the weights of that many checkpoints, this one the last.
+    With `average`, the mean weights of that many checkpoints, of which this is the last.
 
     Raises:
-        InputError: there is no model, or no so many checkpoints.
-        ConfigError: an average of what is no run of ours.
+        InputError: No model was found, or fewer than `average` checkpoints.
+        ConfigError: `average` is set for a Hugging Face model.
     """
     if is_foreign(place):
         if average > 1:
             raise ConfigError(
-                f"average={average}: {place} is one model; only checkpoints of a run are averaged"
+                f"average={average}: {place} is a single model; only checkpoints of a run can be "
+                "averaged; set average=1",
+                key="average",
+                path=place,
             )
         return Source(*bert_format.load(place))
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
-            f"{graphs[0]}: a TensorFlow checkpoint, which only TensorFlow reads; take the model "
-            f"in Hugging Face's format (Google's are on the hub, below google-bert and google)"
+            f"{graphs[0]}: TensorFlow checkpoints are not supported; use the model in Hugging Face "
+            "format (Google's are on the hub, under google-bert and google)",
+            path=graphs[0],
         )
     last = path, state = checkpoint.locate(Path(place))
     weights, steps = checkpoint.average(path, state, average)
@@ -70,15 +78,15 @@ def read(place: Path | str, average: int = 1) -> Source:
 
 
 def is_foreign(place: Path | str) -> bool:
-    """Whether a folder is in the Hugging Face format, not one of a run."""
+    """Return whether a folder is in the Hugging Face format, not one of a run."""
     return (Path(place) / bert_format.CONFIG).is_file()
 
 
 def size_of(place: Path | str) -> ModelConfig:
-    """Return the size of the model at `place`; of a Hugging Face folder no weights are read.
+    """Return the size of the model at `place`, without reading Hugging Face weights.
 
     Raises:
-        InputError: there is no model.
+        InputError: No model was found.
     """
     if is_foreign(place):
         return bert_format.our_config(Path(place), bert_format.read_config(place))
@@ -86,11 +94,11 @@ def size_of(place: Path | str) -> ModelConfig:
 
 
 def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
-    """Return the model's size with the tokenizer's vocabulary, and what `start` is to give of it.
+    """Return the model's size, completed from the tokenizer and, for model=auto, from `start`.
 
     Raises:
-        ConfigError: sequences longer than the model's positions, or a vocabulary too small.
-        InputError: there is no model in `start`, where the size is to come from there.
+        ConfigError: Sequences are longer than the model's positions, or the vocabulary differs.
+        InputError: The size is taken from `start`, which contains no model.
     """
     model = config.model
     if model.name == AUTO and config.start is not None:
@@ -100,71 +108,71 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         if config.objective.next_sentence and model.architecture != "bert":
             raise ConfigError(
                 f"objective.next_sentence=true: {config.start} is a {model.architecture}, which "
-                "judges no pairs of sentences; add objective=modern",
+                "has no next-sentence head; add objective=modern",
                 key="objective.next_sentence",
             )
     if length > model.positions:
         raise ConfigError(
-            f"{', '.join(config.data.folders)}: sequences of {length} tokens, but model.positions="
-            f"{model.positions}",
+            f"model.positions={model.positions}: must be at least {length}, the sequence length of "
+            f"{', '.join(config.data.folders)}; increase it or prepare shorter sequences",
             key="model.positions",
         )
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
         raise ConfigError(
-            f"model.vocab_size={size}: the tokenizer has {wordpiece.size} entries",
+            f"model.vocab_size={size}: must be {wordpiece.size}, the tokenizer's size; unset it",
             key="model.vocab_size",
         )
     return replace(model, vocab_size=size, name=model.size_name)
 
 
 def architecture_of(there: ModelConfig, here: ModelConfig) -> dict[str, Any]:
-    """Return what makes the architecture of a model, but for what is set otherwise here."""
+    """Return the architecture keys of `there` that have default values in `here`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
     keys = (*ARCHITECTURE, "rotary_local", "rotary_global", "classifier_pooling")
     return {key: getattr(there, key) for key in keys if getattr(here, key) == defaults[key]}
 
 
 def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> None:
-    """Check that a model to start from is of the size that is asked for.
+    """Check that a model to start from has the configured size and vocabulary size.
 
     Raises:
-        InputError: it is not; the message has every key to set.
+        InputError: The sizes differ; the message lists every key to set.
     """
-    # Learned positions are parameters; of rotary ones there may be more than before.
+    # Learned positions are parameters; rotary ones may be extended.
     fixed = (*SHAPE, "positions") if here.architecture == "bert" else (*SHAPE, *ARCHITECTURE)
     fixed = ("architecture", *fixed) if "architecture" not in fixed else fixed
     differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)
         raise InputError(
-            f"start={folder}: a model of {there.layers} layers x {there.hidden}, not of the size "
-            f"that is set ({', '.join(differ)} differ); add model=auto, which takes the size from "
-            f"there, or {keys}",
+            f"start={folder}: a model of {there.layers} layers x {there.hidden} does not match the "
+            f"configured size ({', '.join(differ)} differ); add model=auto to use its size, or "
+            f"set {keys}",
             key=f"model.{differ[0]}", path=folder,
         )  # fmt: skip
     if there.vocab_size != here.vocab_size:
         raise InputError(
-            f"start={folder}: its vocabulary has {there.vocab_size:,} entries, that of data.vocab "
-            f"{here.vocab_size:,}; python -m pipeline.convert train={folder} vocab=FOLDER makes a "
-            "start of both where the second goes on from the first",
+            f"start={folder}: its vocabulary has {there.vocab_size:,} entries, but data.vocab has "
+            f"{here.vocab_size:,}; if data.vocab extends the model's, run python -m "
+            f"pipeline.convert train={folder} vocab=FOLDER and start from the result",
             key="start", path=folder,
         )  # fmt: skip
 
 
 def start(folder: Path | str, config: ModelConfig) -> Source:
-    """Return a model to start training from; rank 0 says what was made up or left out.
+    """Read the model to start training from; rank 0 prints its notes.
 
     Raises:
-        InputError: it is of another size, or some of its weights are not finite.
+        InputError: The model has another size, or some of its weights are not finite.
     """
     source = read(folder)
     check_size(folder, source.config, config)
     broken = [name for name, tensor in source.state.items() if not tensor.isfinite().all()]
     if broken:
         raise InputError(
-            f"start={folder}: {broken[0]} has values that are not finite (NaN or infinite), in "
-            f"{len(broken)} of {len(source.state)} tensors; take another checkpoint or model",
+            f"start={folder}: {len(broken)} of {len(source.state)} tensors contain NaN or infinite "
+            f"values, first {broken[0]}; use another checkpoint or model",
             key="start", path=folder,
         )  # fmt: skip
     if os.environ.get("RANK", "0") == "0":

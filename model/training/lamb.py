@@ -1,7 +1,7 @@
-"""LAMB: Adam whose every update is scaled to the size of the parameter it changes.
+"""LAMB: Adam with each update scaled to the norm of its parameter.
 
 You et al. 2020, "Large batch optimization for deep learning: training BERT in 76 minutes",
-algorithm 2. As in the published code, biases and layer norms have neither decay nor a trust ratio.
+algorithm 2. As in the published code, biases and layer norms have no decay and no trust ratio.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from model.training.partitioned import (
 
 
 class Lamb(PartitionedAdam):
-    """LAMB; `adapt` of a parameter group says whether its parameters have trust ratios."""
+    """LAMB; `adapt` of a parameter group enables trust ratios for its parameters."""
 
     def _scale(
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]

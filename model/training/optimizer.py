@@ -1,4 +1,4 @@
-"""The optimizer, and which parameters it treats how."""
+"""The optimizer and its parameter groups."""
 
 import torch
 from torch import nn
@@ -9,9 +9,9 @@ from model.training.stable_adamw import StableAdamW
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Two groups: matrices decay, biases and layer norms do not (Devlin et al.'s optimizer).
+    """Return two groups: matrices with decay; biases and layer norms without (Devlin et al.).
 
-    Nor do these have trust ratios under LAMB, which `adapt` says.
+    `adapt` enables LAMB's trust ratios, for matrices only.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     matrices = [p for p in parameters if p.dim() >= 2]
@@ -28,14 +28,14 @@ ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
 def moment_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
     """Return the names of the tensors that an optimizer keeps per parameter, in its shape.
 
-    An optimizer that keeps others than Adam's says so in an attribute `moment_keys`.
+    An optimizer whose tensors differ from Adam's names them in an attribute `moment_keys`.
     """
     keys: tuple[str, ...] = getattr(optimizer, "moment_keys", ADAM)
     return keys
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """AdamW, StableAdamW or LAMB on the module's parameters; none needs a compiler at start-up."""
+    """Build AdamW, StableAdamW or LAMB for the module; none needs a compiler at start-up."""
     groups = parameter_groups(module, config.weight_decay)
     rate, epsilon = config.learning_rate, config.epsilon
     betas = (config.betas[0], config.betas[1])

@@ -1,8 +1,8 @@
-"""Adam over flat partitions, for rules that scale an update by a figure of its whole parameter.
+"""Adam over flat partitions, for rules that scale an update by a norm of its whole parameter.
 
-ZeRO hands an optimizer flat partitions in which a parameter may be cut anywhere, so that no rank
-sees whole parameters. Sums over elements are taken piece by piece and added up over the ranks: they
-are those of whole parameters, at every stage and on any number of ranks.
+ZeRO gives an optimizer flat partitions that may split a parameter anywhere: no rank sees whole
+parameters. Sums over elements are computed per piece and reduced over the ranks, which gives the
+sums of whole parameters at every stage and world size.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of elements of one parameter in a flat partition."""
+    """A contiguous range of one parameter's elements in a flat partition."""
 
-    parameter: int  # which of the partition's group of parameters
+    parameter: int  # index in the partition's parameter group
     start: int
     size: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What one flat partition holds, and where the rest of its parameters is."""
+    """Contents of one flat partition and the process group that shares its parameters."""
 
     pieces: list[Piece]
     parameters: int  # of the whole group, over all ranks
@@ -34,9 +34,9 @@ class Layout:
 
 
 class PartitionedAdam(torch.optim.Optimizer):
-    """Adam over parameters or, once `partitions` says what they hold, over flat partitions.
+    """Adam over parameters or, once `partitions` describes them, over flat partitions.
 
-    What a subclass adds is `_scale`.
+    A subclass implements `_scale`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PartitionedAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
@@ -59,11 +59,11 @@ class PartitionedAdam(torch.optim.Optimizer):
     def _scale(
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
     ) -> None:
-        """Scale the updates in place, by figures of whole parameters."""
+        """Scale the updates in place, by norms of whole parameters."""
         raise NotImplementedError
 
     def _updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        """Adam's directions, with decay, in the parameters' shapes; the moments move on."""
+        """Update the moments; return Adam's updates with decay, in the parameters' shapes."""
         (beta1, beta2), states = group["betas"], [self._state(p) for p in parameters]
         gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
         first = [state["exp_avg"] for state in states]
@@ -92,15 +92,15 @@ class PartitionedAdam(torch.optim.Optimizer):
 
 
 def pieces_of(tensor: Tensor, layout: Layout) -> list[Tensor]:
-    """The runs of a flat partition, or of what is as long, that are of one parameter each."""
+    """Split a flat partition, or a tensor of its size, into one piece per parameter."""
     return [tensor[piece.start : piece.start + piece.size] for piece in layout.pieces]
 
 
 def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
-    """Sums over pieces, `(pieces,)` each -> of the parameters they are of, `(len(sums), pieces)`.
+    """Reduce sums over pieces, `(pieces,)` each, to their parameters': `(len(sums), pieces)`.
 
     Without a layout each piece is a whole parameter. Every rank of the layout's group must call it,
-    also with no pieces.
+    even with no pieces.
     """
     mine = torch.stack(list(sums))  # (S, pieces)
     if layout is None:
@@ -114,7 +114,7 @@ def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
 
 
 def squares(tensors: list[Tensor]) -> Tensor:
-    """The sum of squares of each tensor, `(len(tensors),)` fp32."""
+    """Return the sum of squares of each tensor, `(len(tensors),)` fp32."""
     if not tensors:
         return torch.zeros(0)
     return torch.stack(list(torch._foreach_norm(tensors))).float().square()
@@ -127,7 +127,7 @@ def multiply(updates: list[Tensor], factors: Tensor) -> None:
 
 
 def layouts(engine: Any) -> dict[Tensor, Layout]:
-    """What each flat partition of a DeepSpeed engine holds; nothing at stage 0."""
+    """Return the layout of each flat partition of a DeepSpeed engine; empty at stage 0."""
     stage, wrapper = engine.zero_optimization_stage(), engine.optimizer
     if stage == 0:
         return {}
@@ -149,7 +149,7 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
 
 
 def fragments(parameters: list[Any]) -> list[Piece]:
-    """Stages 1 and 2: the group end to end, cut into equal partitions; this rank's pieces."""
+    """Return this rank's pieces at stages 1 and 2: the concatenated group in equal partitions."""
     found = []
     for number, parameter in enumerate(parameters):
         if parameter._hp_mapping is not None:
@@ -159,7 +159,7 @@ def fragments(parameters: list[Any]) -> list[Piece]:
 
 
 def equal_shares(parameters: list[Any], rank: int) -> list[Piece]:
-    """Stage 3: an equal share of every parameter, the last one padded; this rank's pieces."""
+    """Return this rank's pieces at stage 3: an equal part of each parameter, the last padded."""
     found, start = [], 0
     for number, parameter in enumerate(parameters):
         share = parameter.partition_numel()

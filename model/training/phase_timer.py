@@ -1,4 +1,4 @@
-"""Where the time of a training step goes."""
+"""Time of a training step by phase."""
 
 import time
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ PHASES = ("data", "forward", "backward", "step")
 
 
 class PhaseTimer:
-    """Seconds by phase: each lap is the time since the one before.
+    """Seconds by phase; each lap is the time since the previous mark.
 
-    On a CUDA device a lap is what the device did, and marking it does not wait for the device; the
-    lap of `data` is then how long the device stood idle for want of a batch.
+    On a CUDA device, laps measure device time without synchronising; the `data` lap is then the
+    time that the device idled waiting for a batch.
     """
 
     def __init__(self, device: torch.device):
@@ -20,16 +20,16 @@ class PhaseTimer:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Discard all laps and start over."""
         self._marks: list[tuple[str | None, float | torch.cuda.Event]] = []
         self.skip()
 
     def skip(self) -> None:
-        """The time until now belongs to no phase."""
+        """Assign the time since the last mark to no phase."""
         self._mark(None)
 
     def lap(self, phase: str) -> None:
-        """The time since the last mark belongs to `phase`."""
+        """Assign the time since the last mark to `phase`."""
         self._mark(phase)
 
     def _mark(self, phase: str | None) -> None:
@@ -41,7 +41,7 @@ class PhaseTimer:
             self._marks.append((phase, time.perf_counter()))
 
     def seconds(self, phases: Iterable[str] = PHASES) -> dict[str, float]:
-        """Of each phase since `restart`; waits for the device."""
+        """Return the seconds of each phase since `restart`; waits for the device."""
         total = dict.fromkeys(phases, 0.0)
         if self._events:
             torch.cuda.synchronize()
@@ -52,7 +52,7 @@ class PhaseTimer:
 
 
 def between(before: float | torch.cuda.Event, now: float | torch.cuda.Event) -> float:
-    """Seconds from one mark to another."""
+    """Return the seconds from one mark to another."""
     if isinstance(before, float) and isinstance(now, float):
         return now - before
     assert isinstance(before, torch.cuda.Event)

@@ -1,4 +1,4 @@
-"""What changes over the steps: the learning rate and the batch size."""
+"""Schedules of the learning rate and the batch size."""
 
 import math
 
@@ -6,17 +6,17 @@ from model.config import ScheduleConfig
 
 
 def length(config: ScheduleConfig, steps: int) -> int:
-    """Updates of the whole schedule, of which a run makes `steps` from `first_step` on."""
+    """Return the updates of the whole schedule; a run makes `steps` of them from `first_step`."""
     return config.total_steps or config.first_step + steps
 
 
 def warmup_steps(config: ScheduleConfig, steps: int) -> int:
-    """Updates until the peak."""
+    """Return the number of updates until the peak."""
     return max(1, round(config.warmup_share * length(config, steps)))
 
 
 def lr_factor(config: ScheduleConfig, step: int, steps: int) -> float:
-    """The share of the peak learning rate that update `step` (from 0) of `steps` uses."""
+    """Return the share of the peak learning rate for update `step` (from 0) of `steps`."""
     total, warmup = length(config, steps), warmup_steps(config, steps)
     step += config.first_step
     if step < warmup:
@@ -36,7 +36,7 @@ def lr_factor(config: ScheduleConfig, step: int, steps: int) -> float:
 
 
 def batch_size(config: ScheduleConfig, full: int, step: int, steps: int) -> int:
-    """Samples of update `step` (from 0) of `steps`: rising in a line to `full`, then `full`."""
+    """Return the samples of update `step` (from 0) of `steps`: a linear increase up to `full`."""
     if config.first_batch is None:
         return full
     rising = config.batch_share * length(config, steps)

@@ -1,9 +1,9 @@
-"""AdamW whose update is made smaller where gradients have outgrown their average.
+"""AdamW with smaller updates where gradients exceed their running average.
 
 Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models",
 algorithm 2 (Adafactor's update clipping): a parameter's learning rate is divided by the root mean
-square of g / sqrt(v) over its elements, where that is above one. It takes the place of clipping the
-norm of all gradients.
+square of g / sqrt(v) over its elements, where that is above one. It replaces gradient-norm
+clipping.
 """
 
 from typing import Any
@@ -22,12 +22,12 @@ from model.training.partitioned import (
 
 
 class StableAdamW(PartitionedAdam):
-    """AdamW with update clipping, of biases and norms too."""
+    """AdamW with update clipping, including biases and layer norms."""
 
     def _scale(
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
     ) -> None:
-        """Divide each parameter's update by its RMS where that is above one, in place."""
+        """Divide each parameter's update by the RMS of its ratios where above one, in place."""
         ratios = self._ratios(parameters, group)
         if not self.partitions:
             clip(ratios, updates, None)
@@ -37,7 +37,7 @@ class StableAdamW(PartitionedAdam):
             clip(pieces_of(ratio, layout), pieces_of(update, layout), layout)
 
     def _ratios(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        """G / sqrt(v) by element, v corrected for its start at zero and never below epsilon^2."""
+        """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
         beta2, states = group["betas"][1], [self.state[p] for p in parameters]
         size = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
         torch._foreach_div_(size, (1 - beta2 ** int(states[0]["step"])) ** 0.5)

@@ -1,4 +1,4 @@
-"""The figures of training: losses, right answers, tokens, and where the time went.
+"""Training metrics: losses, correct predictions, tokens, and time by phase.
 
 Shapes: M masked positions, V vocabulary, B sequences.
 """
@@ -18,16 +18,16 @@ from model.training.phase_timer import PhaseTimer
 
 SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
         "masked", "sequences", "samples", "tokens")  # fmt: skip
-WORK = ("samples", "tokens")  # count in any case; the others only where all of them are finite
+WORK = ("samples", "tokens")  # always counted; the others only if all are finite
 
 
 def losses(
     masked_logits: torch.Tensor, pair_logits: torch.Tensor | None, batch: Batch
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """From logits `(M, V)` and `(B, 2)`: both losses, summed, and the figures named in `SUMS`.
+    """Return both losses of logits `(M, V)` and `(B, 2)`, summed, and the metrics of `SUMS`.
 
-    The masked-LM logits are overwritten. A model that judges no pairs has no logits of them: their
-    loss is that of a guess.
+    Overwrites the masked-LM logits. Without pair logits (no next-sentence head) the pair loss is
+    that of a uniform guess.
     """
     masked, right = cross_entropy(masked_logits, batch.masked_labels)
     if pair_logits is None:
@@ -54,10 +54,10 @@ def losses(
 
 
 class Meter:
-    """Sums over micro-batches and ranks, and where the time went, until they are read."""
+    """Metrics summed over micro-batches and ranks, and time by phase, since the last read."""
 
     def __init__(self, world: World, work: Callable[[Batch], float] | None = None, peak: float = 0):
-        """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
+        """Take `work`, the operations to train on a batch, and `peak`, the device's TFLOP/s."""
         self.world, self.rate = world, 0.0
         self.clock = PhaseTimer(world.device)
         self._work, self._peak = work, peak
@@ -65,34 +65,34 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Reset all sums and times."""
         self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.world.device)
         self._operations, self._began = 0.0, time.perf_counter()
         self.clock.restart()
 
     def add(self, sums: torch.Tensor) -> None:
-        """Add one micro-batch's figures, without waiting for the device.
+        """Add one micro-batch's metrics, without waiting for the device.
 
-        Where they are not finite, and so make the update void, only its size counts.
+        If they are not finite, the update is skipped and only the micro-batch's size counts.
         """
         self._sums += torch.where(sums.isfinite().all() | self._always, sums, 0.0)
 
     def count(self, batch: Batch) -> None:
-        """The work of a micro-batch that is still on the host."""
+        """Count the operations of a micro-batch that is still on the host."""
         if self._work is not None:
             self._operations += self._work(batch)
 
     def tokens(self) -> int:
-        """Tokens over all ranks since the last `read`; every rank must call it."""
+        """Return the tokens over all ranks since the last `read`; every rank must call it."""
         total = self._sums[SUMS.index("tokens")].clone()
         dist.all_reduce(total)
         return int(total)
 
     def read(self, next_sentence: bool) -> dict[str, float]:
-        """Return the figures over all ranks since the last call; every rank must call it.
+        """Return the metrics over all ranks since the last call; every rank must call it.
 
-        Losses and accuracies are missing where nothing finite was learnt: a zero would look like
-        the best loss of all.
+        Losses and accuracies are omitted if no update was finite: zero would look like the best
+        possible loss.
         """
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
@@ -116,7 +116,7 @@ class Meter:
         }
 
     def _efficiency(self, seconds: float) -> dict[str, float]:
-        """Shares of time (rank 0's are shown), MFU of all ranks, the largest rank's memory."""
+        """Return this rank's shares of time, MFU of all ranks and peak memory of any rank."""
         shares = {
             "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds
             for phase, spent in self.clock.seconds().items()

@@ -1,4 +1,4 @@
-"""Where a run's figures go: metrics.jsonl (the truth), Weights & Biases, and the terminal."""
+"""Tracking of metrics: metrics.jsonl (authoritative), Weights & Biases, and the terminal."""
 
 import contextlib
 import json
@@ -22,19 +22,19 @@ from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
-FORGE = "forge.coreweave.com"  # ends the name of W&B's own server since wandb 0.31
-# Figures come last: a narrow terminal cuts them, and neither the bar nor the time that is left.
+FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
+# Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 def has_key() -> bool:
-    """Return whether there is a Weights & Biases key: in the environment, or from `wandb login`."""
+    """Return whether a W&B key is set, in the environment or by `wandb login`."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
 
     server = urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url).netloc
-    # The server's older name: keys of earlier logins are stored under it, and wandb reads them.
+    # wandb also reads keys of earlier logins, stored under the server's old name.
     hosts = (server, "api.wandb.ai") if server.endswith(FORGE) else (server,)
     try:
         keys = netrc.netrc(os.path.expanduser(os.environ.get("NETRC") or "~/.netrc"))
@@ -44,10 +44,10 @@ def has_key() -> bool:
 
 
 def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> Any:
-    """A W&B run that goes on over resumes, or None; network trouble never stops training.
+    """Start or resume the W&B run; return None if W&B is unavailable.
 
     Raises:
-        InputError: it does, where `mode` is online: then it was asked for.
+        InputError: W&B is unavailable and `mode` is online.
     """
     if config.name == "none":
         return None
@@ -70,19 +70,20 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
                 config=json.loads(redact.redact(json.dumps(settings))),
                 settings=wandb.Settings(console="off", silent=True, init_timeout=30),
             )
-        except Exception as error:  # whatever is wrong with it, training is worth more
+        except Exception as error:  # no failure of W&B may stop training
             if config.mode == "online":
                 raise InputError(
                     f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
-                    "the network, or take tracking.mode=offline"
+                    "the network, or set tracking.mode=offline",
+                    key="tracking.mode",
                 ) from error
-            print(f"warning: W&B does not start as {attempt} ({first_line(error)})", flush=True)
-            _forget_wandb()  # its service holds the run's id: the next attempt would be refused
+            print(f"warning: W&B failed to start {attempt} ({first_line(error)})", flush=True)
+            _forget_wandb()  # its service holds the run's id and would refuse the next attempt
     return None
 
 
 def _forget_wandb() -> None:
-    """Drop the connection to W&B's service, which would fail once more at exit."""
+    """Close the connection to W&B's service, which would otherwise fail again at exit."""
     import wandb
 
     with contextlib.suppress(Exception):
@@ -90,7 +91,7 @@ def _forget_wandb() -> None:
 
 
 class Tracker:
-    """Rank 0 writes; on other ranks every method does nothing."""
+    """Metrics writer of rank 0; on other ranks every method is a no-op."""
 
     def __init__(
         self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int,
@@ -103,8 +104,8 @@ class Tracker:
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, settings)
         self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
-        self._exporter.set("train_steps", steps, "updates in all")
-        self._exporter.set("train_step", start, "updates that are done")
+        self._exporter.set("train_steps", steps, "total updates")
+        self._exporter.set("train_step", start, "updates done")
         self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
         self._start, self._steps, self._began = start, steps, time.monotonic()
         self._done, self._last = 0, time.time()  # updates of this process, and the last one's end
@@ -125,7 +126,7 @@ class Tracker:
             write_text(path, "".join(line + "\n" for line in kept))
 
     def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
-        """One row: `kind` is train or validation; `step` counts updates from 1."""
+        """Write one record; `kind` is train or validation, `step` counts updates from 1."""
         if not self.active:
             return
         row = {"kind": kind, "step": step, **figures}
@@ -139,7 +140,7 @@ class Tracker:
             self._exporter.set(f"{kind}_{key}", value)
         if kind == "train":
             self._bar.set_postfix_str(one_line(figures))
-            if self._bar.disable:  # no terminal: a line instead
+            if self._bar.disable:  # no terminal: print a line instead
                 spent = (time.monotonic() - self._began) / max(step - self._start, 1)
                 left = tqdm.format_interval((self._steps - step) * spent)
                 print(
@@ -147,7 +148,7 @@ class Tracker:
                 )
 
     def advance(self) -> None:
-        """One update is done."""
+        """Count one finished update."""
         if self.active:
             self._bar.update()
             self._done += 1
@@ -158,18 +159,18 @@ class Tracker:
             self._exporter.set("train_last_step_time_seconds", now, "when the last update was done")
 
     def saved(self) -> None:
-        """A checkpoint is written."""
+        """Export the time of a saved checkpoint."""
         if self.active:
             self._exporter.set("train_last_checkpoint_time_seconds", time.time())
 
     def say(self, text: str) -> None:
-        """A line on the terminal that does not break the bar."""
+        """Print a line without breaking the progress bar."""
         if self.active:
             self._bar.write(text, file=sys.stdout)
             sys.stdout.flush()
 
     def close(self) -> None:
-        """Finish the files."""
+        """Close all outputs."""
         if self.active:
             self._bar.close()
             self._file.close()
@@ -180,15 +181,15 @@ class Tracker:
 
     @contextlib.contextmanager
     def _without_wandb(self) -> Iterator[None]:
-        """Go on without W&B where the body finds that it fails.
+        """Continue without W&B if the body raises.
 
-        A launcher that gets a signal ends W&B's service before the rank has saved.
+        On a signal the launcher ends W&B's service before the rank has saved.
         """
         try:
             yield
-        except Exception as error:  # whatever is wrong with it, training is worth more
+        except Exception as error:  # no failure of W&B may stop training
             self._wandb = None
-            self.say(f"warning: W&B gets no more rows ({first_line(error)}); {METRICS} has all")
+            self.say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
             _forget_wandb()
 
 
@@ -207,12 +208,12 @@ LINE = {
 
 
 def one_line(figures: dict[str, float]) -> str:
-    """The figures that people look at while they wait."""
+    """Format the metrics of the progress line."""
     return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics.jsonl; none where there is no such file."""
+    """Read the records of a run's metrics.jsonl; return an empty list if missing."""
     path = folder / METRICS
     if not path.exists():
         return []

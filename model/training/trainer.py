@@ -39,20 +39,20 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
 
-AHEAD = 4096  # samples a rank that are made ahead, about
+AHEAD = 4096  # approximate samples per rank to prefetch
 
 
 def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
-    """Train as one of the ranks, from the newest checkpoint of `fingerprint` or from the start.
+    """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 
     Raises:
-        ConfigError, InputError: settings, shards, vocabulary or checkpoints that do not fit.
-        Restart: a rank was told to leave, or lost the others; the state is saved if it could be.
-        Diverged: too many updates in a row came to nothing.
+        ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
+        Restart: A rank got a signal or lost its peers; the state is saved if possible.
+        Diverged: Too many updates in a row were not finite.
     """
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
-    # Its clock is the longer one: waiting for the others has an error of its own.
+    # Longer than the start timeout: waiting for peers raises an error of its own.
     patience = config.start_timeout + LEAVING
     guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
@@ -62,9 +62,9 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
         finally:
             trainer.tracker.close()
     except Exception as error:
-        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        guard.leaving()  # keep it running: a signal or a hang must not change the exit code
         if process_group.is_peer_failure(error):
-            raise Restart(f"rank {rank}: lost the others ({first_line(error)})") from error
+            raise Restart(f"rank {rank}: lost its peers ({first_line(error)})") from error
         raise
     dist.destroy_process_group()
     guard.close()
@@ -72,17 +72,17 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
 
 
 def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
-    """Give the checkpoints that release 0.1.0 saved for this run the name that it has now."""
+    """Rename this run's checkpoints of release 0.1.0 to its present fingerprint."""
     if legacy is None:
         return
     old, new = (checkpoint.runs(out) / name[:12] for name in (legacy, fingerprint))
     if old.is_dir() and not new.exists():
         old.rename(new)
-        print(f"train: resuming the run that an earlier release began, now {new}", flush=True)
+        print(f"train: resuming the run of an earlier release, now {new}", flush=True)
 
 
 class Trainer:
-    """One rank's part of a run."""
+    """Training loop of one rank."""
 
     def __init__(self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog):
         self.config, self.out, self.guard = config, out, guard
@@ -103,7 +103,7 @@ class Trainer:
         self.step = self.samples = self.tokens = 0
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
-        self.stop = False  # whether any rank was told to stop
+        self.stop = False  # whether any rank got a signal
         self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
         settings = dataclasses.asdict(config) | {"world_size": self.world.size}
@@ -112,7 +112,7 @@ class Trainer:
         )
 
     def _start(self) -> Any:
-        """The engine, with the state of the newest checkpoint where there is one."""
+        """Build the engine and load the newest checkpoint, if any."""
         torch.manual_seed(int(counter_rng.key(self.config.seed, "initialise") >> 1))
         module = build_model(self.model_config)
         before = self._fill(module)
@@ -126,9 +126,9 @@ class Trainer:
         return engine
 
     def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:
-        """Give the module the weights that training goes on from or starts with, if there are any.
+        """Load weights from the newest checkpoint or from `start`, if any.
 
-        Returns where the optimizer's moments for them are, and the updates that these have seen.
+        Returns the tensors with the optimizer's moments and the number of updates applied to them.
         """
         if self.config.force and self.world.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -140,9 +140,11 @@ class Trainer:
             path, state = found
             if state.data != self.data:
                 raise InputError(
-                    f"{path}: trained on other shards than those that are in "
-                    f"{', '.join(self.config.data.folders)} now; put them back, or train anew with "
-                    "force=true"
+                    f"{path}: trained on other shards than those now in "
+                    f"{', '.join(self.config.data.folders)}; restore them, or retrain with "
+                    "force=true",
+                    key="data",
+                    path=path,
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.saved, self.health.skipped = state.step, state.skipped
@@ -160,7 +162,7 @@ class Trainer:
         return None
 
     def run(self) -> Result:
-        """Train to the last step; the result's figures are for the report."""
+        """Train to the last step; return the metrics for the report."""
         self._announce()
         self.engine.train()
         meter = self._meter()
@@ -182,7 +184,7 @@ class Trainer:
         return self._result(validation)
 
     def _meter(self) -> Meter:
-        """A meter that knows what the device could do."""
+        """Return a meter that computes MFU."""
         objective = self.config.objective
         share = objective.mask_share if objective.predict == "masked" else 1.0
 
@@ -193,11 +195,11 @@ class Trainer:
         return Meter(self.world, work, self.peak)
 
     def _leave_if_due(self, meter: Meter) -> None:
-        """Save and leave, where a rank was told to or nothing is learnt any more.
+        """Save and leave if a rank got a signal or training diverged.
 
         Raises:
-            Restart: a rank got a signal.
-            Diverged: too many updates in a row came to nothing.
+            Restart: A rank got a signal.
+            Diverged: Too many updates in a row were not finite.
         """
         if self.health.hopeless:
             raise self.health.diagnosis(str(self._save(meter)))
@@ -205,12 +207,12 @@ class Trainer:
             self._save(meter)
             signal = self.guard.signal or "another rank's signal"
             raise Restart(
-                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; the same "
-                "command goes on"
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same "
+                "command to resume"
             )
 
     def _global_batches(self) -> Iterator[GlobalBatch]:
-        """This rank's part of every batch from here on."""
+        """Yield this rank's part of every remaining batch."""
         world, config, start = self.world, self.config, self.samples
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
@@ -218,15 +220,15 @@ class Trainer:
             start += size
 
     def _update(self, batch: GlobalBatch, meter: Meter) -> None:
-        """Forward, backward and one optimizer step over a global batch."""
+        """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
-        # Dropout too is a function of the position: a resumed run draws what it would have drawn.
+        # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
         rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, config.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
-        # DeepSpeed averages over ranks and the micro-batches of a full batch; the loss is a mean
-        # over this one.
+        # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
+        # a mean over this batch.
         scale = world.size * self.engine.gradient_accumulation_steps()
         for number, micro_batch in enumerate(batch.batches, start=1):
             last = number == len(batch.batches)
@@ -242,7 +244,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             meter.clock.lap("backward")
             if last:
-                # Here the device is waited for anyway: the step begins with the gradient's norm.
+                # No extra synchronisation: the step waits for the gradient norm anyway.
                 self.stop = process_group.any_rank(self.guard.signal is not None, world.device)
             self.engine.step()
             meter.clock.lap("step")
@@ -255,7 +257,7 @@ class Trainer:
             self.tracker.say(f"warning: {trouble}")
 
     def _after_step(self, meter: Meter) -> None:
-        """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
+        """Log, evaluate and save if due after `self.step` updates."""
         config, last = self.config, self.step == self.config.steps
         if self.step % config.log_every == 0 or last:
             figures = meter.read(config.objective.next_sentence)
@@ -273,35 +275,35 @@ class Trainer:
         if self.step % config.save_every == 0 and not last:
             self._save(meter)
         if self.step % config.log_every == 0:
-            meter.restart()  # what evaluation and saving took is not training time
+            meter.restart()  # exclude evaluation and saving from training time
 
     def _announce(self) -> None:
-        """One line that says what will be done."""
+        """Print a summary of the run."""
         config, model = self.config, self.model_config
         done = f", resumed after step {self.step:,}" if self.step else ""
         other = checkpoint.other_settings(self.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
-                f"train: a training of other settings is there and stays ({other}); this one "
-                "begins at step 0. With its settings, the same command goes on with that one"
+                f"train: keeping the checkpoints of other settings ({other}); this training starts "
+                "at step 0. To resume the other one, restore its settings"
             )
         count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
-        # Of a processor that others use too, products are slower, and MFU seems higher.
+        # On a shared CPU the measured peak is too low, which inflates MFU.
         measured = self.world.device.type == "cpu" and config.peak_tflops is None
-        best = "as measured now, with whatever else runs here" if measured else "at best"
+        best = "(measured under current load)" if measured else "peak"
         batches = pluralize(accumulation_steps(config, self.world), "micro-batch", "es")
         self.tracker.say(
             f"train: {model.name}, {count:,} parameters, {self.world.size} x "
             f"{self.world.device.type}, {config.precision}, ZeRO stage "
             f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
             f"{config.batch_size} samples ({batches} "
-            f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
-            f"{self.peak:.3g} TFLOP/s a device {best}{done}"
+            f"per rank), {warmup_steps(config.schedule, config.steps):,} of them warm-up, "
+            f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
     @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:
-        """Held-out figures, on the same samples with the same masks whatever the world size."""
+        """Evaluate on held-out samples; samples and masks do not depend on the world size."""
         config, world = self.config, self.world
         self.engine.eval()
         meter = Meter(world)
@@ -324,7 +326,7 @@ class Trainer:
         return kept
 
     def _save(self, meter: Meter) -> Path:
-        """A checkpoint; every rank takes part in the gathering, rank 0 writes."""
+        """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
             return self.folder / checkpoint.name_of(self.step)
         self.saved = self.step
@@ -351,7 +353,7 @@ class Trainer:
         return self.folder / checkpoint.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
-        """Return what the manifest says of the run; each accuracy has its baseline next to it."""
+        """Return the run's metrics for the manifest; each accuracy has its baseline."""
         unigram = self.held_out.most_frequent_share()
         figures = {"most_frequent_accuracy": unigram}
         if "masked_lm_accuracy" in validation:

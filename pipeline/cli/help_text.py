@@ -1,16 +1,11 @@
-"""What the keys of a command are: names, types, defaults and meanings, from schema and YAML.
+"""The keys of a command: names, types, defaults and meanings, from schema and YAML.
 
-The comments of the dataclasses are the only place where a meaning is written: `--help` and the
-pages of the documentation show what is there.
+A field of a schema holds its help text; `--help` and the pages of the documentation show it.
 """
 
-import ast
 import dataclasses
-import inspect
-import io
 import re
 import textwrap
-import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +16,7 @@ from pipeline.cli.overrides import default_groups, quoted
 from pipeline.config import StageConfig
 
 LONGEST = 120  # characters of a default that is worth showing
-ROLES = {"input": "Something that is read.", "runtime": "Does not change the output."}
+ROLES = {"input": "Read by the command.", "runtime": "Does not change the output."}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,54 +26,27 @@ class Key:
     name: str
     type: str  # as people write it: `list[str]`, `int or null`
     default: str | None  # as one types it; None: it must be set; empty: too long to show
-    meaning: str  # sentences, or nothing where the name says it
+    meaning: str  # sentences; may be empty
 
 
-def comments(schema: type) -> dict[str, str]:
-    """What the comments of a dataclass say of its fields: after the field, else above it."""
-    source = textwrap.dedent(inspect.getsource(schema))
-    tree = ast.parse(source).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    words = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not token.string.startswith("# fmt:")
-    }
-    lines = source.splitlines()
-    found = {}
-    for node in tree.body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        assert node.end_lineno is not None
-        own = [words[n] for n in range(node.lineno, node.end_lineno + 1) if n in words]
-        above = []
-        number = node.lineno - 1
-        while number in words and lines[number - 1].lstrip().startswith("#"):
-            above.append(words[number])
-            number -= 1
-        found[node.target.id] = " ".join(own or reversed(above))
-    return found
-
-
-def meanings(schema: type) -> dict[str, str]:
-    """The comments of a schema and of those that it is made from."""
-    found: dict[str, str] = {}
-    for base in reversed(schema.__mro__):
-        if dataclasses.is_dataclass(base):
-            found |= comments(base)
-    return found
+def meaning_of(field: dataclasses.Field[Any]) -> str:
+    """Return the help text of a field, its choices and what its role implies."""
+    limits = field.metadata.get("limits")
+    choices_of_field = f"One of {', '.join(limits.choices)}." if limits and limits.choices else ""
+    parts = (field.metadata.get("help", ""), choices_of_field,
+             ROLES.get(field.metadata.get("role", ""), ""))  # fmt: skip
+    return " ".join(filter(None, parts))
 
 
 def type_name(kind: Any) -> str:
-    """A type as people write it: `int`, `list[str]`, `str or null`."""
+    """Return a type as people write it: `int`, `list[str]`, `str or null`."""
     text = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
     text = re.sub(r"(\w+\.)+", "", text).replace(" | None", " or null")
     return text.replace("dict[str, Any]", "keys")
 
 
 def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
-    """The keys of a schema, those of nested schemas by dotted names; `values` as composed."""
-    told = meanings(schema)
+    """Yield the keys of a schema, those of nested schemas by dotted names; `values` as composed."""
     for field in dataclasses.fields(schema):
         value, kind = values.get(field.name, MISSING), field.type
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -89,23 +57,20 @@ def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[
             value = field.default
         elif field.name not in values and field.default_factory is not dataclasses.MISSING:
             value = field.default_factory()
-        meaning = told.get(field.name, "")
-        sentence = meaning[:1].upper() + meaning[1:] + ("." if meaning else "")
-        role = ROLES.get(field.metadata.get("role", ""), "")
         shown = None if value == MISSING else plain(value)
         if shown is not None and len(shown) > LONGEST:
             shown = ""
-        yield Key(prefix + field.name, type_name(kind), shown, f"{sentence} {role}".strip())
+        yield Key(prefix + field.name, type_name(kind), shown, meaning_of(field))
 
 
 def ordered(schema: type, values: Mapping[str, Any]) -> list[Key]:
-    """A command's keys, those last that every stage has."""
+    """Return the keys of a command; those of every stage come last."""
     common = {field.name for field in dataclasses.fields(StageConfig)}
     return sorted(keys(schema, values), key=lambda key: key.name in common)
 
 
 def plain(value: Any) -> str:
-    """A value as one types it on a command line; what refers to other keys stays as it is."""
+    """Return a value as typed on a command line; references to other keys stay as they are."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {plain(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -141,7 +106,7 @@ def _sets_keys_of(group: str, known: set[str]) -> bool:
 
 
 def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
-    """What `--help` prints: a sentence, the keys with their values, the choices of groups."""
+    """Return the text of `--help`: a sentence, the choices of groups, the keys and values."""
     strong, plain_again = ("\033[1m", "\033[0m") if bold else ("", "")
 
     def entry_of(head: str, body: str) -> str:
@@ -164,8 +129,8 @@ def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, 
         unset = f"(set by {group}=NAME)" if group in chosen and "." in key.name else "???"
         now = unset if key.default is None else key.default or "…"
         body = key.meaning
-        for told in ROLES.values():
-            body = body.removesuffix(told).strip()
+        for role in ROLES.values():
+            body = body.removesuffix(role).strip()
         parts.append(entry_of(f"{key.name}={now}", body or key.type))
     parts += ["", "--cfg job prints the whole configuration; ??? has to be set."]
     return "\n".join(parts)

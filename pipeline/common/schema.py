@@ -1,51 +1,114 @@
-"""Helpers for config schemas: field roles, checks, and `StageConfig`.
+"""The base of config schemas: fields with help texts, roles and limits, and `StageConfig`.
 
-A field made by `input_path` names a file or folder that the stage reads: its content is part of the
-stage's fingerprint, and it adds an edge to the graph. A field made by `runtime_option` cannot
-change the stage's output, so it is not part of the fingerprint.
+`option` defines a setting, which is part of the stage's fingerprint. `input_path` defines a file or
+folder that the stage reads: its content is part of the fingerprint, and it adds an edge to the
+graph. `runtime_option` cannot change the output, so it is not part of the fingerprint.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from types import NoneType
+from typing import Any, ClassVar, get_args
 
 from omegaconf import MISSING, DictConfig
 
 from pipeline.common.errors import ConfigError
 
 
-def input_path(default: Any = MISSING) -> Any:
+@dataclass(frozen=True)
+class Limits:
+    """The allowed values of a field, or of each item of a list."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def allow(self, value: Any) -> bool:
+        """Return whether the value is within the limits; NaN never is."""
+        return (
+            (not self.choices or value in self.choices)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        if self.choices:
+            return f"choose one of {', '.join(self.choices)}"
+        limits = (
+            ("at least", self.at_least), ("above", self.above),
+            ("at most", self.at_most), ("below", self.below),
+        )  # fmt: skip
+        return "must be " + " and ".join(
+            f"{words} {limit:g}" for words, limit in limits if limit is not None
+        )
+
+
+def option(default: Any = MISSING, help: str = "", role: str = "setting", **limits: Any) -> Any:
+    """Return a field that affects the stage's output; `limits` are arguments of `Limits`."""
+    metadata = {"help": help, "role": role} | ({"limits": Limits(**limits)} if limits else {})
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def input_path(default: Any = MISSING, help: str = "") -> Any:
     """Return a field that names an input of the stage."""
-    if isinstance(default, list):
-        return field(default_factory=default.copy, metadata={"role": "input"})
-    return field(default=default, metadata={"role": "input"})
+    return option(default, help, "input")
 
 
-def runtime_option(default: Any = MISSING) -> Any:
+def runtime_option(default: Any = MISSING, help: str = "", **limits: Any) -> Any:
     """Return a field that changes how a stage runs, never its output."""
-    if isinstance(default, dict | list):
-        return field(default_factory=lambda: default.copy(), metadata={"role": "runtime"})
-    return field(default=default, metadata={"role": "runtime"})
+    return option(default, help, "runtime", **limits)
 
 
-def check(rule: bool, message: str) -> None:
+def group(schema: type, help: str = "", role: str = "setting") -> Any:
+    """Return a field that holds a nested schema with its defaults."""
+    return field(default_factory=schema, metadata={"help": help, "role": role})
+
+
+def check(rule: bool, message: str, key: str | None = None) -> None:
     """Raise `ConfigError(message)` unless `rule` holds."""
     if not rule:
-        raise ConfigError(message)
+        raise ConfigError(message, key=key)
 
 
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `ConfigError` unless `value` is one of `choices`."""
-    if value not in choices:
-        raise ConfigError(f"{key}={value}: choose one of {', '.join(choices)}", key=key)
+    check(value in choices, f"{key}={value}: {Limits(choices=choices)}", key)
 
 
 @dataclass(kw_only=True)
-class StageConfig:
+class Section:
+    """A part of a configuration under `key`; a new instance checks its fields' limits."""
+
+    _prefix: ClassVar[str] = ""
+
+    def __init_subclass__(cls, key: str = "") -> None:
+        cls._prefix = f"{key}." if key else cls._prefix
+
+    def __post_init__(self) -> None:
+        """Check the limits of all fields that are set."""
+        for each in fields(self):
+            limits, value = each.metadata.get("limits"), getattr(self, each.name)
+            if limits is None or value is None or value == MISSING:
+                continue
+            values = value if isinstance(value, list) else [value]
+            if not all(map(limits.allow, values)):
+                key = f"{self._prefix}{each.name}"
+                null = ", or null" if NoneType in get_args(each.type) else ""
+                raise ConfigError(f"{key}={value}: {limits}{null}", key=key)
+
+
+@dataclass(kw_only=True)
+class StageConfig(Section):
     """The options of every stage."""
 
-    workdir: str = runtime_option("work")  # folder of the run, with one folder per stage
-    out: str = runtime_option()  # output folder of the stage
-    force: bool = runtime_option(False)  # rerun the stage even if it is up to date
+    workdir: str = runtime_option("work", "Folder of the run, with one folder per stage.")
+    out: str = runtime_option(help="Output folder of the stage.")
+    force: bool = runtime_option(False, "Run the stage even if its output is up to date.")
 
     @staticmethod
     def complete(config: DictConfig) -> None:

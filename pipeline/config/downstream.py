@@ -1,39 +1,19 @@
 """The schemas from a checkpoint to answers: `convert`, `evaluate`, `submit`, `predict`, `embed`."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from omegaconf import MISSING
+from pipeline.common.schema import (
+    Section,
+    StageConfig,
+    check,
+    check_choice,
+    input_path,
+    option,
+    runtime_option,
+)
 
-from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
-
-
-@dataclass(kw_only=True)
-class ConvertConfig(StageConfig):
-    """`python -m pipeline.convert`."""
-
-    # a folder that `train` made, one checkpoint of it, or anybody's BERT in Hugging Face's format
-    train: str = input_path()
-    vocab: str | None = input_path()  # null: the one beside the weights
-    average: int = 1  # mean of the weights of so many checkpoints, the last ones
-    dtype: str = "fp32"  # of the stored weights: fp32, bf16, fp16
-    shard_bytes: int | None = None  # largest file of weights; null: one file
-    license: str | None = None  # of the model card
-    onnx: bool = False  # also model.onnx, checked with onnxruntime
-    push: str | None = runtime_option(None)  # OWNER/NAME on the hub
-    check: bool = runtime_option(True)  # open the result with transformers and compare the logits
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_choice("dtype", self.dtype, ("fp32", "bf16", "fp16"))
-        check(self.average >= 1, f"average={self.average}: at least 1")
-        check(
-            self.shard_bytes is None or self.shard_bytes >= 1,
-            f"shard_bytes={self.shard_bytes}: at least 1",
-        )
-
-
-TASK_METRICS = {  # of tasks: what they may be measured by
+TASK_METRICS = {  # by kind of task
     "classification": ("accuracy", "matthews", "f1", "pearson", "spearman"),
     "choice": ("accuracy",),
     "tagging": ("f1", "precision", "recall", "accuracy"),
@@ -42,137 +22,183 @@ TASK_METRICS = {  # of tasks: what they may be measured by
 
 
 @dataclass(kw_only=True)
-class TaskConfig:
+class ConvertConfig(StageConfig):
+    """`python -m pipeline.convert`."""
+
+    train: str = input_path(
+        help="Folder of `train`, one of its checkpoints, or any BERT in Hugging Face's format."
+    )
+    vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
+    average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
+    dtype: str = option("fp32", "Type of the stored weights.", choices=("fp32", "bf16", "fp16"))
+    shard_bytes: int | None = option(
+        None, "Largest size of a weight file, in bytes; null: one file.", at_least=1
+    )
+    license: str | None = option(None, "Licence in the model card.")
+    onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
+    push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
+    check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")
+
+
+@dataclass(kw_only=True)
+class TaskConfig(Section, key="task"):
     """One task: its files, which columns hold what, and how it is measured."""
 
-    name: str = MISSING
-    kind: str = "classification"
-    folder: str = ""  # in the data folder; empty: itself
-    columns: list[str] = field(default_factory=list)  # the sentences: names, or indices from 0
-    choices: list[str] = field(default_factory=list)  # of kind choice: the columns of the endings
-    label: str = "label"
-    header: bool = True  # whether train and dev begin with the columns' names
-    key: str | None = None  # of a JSON file: where in its object the rows are
-    labels: list[str] = field(default_factory=list)  # label words in class order; empty: regression
-    metrics: list[str] = field(default_factory=list)  # the first is the score
-    train: str = "train.tsv"
-    dev: str = "dev.tsv"
-    dev_share: float = 0.0  # of train, kept out of it to be dev; then there is no file `dev`
-    test: str | None = None  # without labels: for a submission
-    test_columns: list[str] = field(default_factory=list)  # where they are others than `columns`
-    test_rows: int | None = None  # that the server expects
-    submission: str | None = None  # name of the file that the server takes
-    also: list[str] = field(default_factory=list)  # tasks on whose sets the model is scored too
-    sample: bool = False  # made by `pipeline.tasks`, not a published benchmark
+    name: str = option(help="Name of the task.")
+    kind: str = option("classification", "Type of task.", choices=tuple(TASK_METRICS))
+    folder: str = option("", "Folder of the files within the data folder; empty: that folder.")
+    columns: list[str] = option([], "Columns of the sentences: names, or indices from 0.")
+    choices: list[str] = option([], "Of kind choice: columns of the endings.")
+    label: str = option("label", "Column of the label.")
+    header: bool = option(True, "Whether train and dev begin with the names of the columns.")
+    key: str | None = option(None, "Of a JSON file: key under which its object has the rows.")
+    labels: list[str] = option([], "Labels in the order of the classes; empty: regression.")
+    metrics: list[str] = option([], "Metrics; the first is the score.")
+    train: str = option("train.tsv", "File of the training set.")
+    dev: str = option("dev.tsv", "File of the development set.")
+    dev_share: float = option(
+        0.0, "Share of train that is held out as dev; the file `dev` is not read.", at_least=0,
+        below=1,
+    )  # fmt: skip
+    test: str | None = option(None, "File of the test set, without labels, for a submission.")
+    test_columns: list[str] = option([], "Columns of the test set; empty: as `columns`.")
+    test_rows: int | None = option(None, "Rows of the test set that the server expects.")
+    submission: str | None = option(None, "Name of the file that the server accepts.")
+    also: list[str] = option([], "Tasks on whose sets the model is scored too.")
+    sample: bool = option(False, "Made by `pipeline.tasks`, not a published benchmark.")
 
     def __post_init__(self) -> None:
         """Check that the columns can be found and the score is known."""
-        check_choice("task.kind", self.kind, tuple(TASK_METRICS))
+        super().__post_init__()
         known = TASK_METRICS[self.kind]
         if self.kind in ("classification", "choice"):
             check(
                 len(self.columns) in (1, 2),
-                f"task.columns={self.columns}: one sentence, or two of a pair",
+                f"task.columns={self.columns}: must be one column, or two for pairs of sentences",
+                "task.columns",
             )
             check(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
-                "task.columns, task.label: without a header they are numbers, from 0",
+                "task.columns, task.label: must be indices from 0 where there is no header",
+                "task.columns",
             )
         if self.kind == "classification":
-            check(len(self.labels) != 1, "task.labels: two or more; none for a score")
+            check(
+                len(self.labels) != 1,
+                f"task.labels={self.labels}: must be two or more, or empty for regression",
+                "task.labels",
+            )
             known = known[:3] if self.labels else known[3:]
             known = known[:2] if len(self.labels) > 2 else known
         if self.kind == "choice":
-            check(len(self.choices) >= 2, f"task.choices={self.choices}: two columns or more")
+            check(
+                len(self.choices) >= 2,
+                f"task.choices={self.choices}: must be two columns or more",
+                "task.choices",
+            )
         if self.kind == "tagging":
             check(
                 all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
-                f"task.columns={self.columns}, task.label={self.label}: of tagging they are "
-                "numbers, from 0, or from the end: -1",
+                f"task.columns={self.columns}, task.label={self.label}: must be indices for "
+                "tagging, from 0, or from the end: -1",
+                "task.columns",
             )
-        check(bool(self.metrics), "task.metrics=[]: at least one")
+        check(bool(self.metrics), "task.metrics=[]: must be at least one", "task.metrics")
         for metric in self.metrics:
             check_choice("task.metrics", metric, known)
-        check(0 <= self.dev_share < 1, f"task.dev_share={self.dev_share}: from 0 to below 1")
 
 
 @dataclass(kw_only=True)
 class EvaluateConfig(StageConfig):
     """`python -m pipeline.evaluate`."""
 
-    task: TaskConfig = MISSING
-    data: str = input_path()  # folder in the official GLUE layout, of folders or zip files
-    pretrained: str = input_path()  # a Hugging Face folder, or `model` of an evaluation with keep
-    epochs: int = 3
-    batch_sizes: list[int] = field(default_factory=lambda: [32])
-    learning_rates: list[float] = field(default_factory=lambda: [5e-5])
-    seeds: list[int] = field(default_factory=lambda: [0])
-    sequence_length: int = 128
-    truncation: str = "head"  # what is left of a long text: head, tail, head_tail, or all in chunks
-    chunks: int = 8  # at most, of one text
-    chunk_pooling: str = "mean"  # mean, max or attention
-    stride: int = 128  # of answers: tokens from one window of a passage to the next
-    encoder: str = "tuned"  # or frozen: only the head is trained, on `layers`
-    layers: list[int] = field(default_factory=lambda: [-1])  # of a frozen encoder; 0: embeddings
-    mix: str = "concat"  # of these layers: concat, mean, weighted
-    pooling: str = "cls"  # of a frozen encoder's tokens: cls, mean, max
-    precision: str = "fp32"  # or bf16: of the passes, weights and moments stay fp32
-    warmup_share: float = 0.1
-    weight_decay: float = 0.01
-    baseline: bool = True  # the same runs from random initialisation
-    keep: bool = False  # the best model, in `model`: for predict, or as the start of another task
-    submit: bool = False  # its answers to the test sets, in `submission`
-    maximum_rows: int | None = None  # of train, to try things out
-    processes: int = runtime_option(1)  # runs side by side
-    threads: int | None = runtime_option(None)  # on CPU; null: PyTorch's choice
+    task: TaskConfig = option()
+    data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")
+    pretrained: str = input_path(
+        help="Hugging Face folder, or the `model` of an evaluation with keep=true."
+    )
+    epochs: int = option(3, "Passes over the training set.", at_least=1)
+    batch_sizes: list[int] = option([32], "Batch sizes of the grid.", at_least=1)
+    learning_rates: list[float] = option([5e-5], "Learning rates of the grid.", above=0)
+    seeds: list[int] = option([0], "Seeds of the grid.")
+    sequence_length: int = option(128, "Tokens per sequence, at most.", at_least=8)
+    truncation: str = option(
+        "head", "Part of a long text that is kept; chunks: all of it, in several sequences.",
+        choices=("head", "tail", "head_tail", "chunks"),
+    )  # fmt: skip
+    chunks: int = option(8, "Chunks per text, at most.", at_least=1)
+    chunk_pooling: str = option(
+        "mean", "How the chunks of a text are combined.", choices=("mean", "max", "attention")
+    )
+    stride: int = option(
+        128, "Of answers: tokens from one window of a passage to the next.", at_least=1
+    )
+    encoder: str = option(
+        "tuned", "Train all weights; or, frozen, only the head, on `layers`.",
+        choices=("tuned", "frozen"),
+    )  # fmt: skip
+    layers: list[int] = option([-1], "Layers of a frozen encoder that are read; 0: embeddings.")
+    mix: str = option(
+        "concat", "How these layers are combined.", choices=("concat", "mean", "weighted")
+    )
+    pooling: str = option(
+        "cls", "How the tokens of a frozen encoder are combined.", choices=("cls", "mean", "max")
+    )
+    precision: str = option(
+        "fp32", "Precision of the passes; weights and moments stay in fp32.",
+        choices=("fp32", "bf16"),
+    )  # fmt: skip
+    warmup_share: float = option(0.1, "Share of steps for warm-up.", at_least=0, at_most=1)
+    weight_decay: float = option(0.01, "Weight decay.", at_least=0)
+    baseline: bool = option(True, "Do the same runs from random initialisation too.")
+    keep: bool = option(
+        False, "Keep the best model in `model`: for predict, or to start another task from."
+    )
+    submit: bool = option(False, "Write the best model's answers to the test sets: `submission`.")
+    maximum_rows: int | None = option(
+        None, "Rows of train that are read, for trials; null: all.", at_least=1
+    )
+    processes: int = runtime_option(1, "Runs of the grid at a time.", at_least=1)
+    threads: int | None = runtime_option(
+        None, "Threads on a CPU; null: PyTorch's choice.", at_least=1
+    )
     part: list[int] | None = runtime_option(
-        None
-    )  # [i, n]: every n-th run of the grid, from the i-th
+        None, "[i, n]: every n-th run of the grid, from the i-th; null: all."
+    )
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the limits and what cannot be combined."""
+        super().__post_init__()
         check(
             self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
-            f"part={self.part}: [i, n], i from 0 to below n",
+            f"part={self.part}: must be [i, n], i from 0 to below n",
+            "part",
         )
         check(
             self.part is None or not self.force,
-            f"force=true, part={self.part}: no part can know what the others have made anew; "
-            f"remove {self.out} instead",
+            f"force=true, part={self.part}: cannot be combined, as no part knows what the others "
+            f"have made since; delete {self.out} instead",
+            "force",
         )
         check(
             bool(self.task.train),
-            f"task {self.task.name} has no training set: the model of another task answers it",
+            f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",
+            "task",
         )
-        check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
         for key in ("batch_sizes", "learning_rates", "seeds", "layers"):
             values = getattr(self, key)
-            check(bool(values), f"{key}=[]: at least one")
-            check(len(set(values)) == len(values), f"{key}={values}: a value is there twice")
-        check(min(self.batch_sizes) >= 1, f"batch_sizes={self.batch_sizes}: at least 1 each")
-        check(min(self.learning_rates) > 0, f"learning_rates={self.learning_rates}: above 0 each")
-        for key in ("maximum_rows", "threads", "processes", "chunks", "stride"):
-            value = getattr(self, key)
-            check(value is None or value >= 1, f"{key}={value}: at least 1")
-        check(0 <= self.warmup_share <= 1, f"warmup_share={self.warmup_share}: from 0 to 1")
-        check(self.weight_decay >= 0, f"weight_decay={self.weight_decay}: at least 0")
-        check(self.sequence_length >= 8, f"sequence_length={self.sequence_length}: at least 8")
-        for key, choices in (
-            ("truncation", ("head", "tail", "head_tail", "chunks")),
-            ("chunk_pooling", ("mean", "max", "attention")),
-            ("encoder", ("tuned", "frozen")),
-            ("precision", ("fp32", "bf16")),
-            ("mix", ("concat", "mean", "weighted")),
-            ("pooling", ("cls", "mean", "max")),
-        ):
-            check_choice(key, getattr(self, key), choices)
+            check(bool(values), f"{key}=[]: must be at least one", key)
+            check(len(set(values)) == len(values), f"{key}={values}: contains a value twice", key)
         check(
             self.encoder == "tuned" or not (self.keep or self.submit),
-            "keep, submit: only with encoder=tuned",
+            "keep, submit: cannot be combined with encoder=frozen; set encoder=tuned",
+            "encoder",
         )
         check(
             not self.keep or self.truncation != "chunks",
-            "keep: a model of chunks has no Hugging Face form; take another truncation",
+            "keep=true: cannot be combined with truncation=chunks, which has no Hugging Face form; "
+            "set another truncation",
+            "truncation",
         )
 
 
@@ -180,47 +206,49 @@ class EvaluateConfig(StageConfig):
 class SubmitConfig(StageConfig):
     """`python -m pipeline.submit`."""
 
-    # folders of evaluations; empty: all of the run's
-    evaluations: list[str] = field(default_factory=list, metadata={"role": "input"})
-    fill: bool = False  # constant answers to tasks that were not evaluated
+    evaluations: list[str] = input_path([], "Folders of evaluations; empty: all of the run.")
+    fill: bool = option(False, "Write constant answers to tasks that were not evaluated.")
 
 
 @dataclass(kw_only=True)
-class PredictConfig:
+class PredictConfig(Section):
     """`python -m pipeline.predict`."""
 
-    pretrained: str = MISSING  # a Hugging Face folder, perhaps fine-tuned since
-    input: str | None = None  # a text file; null: standard input
-    top: int = 5  # words for a mask
-    sequence_length: int | None = None  # null: the model's
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check(self.top >= 1, f"top={self.top}: at least 1")
-        length = self.sequence_length
-        check(length is None or length >= 8, f"sequence_length={length}: at least 8")
+    pretrained: str = option(help="Hugging Face folder, pre-trained or fine-tuned.")
+    input: str | None = option(None, "Text file; null: standard input.")
+    top: int = option(5, "Words per mask.", at_least=1)
+    sequence_length: int | None = option(
+        None, "Tokens per sequence, at most; null: those of the model.", at_least=8
+    )
 
 
 @dataclass(kw_only=True)
-class EmbedConfig:
+class EmbedConfig(Section):
     """`python -m pipeline.embed`."""
 
-    pretrained: str = MISSING  # a Hugging Face folder
-    input: str | None = None  # a text file, one text per line; null: standard input
-    out: str = MISSING  # NAME.npy or NAME.arrow
-    layers: list[int] = field(default_factory=lambda: [-1])  # 0: embeddings; -1: the last
-    mix: str = "mean"  # of several layers: concat or mean
-    pooling: str = "mean"  # of a text's tokens: cls, mean, max; tokens: all of them, to .arrow
-    sequence_length: int | None = None  # null: the model's; longer texts are cut
-    truncation: str = "head"  # head, tail or head_tail
+    pretrained: str = option(help="Hugging Face folder.")
+    input: str | None = option(None, "Text file, one text per line; null: standard input.")
+    out: str = option(help="File to write: NAME.npy or NAME.arrow.")
+    layers: list[int] = option([-1], "Layers that are read; 0: embeddings, -1: the last.")
+    mix: str = option("mean", "How several layers are combined.", choices=("concat", "mean"))
+    pooling: str = option(
+        "mean", "How the tokens of a text are combined; tokens: not at all, to .arrow.",
+        choices=("cls", "mean", "max", "tokens"),
+    )  # fmt: skip
+    sequence_length: int | None = option(
+        None, "Tokens per text, at most; null: those of the model.", at_least=8
+    )
+    truncation: str = option(
+        "head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail")
+    )
 
     def __post_init__(self) -> None:
-        """Check the choices."""
-        check_choice("mix", self.mix, ("concat", "mean"))
-        check_choice("pooling", self.pooling, ("cls", "mean", "max", "tokens"))
-        check_choice("truncation", self.truncation, ("head", "tail", "head_tail"))
-        check(bool(self.layers), "layers=[]: at least one")
-        length = self.sequence_length
-        check(length is None or length >= 8, f"sequence_length={length}: at least 8")
+        """Check the limits and the ending of the file."""
+        super().__post_init__()
+        check(bool(self.layers), "layers=[]: must be at least one", "layers")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
-        check(self.out.endswith(ends), f"out={self.out}: give it the ending {' or '.join(ends)}")
+        check(
+            self.out.endswith(ends),
+            f"out={self.out}: must end with {' or '.join(ends)}",
+            "out",
+        )

@@ -1,11 +1,9 @@
 """The schemas of a whole run: its recipe, where its stages run, and `report`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import MISSING
-
-from pipeline.common.schema import StageConfig, check, check_choice
+from pipeline.common.schema import Section, StageConfig, input_path, option
 from pipeline.config.preparation import CorpusConfig
 
 
@@ -13,73 +11,81 @@ from pipeline.config.preparation import CorpusConfig
 class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
-    # folders of stages; empty: all of the run's
-    stages: list[str] = field(default_factory=list, metadata={"role": "input"})
+    stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
 
 
 @dataclass(kw_only=True)
 class RecipeConfig:
-    """A graph of stages: for each name, what its configuration says differently."""
+    """A graph of stages: for each name, what its configuration changes."""
 
-    name: str = MISSING
-    stages: dict[str, Any] = field(default_factory=dict)
+    name: str = option(help="Name of the recipe.")
+    stages: dict[str, Any] = option({}, "Settings by name of stage.")
 
 
 @dataclass(kw_only=True)
-class ExecutorConfig:
+class ExecutorConfig(Section, key="executor"):
     """Where the stages of a run become processes."""
 
-    name: str = "local"
-    namespace: str | None = None  # of Kubernetes; null: the pod's own, or the context's
-    part_of: str = "bert-pretrain"  # label app.kubernetes.io/part-of of the stages' Jobs
-    poll: float = 5.0  # seconds between looks at the Jobs
-    patience: float = 600.0  # seconds without an answer of the API server before the driver leaves
-    queue: str | None = None  # hand Jobs to this Kueue LocalQueue instead of resuming them
-    nodes: int = 1  # of Slurm, for training
-    gpus: int = 8  # a node, of Slurm, for training; an evaluation has one; 0: the CPU
-    cpus: int = 32  # a node, of Slurm; stages that use one core have one
-    parts: int = 4  # jobs that share the evaluations on Slurm
-    time: str = "24:00:00"  # limit of a Slurm job; training saves before it and queues again
-    account: str | None = None  # of Slurm
-    partition: str | None = None  # of Slurm
-    qos: str | None = None  # of Slurm
-    # more options of sbatch, by kind of stage or `all`: +executor.options.train=['--mem=64G']
-    options: dict[str, list[str]] = field(default_factory=dict)
-    setup: list[str] = field(default_factory=list)  # shell lines of a Slurm job before its stage
-    wait: bool = True  # follow Slurm's jobs to their end; false: submit them and leave
-    prometheus_port: int | None = None  # the driver of Kubernetes serves the stages' states here
-
-    def __post_init__(self) -> None:
-        """Check the choice and the ranges."""
-        check_choice("executor.name", self.name, ("local", "kubernetes", "slurm"))
-        check(self.poll > 0, f"executor.poll={self.poll}: above 0 seconds")
-        check(self.patience > 0, f"executor.patience={self.patience}: above 0 seconds")
-        for key in ("nodes", "cpus", "parts"):
-            check(getattr(self, key) >= 1, f"executor.{key}={getattr(self, key)}: at least 1")
-        check(self.gpus >= 0, f"executor.gpus={self.gpus}: at least 0")
+    name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm"))
+    namespace: str | None = option(
+        None, "Kubernetes: the namespace; null: that of the pod or the context."
+    )
+    part_of: str = option(
+        "bert-pretrain", "Kubernetes: label app.kubernetes.io/part-of of the stages' Jobs."
+    )
+    poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
+    patience: float = option(
+        600.0, "Seconds without an answer of the API server until the driver gives up.", above=0
+    )
+    queue: str | None = option(
+        None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them."
+    )
+    nodes: int = option(1, "Slurm: nodes for training.", at_least=1)
+    gpus: int = option(
+        8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0
+    )
+    cpus: int = option(32, "Slurm: cores per node; stages that use one core get one.", at_least=1)
+    parts: int = option(4, "Slurm: jobs among which evaluations are divided.", at_least=1)
+    time: str = option(
+        "24:00:00", "Slurm: time limit of a job; training saves before it and queues again."
+    )
+    account: str | None = option(None, "Slurm: the account.")
+    partition: str | None = option(None, "Slurm: the partition.")
+    qos: str | None = option(None, "Slurm: the quality of service.")
+    options: dict[str, list[str]] = option(
+        {},
+        "Slurm: more options of sbatch, by kind of stage or `all`, as in "
+        "+executor.options.train=['--mem=64G'].",
+    )
+    setup: list[str] = option([], "Slurm: shell lines that a job runs before its stage.")
+    wait: bool = option(True, "Slurm: follow the jobs to their end; false: submit and exit.")
+    prometheus_port: int | None = option(
+        None, "Kubernetes: port on which the driver serves the stages' states; null: none."
+    )
 
 
 @dataclass(kw_only=True)
-class RunConfig:
+class RunConfig(Section):
     """`python -m pipeline.run`."""
 
-    workdir: str = MISSING  # folder of the run: every stage has its folder in it
-    corpus: CorpusConfig = MISSING
-    recipe: RecipeConfig = MISSING
-    # what a stage shall do differently than the recipe says: STAGE.key=value, as train.steps=9000
-    stages: dict[str, Any] = field(default_factory=dict)
-    model: dict[str, Any] = field(default_factory=dict)  # a size of conf/model
-    tasks: list[str] = field(default_factory=list)  # of conf/task
-    glue: str | None = None  # folder of the official GLUE files, for tasks that are not samples
-    seed: int = 0  # of every stage whose own is not set in the recipe
-    dry_run: bool = False  # draw the graph, and say what would run and why
-    force: list[str] = field(default_factory=list)  # stages to make again (also --force STAGE)
-    processes: int | None = None  # of training; null: one a GPU, or one on a CPU
-    cores: int | None = None  # to share out among stages; null: all
-    executor: ExecutorConfig = MISSING
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        for key in ("processes", "cores"):
-            value = getattr(self, key)
-            check(value is None or value >= 1, f"{key}={value}: at least 1")
+    workdir: str = option(help="Folder of the run, with one folder per stage.")
+    corpus: CorpusConfig = option()
+    recipe: RecipeConfig = option()
+    stages: dict[str, Any] = option(
+        {}, "Changes to the recipe's settings: STAGE.key=value, as in train.steps=9000."
+    )
+    model: dict[str, Any] = option({}, "A size of conf/model.")
+    tasks: list[str] = option([], "Tasks of conf/task.")
+    glue: str | None = option(
+        None, "Folder of the official GLUE files, for tasks that are not samples."
+    )
+    seed: int = option(0, "Seed of every stage whose own seed the recipe leaves unset.")
+    dry_run: bool = option(False, "Print the graph, and what would run and why.")
+    force: list[str] = option(
+        [], "Stages to run even if their output is up to date (also --force STAGE)."
+    )
+    processes: int | None = option(
+        None, "Training processes; null: one per GPU, or one on a CPU.", at_least=1
+    )
+    cores: int | None = option(None, "Cores shared by all stages; null: all.", at_least=1)
+    executor: ExecutorConfig = option()

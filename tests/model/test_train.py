@@ -15,6 +15,7 @@ from transformers import BertModel
 from model.huggingface import bert_format
 from model.train import launcher_arguments
 from model.training import initial_weights
+from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -101,10 +102,7 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
         path.write_bytes(path.read_bytes()[:100])  # the last checkpoint is damaged
     done = train(root, work, out, "deepspeed=zero3", "micro_batch=6")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (
-        "a device as measured now, with whatever else runs here, resumed after step 6"
-        in done.stdout
-    )
+    assert "resumed after step 6" in done.stdout
     assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
@@ -137,7 +135,7 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 2 x 32, " in done.stdout
-    assert f"start: pooler.dense.weight: not in {tmp_path / 'bare'}, drawn anew" in done.stdout
+    assert f"start: pooler.dense.weight: not in {tmp_path / 'bare'}, " in done.stdout
     weights = initial_weights.read(tmp_path / "train").state
     name = "encoder.layers.1.up.weight"  # one small step from where it was
     assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
@@ -167,7 +165,7 @@ def test_sequences_longer_than_the_positions_are_refused(
 ) -> None:
     done = train(root, work, tmp_path / "train", "model.positions=16")
     assert done.returncode == 2
-    assert "sequences of 32 tokens, but model.positions=16" in done.stderr
+    assert "model.positions=16: " in done.stderr
 
 
 def test_what_launchers_add_to_the_command_line_goes() -> None:
@@ -176,8 +174,9 @@ def test_what_launchers_add_to_the_command_line_goes() -> None:
 
 
 def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="no checkpoint there"):
+    with pytest.raises(InputError) as raised:
         initial_weights.read(tmp_path)
+    assert raised.value.path == str(tmp_path)
     trained = initial_weights.read(undisturbed)
     assert trained.config.hidden == 32
     assert trained.steps == [12]

@@ -104,8 +104,9 @@ def test_a_sentence_model_cannot_name_folders_elsewhere(run, tmp_path, name):
     stage.run("convert", run, convert.make)
     (Path(run.out) / "modules.json").write_text(json.dumps([{"path": name}]))
     again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
-    with pytest.raises(InputError, match="not a folder next to it"):
+    with pytest.raises(InputError) as raised:
         stage.run("convert", again, convert.make)
+    assert raised.value.path == str(Path(run.out) / "modules.json")
 
 
 def test_a_run_becomes_a_folder_that_transformers_opens(run):
@@ -183,8 +184,9 @@ def test_another_vocabulary_of_the_same_size_is_refused(run, tmp_path):
 def test_missing_inputs_are_named(run, tmp_path):
     with pytest.raises(InputError, match=r"pipeline\.vocab"):
         convert.make(dataclasses.replace(run, vocab=str(tmp_path / "no")), tmp_path)
-    with pytest.raises(InputError, match=r"no checkpoint there"):
+    with pytest.raises(InputError) as raised:
         convert.make(dataclasses.replace(run, train=str(tmp_path / "no")), tmp_path)
+    assert raised.value.path == str(tmp_path / "no")
 
 
 @pytest.mark.parametrize("name", ["bert.pooler.dense.bias", "cls.predictions.bias"])
@@ -249,9 +251,7 @@ def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):
     (published / "model.safetensors").unlink()
     bare.save_pretrained(published)
     made = converted(run, train=str(published), vocab=None)
-    assert (
-        "drawn anew as it was not there: masked_head and next_sentence and pooler" in made.summary
-    )
+    assert "randomly initialised: masked_head and next_sentence and pooler" in made.summary
     assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 13
 
 
@@ -311,13 +311,15 @@ def test_weights_are_averaged_over_the_last_checkpoints(run):
         torch.testing.assert_close(found[name], (states[8][name] + states[9][name]) / 2)
     upto = converted(run, average=2, train=str(single.parent / "step-00000008"))
     assert upto.figures["averaged"] == [7, 8]
-    with pytest.raises(InputError, match="up to step-00000009: 3, to be averaged: 4"):
+    with pytest.raises(InputError, match="step-00000009") as raised:
         converted(run, average=4)
+    assert raised.value.key == "average"
 
 
 def test_one_model_cannot_be_averaged(run, published):
-    with pytest.raises(ConfigError, match=r"average=2: .* is one model"):
+    with pytest.raises(ConfigError) as raised:
         converted(run, train=str(published), vocab=None, average=2)
+    assert raised.value.key == "average"
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

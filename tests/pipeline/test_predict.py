@@ -239,22 +239,24 @@ def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
 
 
 def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_path) -> None:
-    with pytest.raises(InputError, match=r"gone: no model .* pipeline\.convert makes one"):
+    with pytest.raises(InputError, match=r"pipeline\.convert") as raised:
         predict.answerer(PredictConfig(pretrained=str(tmp_path / "gone")))
+    assert raised.value.path == str(tmp_path / "gone")
     work = tmp_path / "work"
     (work / "train").mkdir(parents=True)
     (work / "convert").symlink_to(pretrained)
     for place in (work, work / "train"):
-        with pytest.raises(InputError, match=f"{place}: no model .*; try {work}/convert"):
+        with pytest.raises(InputError, match=f"{place}: .*; use {work}/convert"):
             embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
 
 
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     common = {"pretrained": str(pretrained), "input": "in.txt"}
-    with pytest.raises(ConfigError, match=r"out=x\.npy: give it the ending \.arrow"):
+    with pytest.raises(ConfigError, match=r"out=x\.npy: must end with \.arrow"):
         EmbedConfig(**common, out="x.npy", pooling="tokens")
-    with pytest.raises(ConfigError, match=r"layers=\[3\]: the model has 2"):
+    with pytest.raises(ConfigError) as raised:
         embed.embed(EmbedConfig(**common, out="x.npy", layers=[3]))
+    assert raised.value.key == "layers"
     with pytest.raises(InputError, match=r"input=in\.txt: cannot be read"):
         embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
     (tmp_path / "in.txt").write_text("cat\n")

@@ -49,7 +49,7 @@ def test_one_process_trains_without_a_launchers_words(
     again = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
     assert "train: up to date" in again.stdout
     other = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1")
-    assert "train: a training of other settings is there and stays" in other.stdout
+    assert "checkpoints of other settings" in other.stdout
     assert "step-00000002" in other.stdout
 
 

@@ -144,8 +144,9 @@ def test_weights_of_half_the_size_are_the_nearest(tmp_path, state, vocab_folder,
 
 def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vocab_folder):
     state["pooler.dense.bias"][0] = 1e6
-    with pytest.raises(InputError, match=r"pooler\.dense\.bias: a value of 1e\+06 is too large"):
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias: .* 1e\+06") as raised:
         bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=torch.float16)
+    assert raised.value.key == "dtype"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -154,7 +155,7 @@ def test_weights_that_are_not_finite_are_not_blamed_on_the_dtype(
     tmp_path, state, vocab_folder, dtype, value
 ):
     state["pooler.dense.bias"][:3] = value
-    with pytest.raises(InputError, match=r"pooler\.dense\.bias: 3 of its .* not finite") as caught:
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias: 3 ") as caught:
         bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
     assert "dtype=" not in str(caught.value)
     assert caught.value.key == "train"
@@ -177,7 +178,8 @@ def test_a_head_of_another_task_is_left_out_and_said(theirs):
     folder, model = theirs
     extra = {"classifier.weight": torch.zeros(3, 16)}
     save_file({**forms(model)["with the decoder"], **extra}, folder / "model.safetensors")
-    assert bert_format.load(folder)[2] == ["classifier.weight: left out, no part of pre-training"]
+    (note,) = bert_format.load(folder)[2]
+    assert note.startswith("classifier.weight: ignored")
 
 
 def change(folder, **changes):
@@ -189,18 +191,18 @@ def test_another_architecture_is_refused_by_name(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
              "intermediate_size": 32, "vocab_size": 50}  # fmt: skip
     RobertaModel(RobertaConfig(**sizes)).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"RobertaModel.*roberta.*not BERT"):
+    with pytest.raises(InputError, match=r"RobertaModel.*roberta"):
         bert_format.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_act": "relu"}, "hidden_act is relu, only gelu"),
+        ({"hidden_act": "relu"}, "hidden_act is relu, .*gelu"),
         ({"type_vocab_size": 4}, "type_vocab_size is 4"),
         ({"type_vocab_size": 3}, "type_vocab_size is 3"),
-        ({"vocab_size": 30522}, r"word_embeddings.weight is of shape .*asks for \(30522, 16\)"),
-        ({"num_hidden_layers": 3}, "16 tensors are missing"),
+        ({"vocab_size": 30522}, r"word_embeddings.weight .*\(30522, 16\)"),
+        ({"num_hidden_layers": 3}, "16 tensors"),
     ],
 )
 def test_a_config_that_cannot_be_computed_is_refused(theirs, changes, message):
@@ -211,7 +213,7 @@ def test_a_config_that_cannot_be_computed_is_refused(theirs, changes, message):
 
 @pytest.mark.parametrize("entries", [WORDS[:-1], [*WORDS, "more"]])
 def test_a_vocabulary_of_another_size_is_refused(folder, state, tmp_path, entries):
-    message = f"{len(entries)} entries, the model {len(WORDS)} word embeddings"
+    message = f"{len(entries)} entries, .* {len(WORDS)} word embeddings"
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
     with pytest.raises(InputError, match=message):
@@ -234,7 +236,8 @@ def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder
     change(tmp_path / "out", vocab_size=rows)
     found, again, notes = bert_format.load(tmp_path / "out")
     assert found.vocab_size == len(WORDS)
-    assert notes == [f"word embeddings: {rows - len(WORDS)} of {rows} rows have no entry, left out"]
+    (note,) = notes
+    assert note.startswith(f"word embeddings: {rows - len(WORDS)} of {rows} rows")
     words = "encoder.embeddings.word.weight"
     assert torch.equal(again[words], wide[words][: len(WORDS)])
 
@@ -243,8 +246,9 @@ def test_a_vocabulary_in_two_minds_is_refused(folder):
     lines = (folder / "vocab.txt").read_text().splitlines()
     lines[6], lines[7] = lines[7], lines[6]
     (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"line 7 of vocab\.txt is 'c', that id is 'b'"):
+    with pytest.raises(InputError, match=r"'c', .*'b'") as raised:
         bert_format.load(folder)
+    assert (raised.value.path, raised.value.line) == (str(folder / "vocab.txt"), 7)
 
 
 def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):

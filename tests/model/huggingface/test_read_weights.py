@@ -60,9 +60,9 @@ def test_a_sharded_folder_that_lacks_a_part_says_which(tmp_path, theirs):
     theirs[1].save_pretrained(tmp_path / "parts", max_shard_size="4KB")
     lost = sorted((tmp_path / "parts").glob("model-*"))[1]
     lost.unlink()
-    message = rf"index\.json: 1 of its \d+ files are missing, {lost.name}"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=lost.name) as raised:
         bert_format.load(tmp_path / "parts")
+    assert str(raised.value.path).endswith("index.json")
 
 
 def test_an_untied_decoder_is_refused(theirs):
@@ -70,32 +70,36 @@ def test_an_untied_decoder_is_refused(theirs):
     tensors = forms(model)["with the decoder"]
     tensors["cls.predictions.decoder.weight"] += 1
     save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(InputError, match="not tied"):
+    with pytest.raises(InputError, match="decoder"):
         bert_format.load(folder)
 
 
 def test_weights_of_something_else_are_refused(theirs):
     save_file({"features.weight": torch.zeros(3)}, theirs[0] / "model.safetensors")
-    with pytest.raises(InputError, match=r"no BERT, it has no word_embeddings\.weight"):
+    with pytest.raises(InputError, match=r"word_embeddings\.weight"):
         bert_format.load(theirs[0])
 
 
 def test_broken_files_are_named(theirs):
     folder, _ = theirs
     (folder / "model.safetensors").write_bytes(b"not tensors")
-    with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
+    with pytest.raises(InputError) as raised:
         bert_format.load(folder)
+    assert raised.value.path == str(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="no weights there"):
+    with pytest.raises(InputError) as raised:
         bert_format.load(folder)
+    assert raised.value.path == str(folder)
     (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config\.json: not JSON"):
+    with pytest.raises(InputError) as raised:
         bert_format.load(folder)
+    assert raised.value.path == str(folder / "config.json")
 
 
 def test_a_pickle_that_would_run_code_is_refused(theirs):
     folder, _ = theirs
     (folder / "model.safetensors").unlink()
     torch.save({"bert.x": pytest.raises}, folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"pytorch_model\.bin: cannot be read"):
+    with pytest.raises(InputError) as raised:
         bert_format.load(folder)
+    assert raised.value.path == str(folder / "pytorch_model.bin")

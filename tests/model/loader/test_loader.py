@@ -286,8 +286,9 @@ def test_no_shards(tmp_path):
 
 def test_no_samples(tmp_path):
     write(tmp_path, (0, 0), "validation")
-    with pytest.raises(InputError, match="validation shards hold no samples"):
+    with pytest.raises(InputError, match="validation") as raised:
         loader(tmp_path, "validation")
+    assert raised.value.path == str(tmp_path)
 
 
 def test_a_shard_cut_short(tmp_path):
@@ -300,7 +301,7 @@ def test_a_shard_cut_short(tmp_path):
 
 def test_another_tokenizer(tmp_path):
     write(tmp_path, tokenizer="e" * 64)
-    with pytest.raises(InputError, match="made with the tokenizer eeeeeeeeeeee"):
+    with pytest.raises(InputError, match="eeeeeeeeeeee"):
         loader(tmp_path)
 
 
@@ -312,13 +313,18 @@ def test_an_id_beyond_the_vocabulary(tmp_path):
         sequence_length=32, seed=0,
     )  # fmt: skip
     write_shard(path, info, np.array([5, 100]), np.array([0, 2]), np.array([1]), np.array([True]))
-    with pytest.raises(InputError, match="an id beyond the vocabulary"):
+    with pytest.raises(InputError, match="vocabulary") as raised:
         loader(tmp_path)
+    assert raised.value.path == str(path)
 
 
 @pytest.mark.parametrize(
     ("pairs", "judged", "held"),
-    [("none", "nsp", "hold no sentence pairs"), ("sop", "nsp", "of sop"), ("nsp", "sop", "of nsp")],
+    [
+        ("none", "nsp", "have no sentence pairs"),
+        ("sop", "nsp", "have sop"),
+        ("nsp", "sop", "have nsp"),
+    ],
 )
 def test_the_pairs_that_are_judged_are_needed(tmp_path, pairs, judged, held):
     write(tmp_path, pairs=pairs)
@@ -380,5 +386,5 @@ def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
 
 
 def test_there_is_a_weight_for_each_folder():
-    with pytest.raises(ConfigError, match="one for each of a, b"):
+    with pytest.raises(ConfigError, match=r"data\.weights=.* a, b"):
         DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])

@@ -107,5 +107,5 @@ def test_a_node_that_never_comes_is_named(root: Path) -> None:
         rank(1, free_port(), 2, "d,e", timeout=2),
     )  # fmt: skip
     assert [kind for kind, _, _ in told] == ["Restart"] * 3
-    assert all("rank 2 (c) did not come within" in words for _, words, _ in told[:2])
+    assert all("rank 2 (c)" in words for _, words, _ in told[:2])
     assert "rank 0 (d)" in told[2][1]

@@ -25,26 +25,27 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
 
 
 @pytest.mark.parametrize(
-    ("refused", "why"),
+    ("refused", "key"),
     [
-        ({"stage": 0, "precision": "bf16"}, "needs ZeRO stage 1"),
-        ({"stage": 1, "precision": "fp16"}, "needs a GPU"),
-        ({"stage": 3, "compute": ComputeConfig(compile=True)}, "needs ZeRO stage 0, 1 or 2"),
+        ({"stage": 0, "precision": "bf16"}, "precision"),
+        ({"stage": 1, "precision": "fp16"}, "precision"),
+        ({"stage": 3, "compute": ComputeConfig(compile=True)}, "compute"),
         (
             {"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)},
-            "fails on a CPU in precision=bf16: take plain",
+            "compute",
         ),
-        ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "set optimizer=, schedule="),
-        ({"stage": 2, "zero": {"round_robin_gradients": True}}, "leave it out"),
+        ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "deepspeed"),
+        ({"stage": 2, "zero": {"round_robin_gradients": True}}, "optimizer"),
         (
             {"stage": 1, "precision": "bf16", "data_types": {"grad_accum_dtype": "fp32"}},
-            "needs ZeRO stage 2",
+            "deepspeed.data_types.grad_accum_dtype",
         ),
     ],
 )
-def test_what_would_train_wrongly_is_refused(refused, why) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_what_would_train_wrongly_is_refused(refused, key) -> None:
+    with pytest.raises(ConfigError) as raised:
         settings(**refused)
+    assert raised.value.key == key
 
 
 def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:

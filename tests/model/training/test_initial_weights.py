@@ -32,7 +32,7 @@ def test_rank_0_says_what_was_drawn(
     state = initial_weights.start(folder, CONFIG).state
     drawn = {name for name in state if name.startswith(("pooler.", "next_sentence."))}
     lines = capsys.readouterr().out.splitlines()
-    assert set(lines) == {f"start: {name}: not in {folder}, drawn anew" for name in drawn}
+    assert set(lines) == {f"start: {name}: not in {folder}, randomly initialised" for name in drawn}
     monkeypatch.setenv("RANK", "1")
     again = initial_weights.start(folder, CONFIG).state
     assert capsys.readouterr().out == ""
@@ -50,15 +50,16 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
 
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"has 30 entries, that of data\.vocab 60"):
+    with pytest.raises(InputError, match=r"data\.vocab") as raised:
         initial_weights.start(folder, replace(CONFIG, vocab_size=60))
+    assert (raised.value.key, raised.value.path) == ("start", str(folder))
 
 
 def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["bert.encoder.layer.0.output.dense.bias"][3] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"encoder\.layers\.0\.down\.dense\.bias has values"):
+    with pytest.raises(InputError, match=r"encoder\.layers\.0\.down\.dense\.bias"):
         initial_weights.start(folder, CONFIG)
 
 
@@ -73,10 +74,11 @@ def test_the_size_of_a_start_is_read_from_its_folder(folder: Path) -> None:
 
 def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"")
-    with pytest.raises(InputError, match=r"a TensorFlow checkpoint, .* Hugging Face's format"):
+    with pytest.raises(InputError, match="TensorFlow"):
         initial_weights.read(tmp_path)
 
 
 def test_a_model_alone_has_no_optimizer_to_go_on_with(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"start_optimizer=true: .* not a run of ours"):
+    with pytest.raises(InputError) as raised:
         initial_weights.start(folder, CONFIG).checkpoint()
+    assert raised.value.key == "start_optimizer"

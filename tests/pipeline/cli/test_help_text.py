@@ -5,41 +5,82 @@ import pty
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.cli import help_text
-from pipeline.config import StageConfig, input_path, runtime_option
+from pipeline.common.errors import ConfigError
+from pipeline.common.schema import Section, group, input_path, option, runtime_option
+from pipeline.config import EmbedConfig, PredictConfig, RunConfig, StageConfig
+from pipeline.stages.registry import OTHERS, STAGES
 
 
 @dataclass(kw_only=True)
-class Inner:
-    share: float = 0.5  # of all
+class Inner(Section, key="inner"):
+    share: float = option(0.5, "Of all.", at_least=0, below=1)
 
 
 @dataclass(kw_only=True)
 class Sample(StageConfig):
-    # where it is from,
-    # on two lines
-    source: str = input_path()
-    inner: Inner = field(default_factory=Inner)
-    names: list[str] = field(default_factory=list)  # in order
-    limit: int | None = runtime_option(None)  # of rows
+    source: str = input_path(help="Where it is from.")
+    inner: Inner = group(Inner)
+    names: list[str] = option([], "In order.", choices=("a", "b"))
+    limit: int | None = runtime_option(None, "Of rows.", above=0)
     plain: int = 3
 
 
-def test_meanings_are_the_comments_of_the_fields() -> None:
+def test_meanings_are_the_help_texts_of_the_fields() -> None:
     keys = {key.name: key for key in help_text.ordered(Sample, {"limit": 7})}
     assert list(keys)[-3:] == ["workdir", "out", "force"]
-    assert keys["source"].meaning == "Where it is from, on two lines. Something that is read."
+    assert keys["source"].meaning == "Where it is from. Read by the command."
     assert keys["source"].default is None
     assert (keys["inner.share"].default, keys["inner.share"].meaning) == ("0.5", "Of all.")
     assert (keys["names"].type, keys["names"].default) == ("list[str]", "[]")
+    assert keys["names"].meaning == "In order. One of a, b."
     assert (keys["limit"].type, keys["limit"].default) == ("int or null", "7")
     assert keys["limit"].meaning == "Of rows. Does not change the output."
     assert (keys["plain"].default, keys["plain"].meaning) == ("3", "")
+
+
+def schemas() -> dict[str, type]:
+    """The schema of every command."""
+    stages = {name: stage.schema for name, stage in (STAGES | OTHERS).items()}
+    return stages | {"run": RunConfig, "predict": PredictConfig, "embed": EmbedConfig}
+
+
+@pytest.mark.parametrize("command", schemas())
+def test_every_key_of_a_command_has_a_help_text(command: str) -> None:
+    for key in help_text.keys(schemas()[command], {}):
+        assert re.fullmatch(r"([A-Z\[]|modernbert:).*\.", key.meaning), key
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"limit": 0}, "limit", "limit=0: must be above 0, or null"),
+        ({"names": ["a", "c"]}, "names", "names=['a', 'c']: choose one of a, b"),
+        ({"names": ["a", "b"], "limit": 1}, None, ""),
+    ],
+)
+def test_a_value_beyond_its_limits_names_its_key(
+    changes: dict[str, Any], key: str | None, words: str
+) -> None:
+    if key is None:
+        assert Sample(source="x", **changes).limit == changes["limit"]
+        return
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        Sample(source="x", **changes)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_the_key_of_a_section_has_its_name_in_front(share: float) -> None:
+    with pytest.raises(ConfigError, match="must be at least 0 and below 1") as caught:
+        Inner(share=share)
+    assert caught.value.key == "inner.share"
 
 
 def on_a_terminal(root: Path, *words: str, **environment: str) -> str:

@@ -175,7 +175,7 @@ def test_no_task_is_left_out_here():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"columns": []}, "one sentence, or two"),
+        ({"columns": []}, "one column, or two"),
         ({"header": False}, "without a header they are numbers"),
         ({"labels": ["one"]}, "two or more"),
         ({"metrics": []}, "at least one"),

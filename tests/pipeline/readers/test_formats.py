@@ -231,7 +231,7 @@ def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"a.txt line 3: not in utf-8"):
         read(config("lines", tmp_path, encoding="utf-8"))
     for name in ("utf-9", "hex"):
-        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: no such encoding"):
+        with pytest.raises(ConfigError, match=f"corpus.encoding={name}: encoding not found"):
             config("lines", tmp_path, encoding=name)
 
 
