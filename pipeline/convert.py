@@ -141,7 +141,7 @@ def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str
         "example": example_of(config, vocab),
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
-        "not trained, drawn anew": ", ".join(drawn) or None,
+        "not trained, randomly initialised": ", ".join(drawn) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
     }
 
@@ -175,7 +175,7 @@ def describe(figures: dict[str, Any]) -> str:
     drawn = [note for note in notes if note.endswith("randomly initialised")]
     if drawn:
         heads = sorted({note.partition(".")[0] for note in drawn})
-        parts.append(f"drawn anew as it was not there: {' and '.join(heads)}")
+        parts.append(f"missing and randomly initialised: {' and '.join(heads)}")
     parts += [note for note in notes if note not in drawn]
     if "largest_logit_difference" in figures:
         parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")

@@ -1,4 +1,4 @@
-"""The licences of what is installed for this project, from the packages' own metadata."""
+"""The licences of the project's installed dependencies, from the packages' metadata."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ TESTS_AND_PAGES = ("dev", "docs", "audit")  # extras that no job needs
 
 
 def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[str]:
-    """The names of what a package asks for on this machine."""
+    """Yield the names of a package's requirements on this machine."""
     from packaging.requirements import Requirement
 
     for line in metadata.requires(name) or []:
@@ -20,7 +20,7 @@ def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def licence(package: metadata.PackageMetadata) -> str:
-    """What a package says of its licence: an SPDX expression, else classifiers, else a word."""
+    """Return a package's licence: its SPDX expression, else classifiers, else the licence field."""
     found = package.get("License-Expression")
     classifiers = [
         line.rpartition(" :: ")[2].removesuffix(" License")
@@ -32,7 +32,7 @@ def licence(package: metadata.PackageMetadata) -> str:
 
 
 def table() -> str:
-    """Direct and indirect dependencies of the job, as Markdown."""
+    """Return the direct and indirect dependencies as a Markdown table."""
     found: dict[str, metadata.PackageMetadata] = {}
     extras = [e for e in metadata.metadata(PROJECT).get_all("Provides-Extra") or []]
     waiting = [*required(PROJECT, tuple(e for e in extras if e not in TESTS_AND_PAGES))]

@@ -1,8 +1,8 @@
-"""The base of every schema: fields with help texts, roles and limits, and what a stage has.
+"""The base of config schemas: fields with help texts, roles and limits, and `StageConfig`.
 
-`option` makes a setting, which is part of the stage's fingerprint; `input_path` a folder or file
-that the stage reads, whose content is part of the fingerprint and which is an edge of the graph;
-`runtime_option` what cannot change the output, so it is not part of the fingerprint.
+`option` defines a setting, which is part of the stage's fingerprint. `input_path` defines a file or
+folder that the stage reads: its content is part of the fingerprint, and it adds an edge to the
+graph. `runtime_option` cannot change the output, so it is not part of the fingerprint.
 """
 
 from dataclasses import dataclass, field, fields
@@ -16,7 +16,7 @@ from pipeline.common.errors import ConfigError
 
 @dataclass(frozen=True)
 class Limits:
-    """Which values a field may have; of a list, each of its items."""
+    """The allowed values of a field, or of each item of a list."""
 
     at_least: float | None = None
     above: float | None = None
@@ -47,7 +47,7 @@ class Limits:
 
 
 def option(default: Any = MISSING, help: str = "", role: str = "setting", **limits: Any) -> Any:
-    """Return a field that decides what the stage makes; `limits` are those of `Limits`."""
+    """Return a field that affects the stage's output; `limits` are arguments of `Limits`."""
     metadata = {"help": help, "role": role} | ({"limits": Limits(**limits)} if limits else {})
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
@@ -55,12 +55,12 @@ def option(default: Any = MISSING, help: str = "", role: str = "setting", **limi
 
 
 def input_path(default: Any = MISSING, help: str = "") -> Any:
-    """Return a field that names something the stage reads."""
+    """Return a field that names an input of the stage."""
     return option(default, help, "input")
 
 
 def runtime_option(default: Any = MISSING, help: str = "", **limits: Any) -> Any:
-    """Return a field that changes how a stage runs, never what it makes."""
+    """Return a field that changes how a stage runs, never its output."""
     return option(default, help, "runtime", **limits)
 
 
@@ -82,7 +82,7 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 
 @dataclass(kw_only=True)
 class Section:
-    """A part of a configuration, found under `key`; a new instance checks its fields' limits."""
+    """A part of a configuration under `key`; a new instance checks its fields' limits."""
 
     _prefix: ClassVar[str] = ""
 
@@ -90,7 +90,7 @@ class Section:
         cls._prefix = f"{key}." if key else cls._prefix
 
     def __post_init__(self) -> None:
-        """Check the limits of the fields; a value that is not set has none."""
+        """Check the limits of all fields that are set."""
         for each in fields(self):
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             if limits is None or value is None or value == MISSING:
@@ -104,10 +104,10 @@ class Section:
 
 @dataclass(kw_only=True)
 class StageConfig(Section):
-    """What every stage has."""
+    """The options of every stage."""
 
     workdir: str = runtime_option("work", "Folder of the run, with one folder per stage.")
-    out: str = runtime_option(help="Folder that the stage makes.")
+    out: str = runtime_option(help="Output folder of the stage.")
     force: bool = runtime_option(False, "Run the stage even if its output is up to date.")
     mirror: str | None = runtime_option(
         None,

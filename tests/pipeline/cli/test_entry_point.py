@@ -48,7 +48,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.train", "force=maybe"], "error: force=maybe: "),
         (["pipeline.vocab", "+corpus=sample", "--verbose"], "error: --verbose: "),
         (["pipeline.run", "--dry-run", "+corpus=sample"], "error: --dry-run: "),
-        (["model.launch"], "command"),
+        (["model.launch"], "command is required"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(

@@ -1,0 +1,115 @@
+"""Typical mistakes through the real command line, with the text that users see.
+
+`golden/messages.txt` has each command with its output; `--golden` writes it again.
+"""
+
+import functools
+import importlib
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.config import TrainConfig
+from pipeline.cli import entry_point
+from pipeline.common.errors import Exit
+
+GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
+SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+
+# One per line; TMP is the folder of `files`.
+MISTAKES = """
+prepare
+prepare corpus=book
+prepare corpus=books
+prepare corpus=books text
+prepare corpus=books corpus.path= TMP/books
+prepare corpus=books corpus.path=TMP/gone vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=books corpus.path=s3://bucket/books out=s3://bucket/out
+prepare corpus=books seqence_length=9
+prepare corpus=books corpus.qwert=9
+prepare corpus=books sequence_length=x
+prepare corpus=books sequence_length=2
+prepare corpus=books seed=1,2
+prepare corpus=books 'filters.banned=[a b'
+prepare corpus=books corpus.path=TMP/books workdir=TMP
+prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books/a.txt
+prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books/a.txt/out
+prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books
+prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt shard_bytes=0 out=TMP/out
+prepare --verbose corpus=books
+prepare --from
+prepare --from TMP/gone.yaml
+vocab existing=TMP/vocab.txt additions=TMP/more.txt out=TMP/out
+download corpus=books out=TMP/out
+run corpus=sample --force
+run corpus=sample force=[nonsense] workdir=TMP/run
+run corpus=sample tran.steps=9
+run corpus=sample train.stesp=9 workdir=TMP/run
+run corpus=sample train-512.steps=9 workdir=TMP/run
+run corpus=sample tasks=[rtee] workdir=TMP/run
+run corpus=sample tasks=[rte] workdir=TMP/run
+run corpus=sample tasks=[rte] glue=TMP/gone workdir=TMP/run
+run corpus=books corpus.path=TMP/gone workdir=TMP/run
+run corpus=sample workdir=TMP/vocab.txt
+run corpus=sample @TMP/gone
+run corpus=sample executor=slurm workdir=TMP/run
+train model=tny
+train model=tiny model.heads=3 workdir=TMP
+train optimizer.learning_rate=-1 workdir=TMP
+train steps=1.5
+train force=maybe
+evaluate
+evaluate task=own data=TMP
+evaluate task=own data=TMP/tone.tsv pretrained=TMP out=TMP/out
+report workdir=TMP out=TMP/out
+submit workdir=TMP out=TMP/out
+inspect TMP/gone
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Small inputs for the mistakes."""
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "a.txt").write_text("Words. More words.\n")
+    (tmp_path / "vocab.txt").write_text(f"{SPECIAL}words\nmore\n.\n")
+    (tmp_path / "more.txt").write_text("Running\n")
+    (tmp_path / "tone.tsv").write_text("text\tlabel\nwords\t0\n")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    return tmp_path
+
+
+def message(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command in this process; return its errors, without long lists and temporary paths."""
+    name, *words = shlex.split(line.replace("TMP", str(folder)))
+    sys.argv = [name, *words]
+    main = importlib.import_module(f"pipeline.{name}").main
+    if name == "train":  # its main ends the process
+        main = functools.partial(entry_point.run, name, TrainConfig, print)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == Exit.USER, f"{line}: {said}"
+    errors = [text for text in said.splitlines() if text.startswith("error: ")]
+    assert len(errors) == 1, f"{line}: {said}"
+    text = errors[0].replace(str(folder), "TMP")
+    return re.sub(r"(one of:? [^,]+, [^,]+), .*", r"\1, …", text)
+
+
+def test_typical_mistakes_are_explained_as_agreed(
+    files: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", sys.argv)  # restored afterwards
+    monkeypatch.setenv("PATH", "")  # sbatch is not found
+    lines = MISTAKES.strip().splitlines()
+    text = "\n".join(f"$ {line}\n{message(line, files, capsys)}\n" for line in lines)
+    if request.config.getoption("--golden"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
