@@ -1,15 +1,15 @@
-"""The licences of what is installed for this project, from the packages' own metadata."""
+"""Licences of the installed dependencies, from the packages' metadata."""
 
 import re
 from collections.abc import Iterator
 from importlib import metadata
 
 PROJECT = "bert-pipeline"
-TESTS_AND_PAGES = ("dev", "docs", "audit")  # extras that no job needs
+TESTS_AND_PAGES = ("dev", "docs", "audit")  # extras for development only
 
 
 def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[str]:
-    """The names of what a package asks for on this machine."""
+    """Return the names of a package's dependencies on this machine."""
     from packaging.requirements import Requirement
 
     for line in metadata.requires(name) or []:
@@ -20,7 +20,7 @@ def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def licence(package: metadata.PackageMetadata) -> str:
-    """What a package says of its licence: an SPDX expression, else classifiers, else a word."""
+    """Return a package's licence: an SPDX expression, else classifiers, else free text."""
     found = package.get("License-Expression")
     classifiers = [
         line.rpartition(" :: ")[2].removesuffix(" License")
@@ -32,7 +32,7 @@ def licence(package: metadata.PackageMetadata) -> str:
 
 
 def table() -> str:
-    """Direct and indirect dependencies of the job, as Markdown."""
+    """Return direct and indirect dependencies as Markdown."""
     found: dict[str, metadata.PackageMetadata] = {}
     extras = [e for e in metadata.metadata(PROJECT).get_all("Provides-Extra") or []]
     waiting = [*required(PROJECT, tuple(e for e in extras if e not in TESTS_AND_PAGES))]

@@ -1,8 +1,8 @@
-"""What MkDocs puts into the pages: everything that would go stale if it were written by hand.
+"""Generated parts of pages, which would go stale if written by hand.
 
 A line `<!-- reference: prepare -->` becomes the keys of that command and the choices of its config
 groups, `<!-- include: CHANGELOG.md -->` a file of the repository, and `<!-- licences -->` those of
-what this project depends on.
+the dependencies.
 """
 
 import importlib.util
@@ -18,23 +18,23 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 licences = importlib.import_module("licences")
 reference = importlib.import_module("reference")
 
-LINK = re.compile(r"\[([^]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")  # its text, file, place in it
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # of the repository, pages here too
+LINK = re.compile(r"\[([^]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")  # text, file, anchor
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # repository files that are also pages
 
 COMMAND = re.compile(r"^<!-- (reference|include|licences)(?:: ([\w./-]+))? -->$", re.M)
 
 
 def include(name: str) -> str:
-    """A file of the repository, for a page beside index.md."""
+    """Return a file of the repository, for a page next to index.md."""
     return LINK.sub(_link, (ROOT / name).read_text(encoding="utf-8"))
 
 
 def _link(found: re.Match[str]) -> str:
-    """A link of the repository as one between pages; a file that is no page is only named."""
-    text, target, place = found[1], found[2], found[3] or ""
+    """Convert a repository link to a link between pages, or to plain text for other files."""
+    text, target, anchor = found[1], found[2], found[3] or ""
     if target.startswith("docs/") or target in PAGES:
         page = target.removeprefix("docs/") if target.startswith("docs/") else target.lower()
-        return f"[{text}]({page}{place})"
+        return f"[{text}]({page}{anchor})"
     return f"`{target}::{text.strip('`')}`" if text.startswith("`test_") else text
 
 
@@ -46,5 +46,5 @@ WRITERS: dict[str, Callable[[str], str]] = {
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Carry out the commands of a page."""
+    """Expand the commands in a page."""
     return COMMAND.sub(lambda found: WRITERS[found[1]](found[2]), markdown)

@@ -16,7 +16,7 @@ from pipeline.stages.registry import STAGES
 
 
 def commands() -> Iterator[tuple[str, type]]:
-    """The commands that have a configuration, and their schemas."""
+    """Return the commands that have a configuration, with their schemas."""
     yield from {**{name: stage.schema for name, stage in STAGES.items()}, "run": RunConfig}.items()
     for path in sorted(conf_files.CONF.glob("*.yaml")):
         schema = getattr(schemas, f"{path.stem.capitalize()}Config", None)
@@ -28,7 +28,7 @@ COMMANDS: dict[str, type] = dict(commands())
 
 
 def defaults(command: str) -> dict[str, Any]:
-    """The configuration of a command as composed, with nothing on its command line."""
+    """Return the default configuration of a command."""
     for name, schema in COMMANDS.items():
         entry_point.register(name, schema)
     GlobalHydra.instance().clear()
@@ -39,12 +39,12 @@ def defaults(command: str) -> dict[str, Any]:
 
 
 def cell(text: str) -> str:
-    """Text that ends no cell and begins no tag."""
+    """Escape text for a table cell."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def keys(command: str) -> str:
-    """A table of the keys, and the config groups that the command is composed of."""
+    """Return a table of the keys, and the config groups of the command."""
     schema = COMMANDS[command]
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key in ordered(schema, defaults(command)):
@@ -57,7 +57,7 @@ def keys(command: str) -> str:
 
 
 def choices(group: str) -> str:
-    """The files of a config group, each with the comment that it begins with."""
+    """Return the files of a config group, each with its leading comment."""
     rows = ["| choice | what it is |", "|---|---|"]
     for path in sorted((conf_files.CONF / group).glob("*.yaml")):
         rows.append(f"| `{path.stem}` | {cell(first_comment(path))} |")
