@@ -34,7 +34,7 @@ def test_a_run_without_one_good_update_is_saved_and_diagnosed(
 ) -> None:
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
     said = train_many(root, [(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
-    assert "not finite in steps 1 to 3" in said
+    assert "steps 1 to 3" in said
     state = checkpoint.locate(tmp_path)[1]
     assert (state.step, state.skipped, state.updates) == (3, 3, 0)
     for row in rows(tmp_path):
