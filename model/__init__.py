@@ -15,3 +15,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # memory in the heap is as fast, but tensors of ever new sizes leave holes there: `tiny` grew to
 # five times the memory.)
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
+# Micro-batches differ in tokens, and so do their tensors: a GPU's memory would be cut into pieces
+# of sizes that do not come again.
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")

@@ -1,21 +1,28 @@
 """The GPUs that a scheduler promised: refuse to compute on the CPU where they cannot be used."""
 
 import os
+from pathlib import Path
 
 from pipeline.common.errors import ConfigError
 
+CONTROL = Path("/dev/nvidiactl")  # of NVIDIA's driver: a node with its GPUs has it
 PROMISED = "GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
 OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version of CUDA
 
 
 def require_gpus() -> None:
-    """Check that as many GPUs are usable as the environment promises; without GPUS, do nothing.
+    """Check that as many GPUs are usable as the environment promises, or any where there are some.
+
+    GPUS=0, or no visible device, means that the CPU is wanted.
 
     Raises:
         ConfigError: PyTorch can use fewer.
     """
     promised = os.environ.get(PROMISED, "")
-    if not promised.isdecimal() or int(promised) == 0:
+    if not promised.isdecimal():
+        refuse_old_driver()
+        return
+    if int(promised) == 0:
         return
     import torch  # seconds, which a command without GPUS need not wait here
 
@@ -24,6 +31,24 @@ def require_gpus() -> None:
         raise ConfigError(
             f"{PROMISED}={promised}: PyTorch {torch.__version__} can use {usable}: {reason()}; "
             f"{advice()}",
+            key=PROMISED,
+        )
+
+
+def refuse_old_driver() -> None:
+    """Check that PyTorch can use GPUs where the node has a driver for them.
+
+    Raises:
+        ConfigError: it is built with CUDA and can use none.
+    """
+    if not CONTROL.exists() or os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return
+    import torch
+
+    if torch.version.cuda is not None and not torch.cuda.is_available():
+        raise ConfigError(
+            f"{PROMISED}: this node has NVIDIA's driver, but PyTorch {torch.__version__} can use "
+            f"no GPU: {reason()}; {advice()}; or set {PROMISED}=0 to compute on the CPU",
             key=PROMISED,
         )
 

@@ -12,6 +12,7 @@ from deepspeed import utils as fragments
 from torch import nn
 
 from model.config import TrainConfig
+from model.encoders.encoder import prepare_for_gpu
 from model.resilience import process_group
 from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
@@ -22,6 +23,10 @@ from model.training.optimizer import build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError
+
+# Of `zero_optimization`, keys that mean nothing on a CPU.
+ONLY_ON_GPUS = ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size")
+OFFLOADS = {"offload_optimizer", "offload_param"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ def start_world(
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")  # TF32: fp32 products at eight times the rate
     else:
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
@@ -88,6 +94,15 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     }
     if config.precision != "fp32":
         settings.setdefault(config.precision, {"enabled": True})
+    zero = dict(settings.get("zero_optimization", {}))
+    if world.device.type == "cuda":
+        if config.precision == "bf16" and zero.get("stage", 0) >= 2:
+            # In bf16 a sum over many micro-batches loses the small ones: 1 % of 128 of them.
+            settings.setdefault("data_types", {"grad_accum_dtype": "fp32"})
+    elif zero:
+        settings["zero_optimization"] = {k: v for k, v in zero.items() if k not in ONLY_ON_GPUS}
+        for kind in zero.keys() & OFFLOADS:
+            settings["zero_optimization"][kind] = {**zero[kind], "pin_memory": False}
     reject_unsupported(config, settings, world)
     return settings
 
@@ -133,6 +148,8 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
 
     An optimizer named in DeepSpeed's own JSON would put weight decay on biases and layer norms.
     """
+    if world.device.type == "cuda":
+        prepare_for_gpu(module)
     optimizer = build_optimizer(module, config.optimizer)
     settings = deepspeed_config(config, world)
     clip = 0.0

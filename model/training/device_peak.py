@@ -1,20 +1,23 @@
 """What a device could do at best: the denominator of MFU, and how much memory was taken."""
 
+import re
 import resource
 import sys
 import time
 
 import torch
 
-# Dense bf16 or fp16 matrix products, TFLOP/s, by the makers' data sheets. The first name that is in
-# the device's own counts.
+# Dense bf16 or fp16 matrix products, TFLOP/s, by the makers' data sheets. The first name that
+# is a word of the device's own counts.
 PUBLISHED = {
     "B200": 2250.0,
+    "GH200": 989.4,
     "H200": 989.4,
     "H100 PCIe": 756.0,
     "H100 NVL": 835.0,
     "H100": 989.4,
     "L40S": 362.0,
+    "L40": 181.0,
     "L4": 121.0,
     "A100": 312.0,
     "A10G": 70.0,
@@ -28,18 +31,26 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def tflops(device: torch.device, precision: str) -> float:
     """TFLOP/s of the device: published, else measured on matrix products."""
     if device.type == "cuda" and precision != "fp32":
-        name = torch.cuda.get_device_name(device)
-        for known, figure in PUBLISHED.items():
-            if known in name:
-                return figure
+        figure = published(torch.cuda.get_device_name(device))
+        if figure is not None:
+            return figure
     return measured(device, TYPES[precision])
+
+
+def published(name: str) -> float | None:
+    """Return the published figure of a device by its name; None where it is unknown."""
+    for known, figure in PUBLISHED.items():
+        if re.search(rf"\b{known}\b", name):
+            return figure
+    return None
 
 
 @torch.no_grad()
 def measured(device: torch.device, dtype: torch.dtype, repeats: int = 5) -> float:
     """The best of some matrix products, TFLOP/s; a few hundredths of a second."""
     size = 8192 if device.type == "cuda" else 1024
-    a, b = torch.ones(2, size, size, device=device, dtype=dtype)
+    # Random numbers: of ones a GPU makes more products, because it needs less power for them.
+    a, b = torch.randn(2, size, size, device=device, dtype=dtype)
     best = float("inf")
     for _ in range(repeats + 1):  # the first one warms up
         synchronize(device)

@@ -43,6 +43,23 @@ def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "580" in gpus.advice()
 
 
+def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("GPUS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "CONTROL", tmp_path / "nvidiactl")
+    gpus.require_gpus()  # no driver: no GPU
+    gpus.CONTROL.touch()
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    with pytest.raises(ConfigError) as caught:
+        gpus.require_gpus()
+    assert caught.value.key == "GPUS"
+    assert "580" in str(caught.value)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    gpus.require_gpus()
+
+
 def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     from model.resilience.rank_card import RankCard
     from model.training import deepspeed_engine

@@ -15,7 +15,7 @@ from tests.model.conftest import SMALL
 RUNS = {
     "zero0": ["deepspeed=zero0"],
     "zero1": ["deepspeed=zero1"],
-    "zero2": ["deepspeed=zero2", "precision=bf16"],
+    "zero2": ["deepspeed=zero2", "precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32"],
     "zero3": ["deepspeed=zero3", "precision=bf16"],
     "lamb": ["deepspeed=zero1", "optimizer=lamb"],
     "stable_adamw": ["deepspeed=zero2", "optimizer=stable_adamw"],
