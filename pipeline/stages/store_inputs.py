@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common import s3, storage
+from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.mirror import Copy, default_root, hidden, local_path
@@ -57,6 +58,20 @@ def checkpoints(out: str) -> list[tuple[str, int]]:
         found = [path.relative_to(out).as_posix() for path in paths]
     parts = (path.split("/") for path in found)
     return [(run, int(step.removeprefix("step-"))) for _, run, step in parts]
+
+
+def checkpoint_store(config: StageConfig) -> CheckpointStore | None:
+    """Return how the ranks of a training share checkpoints; None: they share the folder."""
+    if not in_store(config.out):
+        return None
+
+    def fetch(path: Path) -> None:
+        copy = Copy(root_of(config.mirror), config.out)
+        with copy.reading() as free:  # it is not on rank 0's node, which has written it
+            if free:
+                fetch_checkpoint(copy, path.as_posix(), copy.listed())
+
+    return CheckpointStore(fetch)
 
 
 def localised(stage: str, config: Config) -> Config:
