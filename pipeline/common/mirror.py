@@ -58,7 +58,7 @@ def local_path(root: Path, address: str) -> Path:
 
 
 def hidden(name: str) -> bool:
-    """Return whether a relative path is no part of what a folder holds: locks and temporaries."""
+    """Return whether a relative path is that of a lock or a temporary file."""
     return any(part.startswith(".") for part in name.split("/"))
 
 

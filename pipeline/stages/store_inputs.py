@@ -106,7 +106,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
     """Fetch an input, a folder or a file; return its local path.
 
     Raises:
-        InputError: nothing is there.
+        InputError: there are no such files.
         StoreError, Restart: the store refuses, or does not answer.
     """
     address = storage.normal(address)
@@ -152,7 +152,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     listed = {name: info} if info is not None else here.listed()
     wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
     if not wanted:
-        raise InputError(f"{key}={address}: nothing is there", key=key, path=address)
+        raise InputError(f"{key}={address}: not found; check the address", key=key, path=address)
     with here.reading() as free:
         if free:
             here.fetch(wanted, listed)
