@@ -26,7 +26,7 @@ from model.config import TrainConfig
 from model.resilience import rank_record
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, Exit
-from pipeline.stages import fingerprints, stage
+from pipeline.stages import fingerprints, stage, store_inputs
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -79,13 +79,16 @@ def train(config: TrainConfig) -> None:
     from model.training import trainer
 
     fingerprint, sources = fingerprints.fingerprint("train", config)
-    make = functools.partial(trainer.make, fingerprint=fingerprint)
+    store = store_inputs.checkpoint_store(config)
+    make = functools.partial(trainer.make, fingerprint=fingerprint, store=store)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
-        trainer.adopt(Path(config.out), legacy, fingerprint)
-        stage.run("train", config, make, in_place=True)
+        trainer.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
+        uploads = store.uploads if store is not None else None
+        stage.run("train", config, make, in_place=True, uploads=uploads)
     elif stage.current("train", config) is None:
-        make(config, Path(config.out))
+        local = store_inputs.localised("train", config)
+        make(local, Path(local.out))
 
 
 def as_in_0_1_0(config: TrainConfig) -> TrainConfig:

@@ -1,12 +1,17 @@
 """Fixtures that every test may use."""
 
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.pipeline.store_proxy import Proxy
 
 ROOT = Path(__file__).resolve().parent.parent
 # A busy machine is slow, not wrong; `make test` draws fewer examples than `make test-all`.
@@ -38,6 +43,35 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real corpora are not here: {folder}; set SHARED_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """A real S3 server of this machine."""
+    from tests.pipeline import s3_server
+
+    with s3_server.server(tmp_path_factory.mktemp("store")) as place:
+        yield place
+
+
+@pytest.fixture
+def store(store_server: tuple[str, int]) -> "Iterator[Proxy]":
+    """The server behind a proxy, to which the environment points."""
+    from tests.pipeline import s3_server, store_proxy
+
+    with store_proxy.proxy(*store_server) as state, s3_server.environment(state.url):
+        yield state
+
+
+@pytest.fixture
+def bucket(store_server: tuple[str, int], store: "Proxy") -> str:
+    """The address of an empty bucket."""
+    from tests.pipeline import s3_server
+
+    host, port = store_server
+    name = f"b{secrets.token_hex(4)}"
+    s3_server.make_bucket(f"http://{host}:{port}", name)
+    return f"s3://{name}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -35,6 +35,7 @@ from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from pipeline.common import counter_rng
+from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -43,8 +44,12 @@ from pipeline.tokenization.wordpiece import WordPiece
 AHEAD = 4096  # approximate samples per rank to prefetch
 
 
-def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
+def make(
+    config: TrainConfig, out: Path, fingerprint: str, store: CheckpointStore | None = None
+) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
+
+    With a `store` the ranks share checkpoints through it, not through the folder.
 
     Raises:
         ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
@@ -57,7 +62,7 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
     patience = config.start_timeout + LEAVING
     guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
-        trainer = Trainer(config, out, fingerprint, guard)
+        trainer = Trainer(config, out, fingerprint, guard, store)
         try:
             result = trainer.run()
         finally:
@@ -85,8 +90,12 @@ def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
 class Trainer:
     """Training loop of one rank."""
 
-    def __init__(self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog):
+    def __init__(
+        self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog,
+        store: CheckpointStore | None = None,
+    ):  # fmt: skip
         self.config, self.out, self.guard = config, out, guard
+        self.store = store or CheckpointStore()
         self.fingerprint = fingerprint
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
@@ -133,12 +142,15 @@ class Trainer:
         """
         if self.config.force and self.world.rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
-        process_group.check_shared_folder(self.folder, self.config.timeout)
+        if self.store.get is None:
+            process_group.check_shared_folder(self.folder, self.config.timeout)
+        self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
         found = process_group.broadcast_from_rank0(
             checkpoint.newest(self.folder) if self.world.rank == 0 else None
         )
         if found is not None:
             path, state = found
+            self.store.fetch(path.relative_to(self.out))
             if state.data != self.data:
                 raise InputError(
                     f"{path}: trained on other shards than those now in "
@@ -347,9 +359,11 @@ class Trainer:
                 data=self.data,
                 tokenizer=self.tokenizer,
             )
+            self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
             self.tracker.saved()
+            self.store.upload(self.guard.beat, wait=self.stop or self.health.hopeless)
         dist.barrier()
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)

@@ -1,7 +1,9 @@
 """A thread that puts what a long stage writes into the store while the stage works on."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 PAUSE = 10.0  # seconds between looks for what is new
 
@@ -75,3 +77,23 @@ class BackgroundUpload:
             with self._changed:
                 self._done = saved
                 self._changed.notify_all()
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointStore:
+    """How the ranks of a training share checkpoints; without `get` they share a folder."""
+
+    # gets a checkpoint from the store, by its path in the stage's folder
+    get: Callable[[Path], None] | None = None
+    uploads: BackgroundUpload = dataclasses.field(default_factory=BackgroundUpload)  # of rank 0
+
+    def fetch(self, path: Path) -> None:
+        """Have a checkpoint on this node."""
+        if self.get is not None:
+            self.get(path)
+
+    def upload(self, beat: Callable[[], None], wait: bool = True) -> None:
+        """Put what is on this node, and wait until that is done, with `beat` called meanwhile."""
+        self.uploads.saved()
+        if wait:
+            self.uploads.wait(beat)

@@ -68,7 +68,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Renew the lock now: nobody else writes below it for the next `LEASE` seconds.
+        """Renew the lock now: no other process writes below it for the next `LEASE` seconds.
 
         Raises:
             Restart: another process has taken it over.

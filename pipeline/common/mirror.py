@@ -58,7 +58,7 @@ def local_path(root: Path, address: str) -> Path:
 
 
 def hidden(name: str) -> bool:
-    """Return whether a relative path is no part of what a folder holds: locks and temporaries."""
+    """Return whether a relative path is that of a lock or a temporary file."""
     return any(part.startswith(".") for part in name.split("/"))
 
 
@@ -72,6 +72,9 @@ class Copy:
         self._one = threading.Lock()
         self.sent = ""  # fingerprint of the stage that was put as a whole
         self.entries: dict[str, Entry] = {}
+        self._load_index()
+
+    def _load_index(self) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             fields = json.loads(self._index_file.read_bytes())
             entries = {name: Entry(**entry) for name, entry in fields["entries"].items()}
@@ -187,6 +190,7 @@ class Copy:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with (self.path.parent / f".{self.path.name}.fetch").open("w") as fetching:
             fcntl.flock(fetching, fcntl.LOCK_EX)
+            self._load_index()  # the reader before has written it
             with (self.path.parent / f".{self.path.name}.lock").open("w") as making:
                 try:
                     fcntl.flock(making, fcntl.LOCK_SH | fcntl.LOCK_NB)

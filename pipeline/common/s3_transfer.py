@@ -48,7 +48,7 @@ def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
 
 
 def read(address: str) -> tuple[bytes, str] | None:
-    """Return the bytes of a small object and its ETag; None if there is no such object.
+    """Return the bytes of a small object and its ETag; None if it is missing.
 
     Raises:
         StoreError, Restart: as `pipeline.common.s3.head`.
@@ -77,7 +77,7 @@ def age(address: str) -> float | None:
 def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
     """Write a small object; return its ETag, or None where the condition does not hold.
 
-    The condition is that there is no such object (`absent`), or that it still is that of `etag`.
+    The condition is that the object is missing (`absent`), or that it still is that of `etag`.
 
     Raises:
         StoreError, Restart: as `pipeline.common.s3.head`.

@@ -185,8 +185,8 @@ def run(
         if store.stored:
             store.finish(manifest)
     place = config.out if store.stored else out
-    told = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    print(redact(told), flush=True)
+    line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
+    print(redact(line), flush=True)
     return manifest
 
 

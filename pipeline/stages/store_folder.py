@@ -1,9 +1,9 @@
 """A stage whose folder, or whose inputs, are in an object store.
 
 The stage works on local copies (`pipeline.common.mirror`). Before it, what it reads is fetched, by
-the manifests. After it, its files are put, then its manifest: what no manifest names is not there
-for anybody. A stage that resumes puts what it has as it goes; of a checkpoint its SHA256SUMS is the
-manifest, and goes last.
+the manifests. After it, its files are put, then its manifest: what no manifest names
+is not read. A stage that resumes puts what it has meanwhile; of a checkpoint its SHA256SUMS is the
+manifest, and is put last.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ class StoreFolder:
         """Refuse a place that holds what this stage did not make: it would be lost.
 
         Raises:
-            InputError: another stage's files, or nobody's.
+            InputError: there are files of another stage, or of none.
         """
         present = Manifest.read(self._address)
         if present is not None and present.stage != self.stage:
@@ -212,7 +212,7 @@ class StoreFolder:
         self._check()
         s3_transfer.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
-        # Checkpoints of other settings, or kept for good by another start, are nobody's debris.
+        # Checkpoints of other settings, or kept for good by another start, stay.
         spare = [n for n in listed if n not in manifest.files and n != MANIFEST]
         self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self.copy.save_index()

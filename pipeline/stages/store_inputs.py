@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common import s3, storage
+from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.mirror import Copy, default_root, hidden, local_path
@@ -59,6 +60,20 @@ def checkpoints(out: str) -> list[tuple[str, int]]:
     return [(run, int(step.removeprefix("step-"))) for _, run, step in parts]
 
 
+def checkpoint_store(config: StageConfig) -> CheckpointStore | None:
+    """Return how the ranks of a training share checkpoints; None: they share the folder."""
+    if not in_store(config.out):
+        return None
+
+    def fetch(path: Path) -> None:
+        copy = Copy(root_of(config.mirror), config.out)
+        with copy.reading() as free:  # it is not on rank 0's node, which has written it
+            if free:
+                fetch_checkpoint(copy, path.as_posix(), copy.listed())
+
+    return CheckpointStore(fetch)
+
+
 def localised(stage: str, config: Config) -> Config:
     """Return the configuration with local paths, its inputs fetched.
 
@@ -91,7 +106,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
     """Fetch an input, a folder or a file; return its local path.
 
     Raises:
-        InputError: nothing is there.
+        InputError: there are no such files.
         StoreError, Restart: the store refuses, or does not answer.
     """
     address = storage.normal(address)
@@ -137,7 +152,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     listed = {name: info} if info is not None else here.listed()
     wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
     if not wanted:
-        raise InputError(f"{key}={address}: nothing is there", key=key, path=address)
+        raise InputError(f"{key}={address}: not found; check the address", key=key, path=address)
     with here.reading() as free:
         if free:
             here.fetch(wanted, listed)

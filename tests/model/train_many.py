@@ -8,20 +8,17 @@ import multiprocessing
 import os
 import sys
 import traceback
-from functools import partial
 from importlib import import_module
-from pathlib import Path
 
 os.environ["DEEPSPEED_LOG_LEVEL"] = "warning"
 
 from hydra import compose, initialize_config_dir
 
+from model import train
 from model.config import TrainConfig
-from model.training import trainer
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import UserError
 from pipeline.orchestration.graph import free_port
-from pipeline.stages import fingerprints, stage
 
 import_module("deepspeed.runtime.zero.muon.original_muon")  # as the first optimizer does: seconds
 entry_point.register("train", TrainConfig)
@@ -32,12 +29,7 @@ def rank(number: int, overrides: list[str]) -> None:
     try:
         with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
             config = entry_point.validate(compose("train", overrides), TrainConfig)
-        fingerprint, _ = fingerprints.fingerprint("train", config)
-        make = partial(trainer.make, fingerprint=fingerprint)
-        if number == 0:
-            stage.run("train", config, make, in_place=True)
-        else:
-            make(config, Path(config.out))
+        train.train(config)
     except UserError as error:
         print(f"error: {error}", flush=True)
         os._exit(int(error.code))
