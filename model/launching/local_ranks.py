@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
 from pipeline.common.errors import Exit
@@ -53,6 +54,8 @@ class Launch:
     launcher: int | None = None  # its exit code, when it has ended
     told: list[int] = field(default_factory=list)  # signals that came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> how many it was told of
+    orphaned: bool = False  # the launcher ended first, and the signals are our own
+    endings: Endings = field(default_factory=Endings)
 
     def run(self) -> int:
         """Start the launcher, and wait until nothing below it is left; the exit code."""
@@ -82,9 +85,10 @@ class Launch:
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
-    def killed(self) -> list[str]:
-        """The ranks that ended without a word."""
-        return sorted(self._read("pid").keys() - self._read("code").keys())
+    def lost(self) -> str:
+        """Return what became of the ranks that left no exit code; nothing if all of them did."""
+        ranks = sorted(self._read("pid").keys() - self._read("code").keys())
+        return self.endings.describe(ranks, [] if self.orphaned else self.told, self.launcher)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.told.append(number)
@@ -110,6 +114,7 @@ class Launch:
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
         """Tell the ranks what came; those that outlive their launcher, to save and leave."""
         if not self.told:
+            self.orphaned = True
             self.told.append(signal.SIGTERM)
         if not ranks and not self.passed.keys() - {launcher}:
             # Nothing to save yet. Once for each signal: a launcher that ends others by a command
