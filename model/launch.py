@@ -77,7 +77,7 @@ def launch(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))
         if words == ["--node"]:
-            words, environment, text = ssh_hosts.receive(here.told.append)
+            words, environment, text = ssh_hosts.receive(here.signals.append)
             os.environ |= {**environment, HOSTFILE: text}
             os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         return launch_here(words, here, Path(folder))
