@@ -91,7 +91,7 @@ def masked(tokens: Sequence[str]) -> str | None:
         if token.startswith("##"):
             found += token[2:]
         else:
-            shown = MASK if place == best else token
+            shown = MASK if index == best else token
             found += (" " if _spaced(found, token, tokens[best]) else "") + shown
     return found.strip()
 

@@ -50,7 +50,7 @@ class Launch:
     environment: dict[str, str] = field(default_factory=dict)  # that the launcher gets too
     launcher: int | None = None  # its exit code, when it has ended
     signals: list[int] = field(default_factory=list)  # signals that came
-    passed: dict[int, int] = field(default_factory=dict)  # pid -> how many it was told of
+    passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
     orphaned: bool = False  # the launcher ended first, and the signals are our own
     endings: Endings = field(default_factory=Endings)
 

@@ -9,7 +9,7 @@ _CGROUPS, _MACHINE = Path("/sys/fs/cgroup"), Path("/proc/vmstat")
 
 
 def signal_name(code: int) -> str | None:
-    """Return the signal that an exit code stands for, or None.
+    """Return the signal that an exit code means, or None.
 
     Codes are negative in Python, 128 + n of a shell, and 256 - n where a program exited with -n.
     """
