@@ -168,7 +168,7 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.train\n"
-        "line = f'rank {os.environ[\"LOCAL_RANK\"]} {os.environ[\"CUDA_VISIBLE_DEVICES\"]}'\n"
+        'line = f\'rank {os.environ["LOCAL_RANK"]} {os.environ["CUDA_VISIBLE_DEVICES"]}\'\n'
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))

@@ -1,9 +1,9 @@
 """An address of an object store is never taken for a local folder."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline.cli import addresses
@@ -39,7 +39,7 @@ def test_other_paths_are_local(key: str, changes: dict[str, object]) -> None:
 
 
 def test_a_run_in_a_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=s3://corpora/run"],
         cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
     )  # fmt: skip
