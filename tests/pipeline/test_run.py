@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
 
 
 def run(root: Path, words: list[str]) -> str:
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

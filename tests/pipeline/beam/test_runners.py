@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
+import forked
 import psutil
 import pytest
 from apache_beam.options import pipeline_options
@@ -254,7 +255,7 @@ def test_clusters_are_told_what_the_configuration_says() -> None:
 def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
     def error(*more: str) -> str:
         words = command(folder, folder / "never", *more)
-        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+        done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         return done.stderr
 

@@ -4,13 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline import __version__
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
     )
 
