@@ -23,8 +23,9 @@ from model.resilience.rank_card import HOSTS
 from pipeline.common import output
 from pipeline.common.errors import Exit, Restart, UserError
 
-HOSTFILE = "TRAIN_HOSTFILE"  # environment: content of the hostfile
-GPUS = "TRAIN_GPUS"  # environment: our GPUs, as deepspeed would count from 0
+HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd")  # of NVIDIA's and of AMD's driver
+GPUS = "TRAIN_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
 
 
 def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:
@@ -45,12 +46,15 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
         launch.environment.setdefault(HOSTS, ",".join(read_hosts(path)))
         if os.environ.get("CUDA_VISIBLE_DEVICES"):
             launch.environment[GPUS] = os.environ["CUDA_VISIBLE_DEVICES"]
+    if not any(Path(device).exists() for device in GPU_DEVICES):
+        # Otherwise every process of DeepSpeed warns about the missing GPU.
+        launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
     launch.command = command.with_free_port().words()
     code = launch.run()
     if code == Exit.RESTART:
-        lost = "".join(f"{rank} was killed (memory?); " for rank in launch.killed())
-        message = f"restart: {lost}rerun the same command to resume"
-        print(message, file=sys.stderr, flush=True)
+        lost = launch.lost()
+        said = f"stopped: {lost}{'; ' if lost else ''}run the same command to resume"
+        print(said, file=sys.stderr, flush=True)
     return code
 
 
@@ -68,7 +72,7 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart("rerun the same command to resume")
+                raise Restart("run the same command to resume")
             return code
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))

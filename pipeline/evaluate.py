@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.cli import entry_point
+from pipeline.cli import entry_point, resolved
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, glue_submission, grid_search, zero_shot
+from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
 from pipeline.stages import stage
 
@@ -199,9 +199,11 @@ def describe(found: Record, pretrained: str) -> str:
     random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
     rows = found["malformed"]
     faults = f", {rows} malformed rows skipped, {found['faults'][0]}" if rows else ""
+    remark = chance.verdict(found)
     return (
         f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
-        f"({random}majority {found['majority']:.3f}) with {pretrained}{faults}"
+        f"({random}majority {found['majority']:.3f}{f'; {remark}' if remark else ''}) "
+        f"with {pretrained}{faults}"
     )
 
 
@@ -227,6 +229,8 @@ def main() -> None:
     def checked(config: EvaluateConfig) -> None:
         check_model_named(words)
         evaluate(config)
+        if resolved.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
+            print(f"python -m pipeline.report workdir={config.workdir} adds this to the report")
 
     entry_point.run("evaluate", EvaluateConfig, checked)
 

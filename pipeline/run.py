@@ -1,5 +1,6 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
+import shlex
 import signal
 import sys
 import time
@@ -7,13 +8,16 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.cli import entry_point
-from pipeline.common import cores, formatting, redact, storage
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.common import cores, formatting, redact, screen, storage
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, Exit, InputError
+from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.reporting.commands import COMMAND
 from pipeline.stages import store_folder, store_inputs
 
 
@@ -48,7 +52,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         nodes = graph.plan(config, chosen)
         if config.executor.name in ("local", "slurm"):
             graph.check_places(config, nodes)
-        print(redact.redact(draw(nodes)), flush=True)
+        screen.say(redact.redact(draw(nodes)))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config, chosen)
@@ -62,19 +66,52 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
+    if config.executor.name != "kubernetes":  # whose driver may not see the volume
+        keep_command(store_inputs.local_place(config.workdir, config.mirror))
     began = time.monotonic()
     try:
         executor(config, chosen).run(nodes)
     except StageFailed as error:
-        print(redact.redact(f"error: {error}"), file=sys.stderr)
+        screen.say(redact.redact(f"error: {error}"), sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
     spent = formatting.duration(time.monotonic() - began)
     print(f"all done in {spent}: {len(nodes)} stages{note}")
+    show_samples(nodes)
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out}/report.html")
+
+
+def keep_command(workdir: Path) -> None:
+    """Write the command line of the run next to its logs, for the report.
+
+    Raises:
+        InputError: nothing can be written there.
+    """
+    words = ["python", "-m", "pipeline.run", *sys.argv[1:]]
+    try:
+        (workdir / "logs").mkdir(parents=True, exist_ok=True)
+        write_text(workdir / COMMAND, redact.redact(shlex.join(words)) + "\n")
+    except OSError as error:
+        raise InputError(
+            f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir
+        ) from error
+
+
+def show_samples(nodes: list[graph.Node]) -> None:
+    """Show what the last converted model fills into masked sentences; nothing where it cannot."""
+    made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
+    samples = made[-1].figures.get("samples", []) if made and made[-1] is not None else []
+    if not samples:
+        return
+    screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+    for sample in samples:
+        screen.say(f"  {sample['text']}")
+        for words in sample["masks"]:
+            shown = [f"{one['word']} {one['probability']:.2f}" for one in words]
+            screen.say(f"    -> {', '.join(shown)}")
 
 
 def executor(config: RunConfig, chosen: list[str]) -> Executor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
 from pipeline.common.errors import Exit
@@ -46,10 +47,12 @@ class Launch:
 
     command: list[str]
     ranks: Path  # folder, empty at first
-    environment: dict[str, str] = field(default_factory=dict)  # extra variables of the launcher
-    launcher: int | None = None  # its exit code, once it has ended
-    signals: list[int] = field(default_factory=list)  # signals received
+    environment: dict[str, str] = field(default_factory=dict)  # that the launcher gets too
+    launcher: int | None = None  # its exit code, when it has ended
+    signals: list[int] = field(default_factory=list)  # signals that came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
+    orphaned: bool = False  # the launcher ended first, and the signals are our own
+    endings: Endings = field(default_factory=Endings)
 
     def run(self) -> int:
         """Run the launcher until all its descendants have ended; return the exit code."""
@@ -79,9 +82,10 @@ class Launch:
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
-    def killed(self) -> list[str]:
-        """Return the ranks that left no exit code."""
-        return sorted(self._read("pid").keys() - self._read("code").keys())
+    def lost(self) -> str:
+        """Return what became of the ranks that left no exit code; nothing if all of them did."""
+        ranks = sorted(self._read("pid").keys() - self._read("code").keys())
+        return self.endings.describe(ranks, [] if self.orphaned else self.signals, self.launcher)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
@@ -105,12 +109,13 @@ class Launch:
         return [pid for pid in ranks if _signal(pid, 0)]
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
-        """Pass signals on to the ranks; send SIGTERM to those that outlive their launcher."""
+        """Tell the ranks what came; those that outlive their launcher, to save and leave."""
         if not self.signals:
+            self.orphaned = True
             self.signals.append(signal.SIGTERM)
         if not ranks and not self.passed.keys() - {launcher}:
-            # Nothing to save yet. Once per signal: a launcher that ends others by a command would
-            # start that command again.
+            # Nothing to save yet. Once for each signal: a launcher that ends others by a command
+            # would start that command again.
             if self.passed.get(launcher, 0) < len(self.signals):
                 _signal_group(launcher, signal.SIGTERM)
             self.passed[launcher] = len(self.signals)

@@ -1,6 +1,6 @@
-"""Tokenized documents between the phases of `prepare`: by split when written, by bucket when read.
+"""Tokenized documents between the phases of `prepare`: written by split, read by bucket.
 
-The file of a split holds all its documents, batch by batch as `pipeline.beam.exchange` says.
+The file of a split holds all its documents, in batches as defined by `pipeline.beam.exchange`.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 
 class SplitDocuments:
-    """The tokenized documents of one split, until they are written bucket by bucket."""
+    """Buffer of the tokenized documents of one split, until they are written by bucket."""
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
@@ -59,14 +59,14 @@ class SplitDocuments:
             self.signatures.append(self.signer.sign([each.text for each in documents]))
 
     def tokens_of(self, wordpiece: WordPiece, sentences: list[str]) -> tuple[Ids, Lengths]:
-        """Ids of all sentences as shards have them, and the tokens of each."""
+        """Return the ids of all sentences as stored in shards, and the token counts."""
         if self.cut is None:
             return wordpiece.encode(sentences)
         ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut)
         return self.plan.info.marked(ids, goes_on), lengths
 
     def write(self, index: int) -> list[int]:
-        """Write record batch k with the documents of range k of buckets; returns those in use."""
+        """Write record batch k with the documents of bucket range k; return ranges in use."""
         if not any(map(len, self.rows)):
             return []
         table = pa.concat_tables(self.rows)
@@ -81,20 +81,19 @@ class SplitDocuments:
 def write_batches(table: pa.Table, path: Path, bounds: list[int], keep: bool) -> list[int]:
     """Write batch k with the documents of buckets `bounds[k]` to `bounds[k + 1]`.
 
-    Their buckets are left out unless `keep` says that somebody needs them. Returns the batches
-    that have documents.
+    Returns the batches that have documents. `keep`: store the bucket column.
     """
     bucket = table["bucket"].to_numpy()
     order = np.argsort(bucket, kind="stable")
     places = np.searchsorted(bucket[order], bounds)
     columns = table if keep else table.drop_columns(["bucket"])
-    # One copy in the order of the buckets, of which batches are parts: of a batch each, a copy of
-    # its own would cost more than its bytes where they are small.
+    # One copy sorted by bucket, sliced into batches: for small batches, a copy of each would cost
+    # more than its bytes.
     (batch,) = columns.take(pa.array(order)).combine_chunks().to_batches()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
-        atomic_path(path) as beside,
-        pa.ipc.new_file(str(beside), batch.schema, options=options) as writer,
+        atomic_path(path) as temporary,
+        pa.ipc.new_file(str(temporary), batch.schema, options=options) as writer,
     ):
         for low, high in itertools.pairwise(places):
             writer.write_batch(batch.slice(low, high - low))
@@ -102,7 +101,7 @@ def write_batches(table: pa.Table, path: Path, bounds: list[int], keep: bool) ->
 
 
 def merge(plan: PreparePlan, group: int, index: int, splits: list[int]) -> list[int]:
-    """Write the documents of a group of splits in a range of buckets; returns those in use."""
+    """Write the documents of a group of splits in a bucket range; return the buckets in use."""
     low, high = plan.exchange.first(index), plan.exchange.first(index + 1)
     table = read_batches([(plan.split_file(split), index) for split in splits])
     if not len(table):
@@ -113,7 +112,7 @@ def merge(plan: PreparePlan, group: int, index: int, splits: list[int]) -> list[
 
 
 def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
-    """The documents in these batches of these files."""
+    """Return the documents in these batches, given as (file, batch)."""
     parts = []
     for path, index in places:
         with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
@@ -122,7 +121,7 @@ def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
 
 
 def places_of(plan: PreparePlan, bucket: int, sources: list[int]) -> list[tuple[Path, int]]:
-    """Where a bucket's documents of these sources are: files, and the batch in each."""
+    """Return the files, and the batch in each, that hold a bucket's documents of these sources."""
     exchange = plan.exchange
     if not exchange.merges:
         return [(plan.split_file(split), bucket) for split in sources]
@@ -132,13 +131,13 @@ def places_of(plan: PreparePlan, bucket: int, sources: list[int]) -> list[tuple[
 
 
 def hash_columns(hashes: pa.ChunkedArray) -> np.ndarray:
-    """16-byte hashes as two numbers each, `(N, 2)` uint64, in the order of the bytes."""
+    """Convert 16-byte hashes to pairs of big-endian numbers, `(N, 2)` uint64."""
     raw = b"".join(hashes.to_pylist())
     return np.frombuffer(raw, dtype=">u8").reshape(-1, 2).astype(np.uint64)
 
 
 def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array:
-    """`ids` as list<list<...>>: sentences of `lengths` tokens, documents of `counts` sentences."""
+    """Nest `ids` as list<list<...>>: `lengths` of sentences, `counts` of sentences per document."""
 
     def offsets(sizes: np.ndarray) -> pa.Array:
         return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
@@ -151,23 +150,23 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array
 def load_bucket(
     plan: PreparePlan, bucket: int, sources: list[int]
 ) -> tuple[Documents, np.ndarray, dict[str, int]]:
-    """The documents of a bucket that stay, the copies `(D,)` of each, and how many went, by fate.
+    """Return a bucket's documents, their copies `(D,)`, and counts of dropped ones by outcome.
 
-    They are in the order of their hashes, so how they were read does not matter. `sources` are the
-    splits that have documents of it, or the groups where splits are merged.
+    Sorted by hash: the result does not depend on the order of reading. `sources` are the splits
+    with documents of the bucket, or the groups if splits are merged.
     """
     table = read_batches(places_of(plan, bucket, sources)).combine_chunks()
     raw, copies = hash_columns(table["hash"]), table["copies"].to_numpy()
-    # Of equal documents the one stays that has the most copies: weights differ between corpora.
+    # Keep the equal document with the most copies: weights differ between corpora.
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0]))
     distinct = np.ones(len(order), np.bool_)
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     order = order[distinct]
-    fates = {"duplicate": len(distinct) - len(order), "filtered": 0}
+    dropped = {"duplicate": len(distinct) - len(order), "filtered": 0}
     if plan.config.filters.near_duplicates is not None:
         found = np.fromfile(plan.near_duplicates(), np.uint64)
         taken = np.isin(hash_keys(raw[order]), hash_keys(found))
-        fates["filtered"] = int(taken.sum())
+        dropped["filtered"] = int(taken.sum())
         order = order[~taken]
     ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
     del table
@@ -179,9 +178,9 @@ def load_bucket(
         starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
         keys=raw[order, 0] ^ raw[order, 1],
     )
-    return documents, copies, fates
+    return documents, copies, dropped
 
 
 def hash_keys(raw: np.ndarray) -> np.ndarray:
-    """Hashes of two numbers each as single things, `(N,)`, that compare."""
+    """View hashes of two numbers as single comparable values, `(N,)`."""
     return np.ascontiguousarray(raw).reshape(-1, 2).view("V16").ravel()

@@ -1,4 +1,4 @@
-"""The documents of a split as they come in: cleaned, filtered, cut into sentences, counted."""
+"""Documents of a split: cleaned, filtered, split into sentences and counted."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean, sentences
 
-CHUNK = 4 * 2**20  # characters that are tokenized at once: fastest, and memory stays flat
+CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptDocument:
-    """A document that goes on."""
+    """A document that passed the filters."""
 
     hash: bytes
     text: str
@@ -29,19 +29,19 @@ class KeptDocument:
 
 @dataclass
 class DocumentCounts:
-    """What became of documents. What is read is one of `FATES` in the end."""
+    """Document counters; every document read ends in exactly one of `OUTCOMES`."""
 
-    documents: Counter[str] = field(default_factory=Counter)  # read, and by fate
-    filtered: Counter[str] = field(default_factory=Counter)  # by the filter that took them
-    skipped: Counter[str] = field(default_factory=Counter)  # never read as documents, by reason
-    notes: Counter[str] = field(default_factory=Counter)  # what was guessed or mended
+    documents: Counter[str] = field(default_factory=Counter)  # read, and by outcome
+    filtered: Counter[str] = field(default_factory=Counter)  # by filter
+    skipped: Counter[str] = field(default_factory=Counter)  # by the reader, by reason
+    notes: Counter[str] = field(default_factory=Counter)  # guesses and repairs
     totals: Counter[str] = field(default_factory=Counter)
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
-    named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by what happened
+    named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
 
     def take(self, part: dict[str, Any]) -> None:
-        """Add the account of a part, as `vars` gave it."""
+        """Add the counts of a part, given as its `vars`."""
         for name, count in part.items():
             if name == "named":
                 for reason, found in count.items():
@@ -52,23 +52,23 @@ class DocumentCounts:
                 getattr(self, name).update(count)
 
     def balance(self) -> None:
-        """Raise unless every document that was read is accounted for.
+        """Check that the outcomes add up to the documents read.
 
         Raises:
-            RuntimeError: the engine lost or doubled documents.
+            RuntimeError: the engine lost or duplicated documents.
         """
         documents = self.documents
-        listed = ", ".join(f"{documents[fate]} {fate}" for fate in OUTCOMES)
-        if documents["read"] != sum(documents[fate] for fate in OUTCOMES):
+        listed = ", ".join(f"{documents[outcome]} {outcome}" for outcome in OUTCOMES)
+        if documents["read"] != sum(documents[outcome] for outcome in OUTCOMES):
             raise RuntimeError(
-                f"{documents['read']} documents were read but not accounted for: {listed}"
+                f"outcomes do not add up to the {documents['read']} documents read: {listed}"
             )
         if documents["filtered"] != sum(self.filtered.values()):
             raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
 
 
 class DocumentReader:
-    """Reads, cleans, filters and cuts into sentences; one in each worker."""
+    """Reader, cleaner, filter and sentence splitter of documents; one per worker."""
 
     def __init__(self, config: PrepareConfig):
         self.config = config
@@ -77,7 +77,7 @@ class DocumentReader:
         self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
 
     def chunks(self, split: FileRange, account: DocumentCounts) -> Iterator[list[KeptDocument]]:
-        """The accepted documents, about `CHUNK` characters at a time; `account` fills meanwhile."""
+        """Yield the accepted documents in chunks of about `CHUNK` characters; update `account`."""
         tally = SkipCounts(self.config.corpus.on_error)
         for each in self.filters:
             if isinstance(each, filters.Decontamination):
@@ -98,7 +98,7 @@ class DocumentReader:
         yield chunk
 
     def accept(self, document: Document, account: DocumentCounts) -> KeptDocument | None:
-        """Whether a document goes on; counted either way."""
+        """Return the document unless it is dropped; count it either way."""
         config, counts = self.config, account.documents
         counts["read"] += 1
         text = clean.clean(document.text)
@@ -120,5 +120,5 @@ class DocumentReader:
         return None
 
     def reason(self, name: str, text: str) -> str | None:
-        """The filter that takes the document; None where none does."""
+        """Return the reason of the first filter that drops the document, or None."""
         return next((each.reason for each in self.filters if each.drops(name, text)), None)

@@ -1,4 +1,4 @@
-"""See that what a runner needs is there, before a job is planned: within seconds, in one line."""
+"""Checks that a runner's services and programs are available, within seconds, before planning."""
 
 import os
 import re
@@ -11,24 +11,24 @@ import requests
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
-PATIENCE = 5.0  # seconds that a service has for its first answer
+PATIENCE = 5.0  # seconds to wait for a service's first response
 LOCAL = ("[local]", "[auto]")  # Flink within the job server
-# Where `go install` with GOBIN, and Beam itself, leave it.
+# Written by `go install` with GOBIN, and by Beam itself.
 PRISM = ("~/.cache/bert-pipeline/engines/bin/prism", "~/.apache_beam/cache/prism/bin/prism")
 PRISM_PACKAGE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 
 def check_endpoints(runner: RunnerConfig) -> None:
-    """Raise unless everything that the runner's options name answers.
+    """Check every service, jar and program that the runner's options name.
 
     Raises:
-        ConfigError: a service does not answer, a jar is not there, or Java is missing.
+        ConfigError: a service does not respond, or a jar or Java is missing.
     """
     options = runner.options
     endpoint = options.get("job_endpoint")
     if runner.name == "portable" and not endpoint:
         raise ConfigError(
-            "runner.options.job_endpoint: no value; HOST:PORT of a job service",
+            "runner.options.job_endpoint is required; set it to HOST:PORT of a job service",
             key="runner.options.job_endpoint",
         )
     if endpoint and endpoint != "embed":
@@ -47,33 +47,29 @@ def check_endpoints(runner: RunnerConfig) -> None:
         place = options.get(key)
         if place and "://" not in place and not Path(place).is_file():
             raise ConfigError(
-                f"runner.options.{key}={place}: no such file; docs/runners.md says how it is made",
+                f"runner.options.{key}={place}: file not found; build it (see docs/runners.md)",
                 key=f"runner.options.{key}",
                 path=place,
             )
 
 
 def check_port(key: str, address: str) -> None:
-    """Raise unless something takes a connection at HOST:PORT.
-
-    Raises:
-        ConfigError: nothing does.
-    """
+    """Raise ConfigError unless a service accepts connections at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         if not port.isdigit():
-            raise OSError("write it as HOST:PORT")
+            raise OSError("must be HOST:PORT")
         socket.create_connection((host.strip("[]") or "localhost", int(port)), PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"runner.options.{key}={address}: nothing answers there ({reason(error)}); start the "
-            "service, or correct the address",
+            f"runner.options.{key}={address}: cannot connect ({reason(error)}); start the service, "
+            "or correct the address",
             key=f"runner.options.{key}",
         ) from error
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether something takes a connection there."""
+    """Return whether a service accepts connections at this address."""
     try:
         socket.create_connection((host, port), PATIENCE).close()
     except OSError:
@@ -82,11 +78,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def check_flink(master: str) -> None:
-    """Raise unless Flink's REST interface answers.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Raise ConfigError unless Flink's REST interface responds."""
     place = master if "://" in master else f"http://{master}"
     try:
         answer = requests.get(f"{place}/v1/config", timeout=PATIENCE)
@@ -95,40 +87,38 @@ def check_flink(master: str) -> None:
     except (requests.RequestException, KeyError, ValueError) as error:
         cause = "not Flink's REST interface"
         if isinstance(error, requests.ConnectionError | requests.Timeout):
-            cause = "nothing answers there"
+            cause = "cannot connect"
         raise ConfigError(
-            f"runner.options.flink_master={master}: {cause}; give HOST:PORT of the job "
+            f"runner.options.flink_master={master}: {cause}; set it to HOST:PORT of the job "
             "manager's REST interface",
             key="runner.options.flink_master",
         ) from error
 
 
 def check_java(purpose: str) -> None:
-    """Raise unless there is a Java.
-
-    Raises:
-        ConfigError: there is none on PATH.
-    """
+    """Raise ConfigError unless `java` is on PATH."""
     if shutil.which("java") is None:
-        raise ConfigError(f"runner: {purpose} needs Java, and there is no `java` on PATH")
+        raise ConfigError(
+            f"runner: {purpose} requires Java, but `java` is not on PATH; install it", key="runner"
+        )
 
 
 def reason(error: BaseException) -> str:
-    """What the system says of an address, in a few words."""
+    """Return the system's error message for an address."""
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 
 def find_prism(location: str | None) -> str:
-    """The Prism binary: at `location`, on PATH, or where it is usually left.
+    """Return the Prism binary: at `location`, on PATH, or in the usual folders.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: it is not found.
     """
     if location:
         if os.access(location, os.X_OK) and Path(location).is_file():
             return location
         raise ConfigError(
-            f"runner.options.prism_location={location}: no program there",
+            f"runner.options.prism_location={location}: not an executable file; correct the path",
             key="runner.options.prism_location",
             path=location,
         )
@@ -138,8 +128,7 @@ def find_prism(location: str | None) -> str:
             return place
     folder = Path(os.path.expanduser(PRISM[0])).parent
     raise ConfigError(
-        "runner=prism: there is no Prism on this machine; get it with "
-        f"GOBIN={folder} go install {PRISM_PACKAGE}@v2.77.0, or name a binary with "
-        "runner.options.prism_location",
+        "runner=prism: Prism not found; install it with "
+        f"GOBIN={folder} go install {PRISM_PACKAGE}@v2.77.0, or set runner.options.prism_location",
         key="runner.options.prism_location",
     )

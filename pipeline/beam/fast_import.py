@@ -1,21 +1,21 @@
-"""The door to Apache Beam: imported without what nothing here needs, in half the time."""
+"""Import of Apache Beam without its unused optional dependencies; halves the import time."""
 
 import gc
 import logging
 import sys
 from typing import Any
 
-# Beam imports these where they are installed, for its data frames, a database and S3.
+# Beam imports these if installed, for its data frames, MongoDB and S3.
 _UNUSED = ("pandas", "pymongo", "bson", "boto3", "botocore")
 
-# It warns, on import, of what it does without.
+# On import, Beam warns about missing optional dependencies.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 logging.getLogger("apache_beam.io.mongodbio").setLevel(logging.ERROR)
 
 _modules: dict[str, Any] = sys.modules
 _hidden = [name for name in _UNUSED if name not in _modules]
-_modules.update(dict.fromkeys(_hidden))  # None: importing it fails, and Beam goes on without
-gc.disable()  # nothing that a module makes is garbage soon
+_modules.update(dict.fromkeys(_hidden))  # None: the import fails, and Beam continues without it
+gc.disable()  # objects created on import are not garbage
 try:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -1,6 +1,6 @@
-"""Submit a job to Flink in one jar through its REST interface, as Beam does, and cancel it.
+"""Submission of a job to Flink as one jar through its REST interface, with cancellation.
 
-Beam asks for a cancellation at an address that Flink does not have.
+Beam's own runner sends cancellations to an endpoint that Flink does not have.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from apache_beam.runners.portability import flink_runner, flink_uber_jar_job_ser
 
 
 class FlinkJob(flink_uber_jar_job_server.FlinkBeamJob):
-    """One job on a Flink cluster."""
+    """Job on a Flink cluster."""
 
     def cancel(self) -> None:
         """Cancel the job."""
@@ -19,15 +19,15 @@ class FlinkJob(flink_uber_jar_job_server.FlinkBeamJob):
         self.delete_jar()
 
     def root_exception(self) -> str:
-        """Why the job failed; empty where Flink does not know."""
+        """Return why the job failed; empty if Flink does not know."""
         return str(self.get(f"v1/jobs/{self._flink_job_id}/exceptions").get("root-exception") or "")
 
 
 class JobServer(flink_uber_jar_job_server.FlinkUberJarJobServer):
-    """Beam's job service within this process."""
+    """Job service within this process."""
 
     def create_beam_job(self, job_id: str, job_name: str, pipeline: Any, options: Any) -> FlinkJob:
-        """A job that can be cancelled."""
+        """Return a job that can be cancelled."""
         return FlinkJob(
             self._master_url,
             self.executable_jar(),
@@ -40,10 +40,10 @@ class JobServer(flink_uber_jar_job_server.FlinkUberJarJobServer):
 
 
 class FlinkRunner(flink_runner.FlinkRunner):
-    """Beam's runner, with the job service above where the job goes in one jar."""
+    """Beam's runner, with the job service above if the job is submitted as one jar."""
 
     def default_job_server(self, options: Any) -> Any:
-        """The job service that the options ask for."""
+        """Return the job service that the options select."""
         found = super().default_job_server(options)
         if isinstance(found, flink_uber_jar_job_server.FlinkUberJarJobServer):
             return JobServer(found._master_url, options)

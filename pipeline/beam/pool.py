@@ -1,8 +1,8 @@
-"""`python -m pipeline.beam.pool --port 50000`: start Beam workers where an engine asks for them.
+"""`python -m pipeline.beam.pool --port 50000`: start Beam workers on request of an engine.
 
-It does what Beam's own pool does, with three differences. A worker runs in the Python that runs the
-pool, not in the first `python` of PATH. A worker that cannot start is an error with its last words,
-not silence. Two task managers may share a pool, although both of them number their workers from 1.
+Replaces Beam's own pool, with three differences. A worker runs in the pool's Python, not in the
+first `python` of PATH. A worker that cannot start is reported with its last output line. Two task
+managers may share a pool, although both number their workers from 1.
 """
 
 import argparse
@@ -21,24 +21,24 @@ import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
 
-STARTED = 60.0  # seconds that a worker has for its imports
+STARTED = 60.0  # seconds allowed for a worker's imports
 
 
 class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
-    """Workers in processes of their own, by the number that the engine gives them."""
+    """Pool of worker processes, by the id that the engine assigns."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.workers: dict[str, list[tuple[str, subprocess.Popen[bytes]]]] = defaultdict(list)
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Start a worker; the answer says what is wrong if it ends before it is ready."""
+        """Start a worker; the response has the error if it ends before it is ready."""
         with tempfile.NamedTemporaryFile(prefix="worker", suffix=".ready") as ready:
             words = [sys.executable, "-m", "pipeline.beam.worker", "--id", request.worker_id]
             words += ["--control", request.control_endpoint.url, "--ready", ready.name]
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            said: list[bytes] = []
-            threading.Thread(target=drain, args=(process, said), daemon=True).start()
+            output: list[bytes] = []
+            threading.Thread(target=drain, args=(process, output), daemon=True).start()
             until = time.monotonic() + STARTED
             while process.poll() is None and time.monotonic() < until:
                 if Path(ready.name).read_bytes():
@@ -47,27 +47,27 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
                     return fn_messages.StartWorkerResponse()
                 time.sleep(0.05)
         process.kill()
-        last = b"".join(said[-1:]).decode(errors="replace").strip() or f"exit {process.wait()}"
+        last = b"".join(output[-1:]).decode(errors="replace").strip() or f"exit {process.wait()}"
         return fn_messages.StartWorkerResponse(
             error=f"a worker did not start in {sys.executable}: {last}"
         )
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Stop the worker that the same peer started under this number, else the only one."""
+        """Stop the worker that the same peer started under this id, else the only one."""
         with self.lock:
             found = self.workers[request.worker_id]
             own = [each for each in found if each[0] == context.peer()]
-            # A peer that has connected again has another port. Its worker ends by itself when the
-            # engine closes the connection, so that nothing has to be stopped by a guess.
+            # A reconnected peer has another port. Its worker ends by itself when the engine closes
+            # the connection: no need to guess which one to stop.
             for each in own or found[: len(found) == 1]:
                 found.remove(each)
                 stop(each[1])
         return fn_messages.StopWorkerResponse()
 
     def lost(self) -> str | None:
-        """How a worker died that nobody stopped; None where all live, or ended by themselves.
+        """Return the signal that killed a worker, or None if none was killed.
 
-        Each is named once.
+        Each worker is reported once.
         """
         with self.lock:
             for found in self.workers.values():
@@ -86,16 +86,16 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
             self.workers.clear()
 
 
-def drain(process: "subprocess.Popen[bytes]", said: list[bytes]) -> None:
-    """Read what a worker prints, so that it never waits; keep the last lines."""
+def drain(process: "subprocess.Popen[bytes]", output: list[bytes]) -> None:
+    """Read a worker's output, so that it never blocks on a full pipe; keep the last lines."""
     assert process.stdout is not None
     for line in process.stdout:
-        said.append(line)
-        del said[:-5]
+        output.append(line)
+        del output[:-5]
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a worker, by force where it does not listen."""
+    """Terminate a worker; kill it after 5 seconds."""
     process.terminate()
     try:
         process.wait(5)
@@ -105,7 +105,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def serve(address: str) -> tuple[Pool, grpc.Server, int]:
-    """Start a pool in this process; returns it, its server and its port."""
+    """Start a pool in this process; return it, its server and its port."""
     from apache_beam.utils import thread_pool_executor
 
     options = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0)]
@@ -118,10 +118,10 @@ def serve(address: str) -> tuple[Pool, grpc.Server, int]:
 
 
 def main() -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=50000)
-    parser.add_argument("--host", default="localhost", help="0.0.0.0: for other machines as well")
+    parser.add_argument("--host", default="localhost", help="0.0.0.0: accept other machines too")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     pool, server, port = serve(f"{options.host}:{options.port}")

@@ -1,4 +1,4 @@
-"""A progress bar over the files that a job's tasks leave: the same for every engine."""
+"""Progress bar based on the files that a job's tasks write, independent of the runner."""
 
 import contextlib
 import json
@@ -15,19 +15,19 @@ from tqdm import tqdm
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.formatting import pluralize
 
-EVERY = 1.0  # seconds between a task's reports, and between two looks at them
+EVERY = 1.0  # seconds between a task's reports, and between reading them
 
 FORMAT = "prepare: {desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{rate_fmt}{postfix}]"
 
 
 class Report:
-    """A task's account of how far it is, in a file that is written again at most once a second."""
+    """Progress file of a task, rewritten at most once per second."""
 
     def __init__(self, path: Path):
         self.path, self.last = path, time.monotonic()
 
     def __call__(self, done: float, documents: int = 0) -> None:
-        """Say how much is done: bytes of a split, or the share of a shard."""
+        """Report how much is done: bytes of a split, or the share of a shard."""
         now = time.monotonic()
         if now - self.last >= EVERY:
             self.last = now
@@ -36,17 +36,17 @@ class Report:
 
 @dataclass
 class Progress:
-    """How far a job is."""
+    """Progress of a job."""
 
     plan: PreparePlan
     bytes: float = 0  # of the corpus
     documents: int = 0
-    read: dict[int, int] = field(default_factory=dict)  # documents of the splits that are done
+    read: dict[int, int] = field(default_factory=dict)  # split -> documents, if finished
     written: set[str] = field(default_factory=set)  # shards
-    shards: float = 0  # with those that are begun
+    shards: float = 0  # including fractions of unfinished ones
 
     def look(self) -> None:
-        """Look at the tasks' files."""
+        """Read the tasks' files."""
         try:
             there = set(os.listdir(self.plan.scratch))
         except FileNotFoundError:  # removed already
@@ -63,7 +63,7 @@ class Progress:
                 self.bytes += split.end - split.start
                 self.documents += self.read[index]
             elif (report := self.plan.report(account)).name in there:
-                done, documents = _said(report)
+                done, documents = _reported(report)
                 self.bytes += done
                 self.documents += int(documents)
         for name in self.plan.shard_names():
@@ -71,17 +71,17 @@ class Progress:
             if account.name in there:
                 self.written.add(name)
             elif (report := self.plan.report(account)).name in there:
-                begun += _said(report)[0]
+                begun += _reported(report)[0]
         self.shards = len(self.written) + begun
 
     @property
     def reading(self) -> bool:
-        """Whether not all of the corpus is read."""
+        """Return whether part of the corpus is still unread."""
         return len(self.read) < len(self.plan.splits)
 
 
-def _said(report: Path) -> tuple[float, float]:
-    """What a task has said; nothing where it is just writing it."""
+def _reported(report: Path) -> tuple[float, float]:
+    """Return a task's last report; zeros if it is being written."""
     try:
         done, documents = json.loads(report.read_text())
     except (ValueError, FileNotFoundError):
@@ -91,9 +91,9 @@ def _said(report: Path) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def watch(plan: PreparePlan) -> Iterator[None]:
-    """Show how much of the plan is done while the body runs; nothing where no terminal is.
+    """Show progress bars while the body runs; no-op without a terminal.
 
-    A first bar counts the bytes of the corpus that were read, a second one the shards.
+    The first bar counts the bytes read from the corpus, the second the shards written.
     """
     if not sys.stderr.isatty():
         yield
@@ -109,7 +109,7 @@ def watch(plan: PreparePlan) -> Iterator[None]:
 
 
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
-    """Draw both bars until `pause` says that the job is over."""
+    """Draw both bars until `pause` returns True."""
     progress, over = Progress(plan), False
     size = sum(split.end - split.start for split in plan.splits)
     with tqdm(total=size, unit="B", unit_scale=True, unit_divisor=1024, desc="reading",

@@ -1,7 +1,7 @@
-"""The engines that can run the Beam graph of `prepare`, and what each has to be told.
+"""Beam runners for the graph of `prepare`, with their options.
 
-`local` and `dask` need nothing but Python. The others hand the graph to a service; how they are
-reached stands in `runner.options`, which are Beam's own pipeline options.
+`local` and `dask` need only Python. The others submit the graph to a service, whose address is in
+`runner.options`, Beam's own pipeline options.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
 
-# Beam's classes, and what has to be installed beside Beam itself.
+# Module, class, and the extra to install for it.
 _SERVICES = {
     "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
     "portable": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
@@ -41,12 +41,12 @@ _SERVICES = {
 
 @contextlib.contextmanager
 def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
-    """Beam's runner and its options, while the body runs; `parts` are the splits of the input.
+    """Yield Beam's runner and its options; `parts` is the number of splits of the input.
 
     Raises:
-        ConfigError: something has to be installed, or an option is not known.
+        ConfigError: a dependency is missing, or an option is unknown.
     """
-    # Beam 2.77 flushes from a second thread after this time and can lose elements in that race.
+    # Beam 2.77 flushes from a second thread after this time, and can lose elements in that race.
     worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     if runner.name == "local":
         yield local(runner)
@@ -66,43 +66,47 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
 
 
 def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
-    """Beam's options: `flags`, and over them what the configuration says."""
-    said = {key: value for key, value in runner.options.items() if value is not None}
-    return PipelineOptions.from_dictionary({"save_main_session": False, **flags, **said})
+    """Return Beam's options: `flags`, overridden by the configuration."""
+    configured = {key: value for key, value in runner.options.items() if value is not None}
+    return PipelineOptions.from_dictionary({"save_main_session": False, **flags, **configured})
 
 
 def local(runner: RunnerConfig) -> Engine:
-    """In this process, or in `workers` processes of this machine.
+    """Return a runner in this process, or in `workers` processes on this machine.
 
     Raises:
-        ConfigError: an option that Beam does not know.
+        ConfigError: Beam does not know an option.
     """
     known = PipelineOptions().get_all_options()
     if unknown := sorted(set(runner.options) - set(known)):
-        raise ConfigError(f"runner.options.{unknown[0]}: Beam has no such option")
-    processes = None  # the workers are threads of this process
+        key = f"runner.options.{unknown[0]}"
+        raise ConfigError(f"{key}: not an option of Beam; remove it", key=key)
+    processes = None  # workers are threads of this process
     if runner.workers > 1:
         command = f"{shlex.quote(sys.executable)} -m pipeline.beam.worker"
         processes = SubprocessSDKEnvironment.from_command_string(command)
-    # Plain DirectRunner may try to fetch a Go binary first; FnApiRunner is Python alone.
+    # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)
     return engine, options(runner, direct_num_workers=runner.workers)
 
 
 @contextlib.contextmanager
 def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
-    """On a Dask cluster: the one at `dask_client_address`, else `workers` processes here.
+    """Yield a runner on the Dask cluster at `dask_client_address`, else on `workers` processes.
 
     Raises:
-        ConfigError: Dask is not installed, or does not answer at that address.
+        ConfigError: Dask is not installed, or does not respond at that address.
     """
-    # What fails comes out of `run`; the workers read their logging from the environment.
+    # Failures are raised by `run`; the workers read their logging level from the environment.
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     try:
         import distributed
         from apache_beam.runners.dask.dask_runner import DaskRunner
     except ImportError as error:
-        raise ConfigError(f"runner=dask needs Dask ({error}): pip install distributed") from error
+        raise ConfigError(
+            f"runner=dask: Dask is not installed ({error}); run pip install distributed",
+            key="runner",
+        ) from error
     address, cluster = runner.options.get("dask_client_address"), None
     if address is None:
         cluster = distributed.LocalCluster(
@@ -110,13 +114,17 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         )
         address = cluster.scheduler_address
     try:
-        # Without a number of partitions up to 128 splits would all go to one worker.
+        # Without a number of partitions, up to 128 splits would all go to one worker.
         flags = options(runner, dask_client_address=address, dask_npartitions=max(parts, 1))
         yield DaskRunner(), flags
     except OSError as error:
         if cluster is not None or not str(error).startswith("Timed out"):
             raise
-        raise ConfigError(f"runner.options.dask_client_address={address}: {error}") from error
+        raise ConfigError(
+            f"runner.options.dask_client_address={address}: {error}; start the scheduler, or "
+            "correct the address",
+            key="runner.options.dask_client_address",
+        ) from error
     finally:
         with contextlib.suppress(ValueError):  # no client yet
             distributed.default_client().close()
@@ -126,15 +134,15 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a service finds its workers, if not where the configuration says."""
+    """Location of a service's workers, if it differs from the configuration."""
 
     flags: dict[str, str] = dataclasses.field(default_factory=dict)
-    lost_worker: Callable[[], str | None] | None = None  # how one of this process's workers died
+    lost_worker: Callable[[], str | None] | None = None  # see `Pool.lost`
 
 
 @contextlib.contextmanager
 def loopback() -> Iterator[Place]:
-    """A pool of workers in this process, for services on this machine."""
+    """Run a pool of workers in this process, for services on this machine."""
     pool, server, port = serve("localhost:0")
     where = {"environment_type": "EXTERNAL", "environment_config": f"localhost:{port}"}
     try:
@@ -146,10 +154,10 @@ def loopback() -> Iterator[Place]:
 
 @contextlib.contextmanager
 def prism(runner: RunnerConfig) -> Iterator[Engine]:
-    """On a Prism that starts for this run, which asks this process for its worker.
+    """Start Prism for this run; it requests its worker from this process.
 
     Raises:
-        ConfigError: Prism is not there, or does not start.
+        ConfigError: Prism is not found, or does not start.
     """
     binary = find_prism(runner.options.get("prism_location"))
     with socket.create_server(("localhost", 0)) as free:
@@ -163,9 +171,10 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         while not listens("localhost", port):
             if process.poll() is not None or time.monotonic() > until:
                 raise ConfigError(
-                    f"runner.options.prism_location={binary}: it does not start",
-                    key="runner.options.prism_location",
-                )
+                    f"runner.options.prism_location={binary}: does not start; use a Prism binary "
+                    "of Beam 2.77",
+                    key="runner.options.prism_location", path=binary,
+                )  # fmt: skip
             time.sleep(0.1)
         with loopback() as where:
             flags = {**where.flags, "job_endpoint": f"localhost:{port}"}
@@ -176,19 +185,19 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
 
 
 def service(runner: RunnerConfig, where: Place) -> Engine:
-    """Through a job service: Beam's own, Flink's, Spark's, Google's.
+    """Return a runner behind a job service: Beam's own, Flink's, Spark's, Google's.
 
     Raises:
-        ConfigError: what Beam needs for it is not installed.
+        ConfigError: Beam's dependencies for it are not installed.
     """
     module, name, extra = _SERVICES[runner.name]
     try:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        need = f"pip install '{extra}'" if extra else "install apache-beam whole"
-        raise ConfigError(f"runner={runner.name}: {error}; {need}") from error
+        need = f"run pip install '{extra}'" if extra else "reinstall apache-beam"
+        raise ConfigError(f"runner={runner.name}: {error}; {need}", key="runner") from error
     engine = kind()
     engine.lost_worker = where.lost_worker  # for `services.run`
-    said = {key: value for key, value in runner.options.items() if key not in where.flags}
-    own = dataclasses.replace(runner, options=said)
+    configured = {key: value for key, value in runner.options.items() if key not in where.flags}
+    own = dataclasses.replace(runner, options=configured)
     return engine, options(own, sdk_worker_parallelism=runner.workers, **where.flags)

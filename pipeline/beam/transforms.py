@@ -1,10 +1,10 @@
 """The Beam graph of `prepare`, and the tasks that its workers run.
 
-Files carry text, Beam carries paths: a split's documents go into one lz4 Arrow file whose record
-batch k holds the documents of bucket k, and only (bucket, path) pairs cross the wire. The graph
-uses Create, Reshuffle, ParDo and GroupByKey alone, so that every Beam engine runs it. A task writes
-files of its own and renames them, and its bytes depend on its input alone: a retry is harmless, and
-so are two attempts at the same time.
+Text is exchanged through files, only indices through Beam: the documents of a split are written to
+one lz4 Arrow file whose record batch k holds the documents of bucket k, and (bucket, split) pairs
+cross the wire. The graph uses only Create, Reshuffle, ParDo and GroupByKey: every Beam runner
+supports it. A task writes its own files atomically, and their bytes depend only on its input:
+retries and concurrent attempts are harmless.
 """
 
 import contextlib
@@ -40,21 +40,21 @@ from pipeline.tokenization.wordpiece import WordPiece
 class Task(beam.DoFn):
     """A step of the plan on a worker.
 
-    A user's error is left in a file for the driver, and the task ends as if it were done: engines
-    try a task that fails again, and print traces. The other tasks see the file and end too.
+    A user error is written to a file for the driver and the task ends normally, because engines
+    retry failed tasks and print tracebacks. The other tasks see the file and end too.
     """
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
 
     def work(self, element: Any) -> Iterator[Any]:
-        """Do the step."""
+        """Run the step."""
         raise NotImplementedError
 
     def process(self, element: Any) -> Iterator[Any]:
-        """Do the step, unless an error was found."""
+        """Run the step, unless a task has found an error."""
         if not self.plan.is_current:
-            raise RuntimeError("another run makes this folder now")
+            raise RuntimeError("another run is writing to this folder")
         if not self.cancelled():
             with self.noted():
                 yield from self.work(element)
@@ -65,7 +65,7 @@ class Task(beam.DoFn):
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Leave a user's error where the driver finds it."""
+        """Write a user error raised in the body to the file that the driver reads."""
         try:
             yield
         except (UserError, Restart) as error:
@@ -80,10 +80,10 @@ class Task(beam.DoFn):
 
 
 class Tokenize(Task):
-    """Phase 1: the documents of a split, cleaned, cut into sentences, tokenized, by bucket."""
+    """Phase 1: read the documents of a split, tokenize them, and write them by bucket."""
 
     def setup(self) -> None:
-        """Once a worker."""
+        """Load the vocabulary and open the corpus, once per worker."""
         (self.plan.scratch / "begun").touch()
         with self.noted():
             self.splits = self.plan.read_splits()
@@ -91,7 +91,7 @@ class Tokenize(Task):
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: int) -> Iterator[tuple[int, int]]:
-        """`element` is a split's index; yields (bucket or group, split) for all that are in use."""
+        """Process the split of index `element`; yield (bucket or group, split) for those in use."""
         plan, account = self.plan, DocumentCounts()
         split, split_documents = self.splits[element], SplitDocuments(plan)
         report = Report(plan.report(plan.split_account(element)))
@@ -111,76 +111,78 @@ class Tokenize(Task):
 
 
 class Ranges(beam.DoFn):
-    """Between the phases, where splits are merged: what there is to do for a group of splits."""
+    """Between the phases, if splits are merged: fan out a group of splits into bucket ranges."""
 
     def __init__(self, ranges: int):
         self.ranges = ranges
 
     def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, int, list[int]]]:
-        """A group and its splits; yields them with each range of buckets."""
+        """Yield (group, range of buckets, splits) for each range."""
         group, splits = element[0], sorted(element[1])
         yield from ((group, index, splits) for index in range(self.ranges))
 
 
 class Merge(Task):
-    """Between the phases, where splits are merged: one range of buckets of one group of splits."""
+    """Between the phases, if splits are merged: merge one bucket range of one group of splits."""
 
     def work(self, element: tuple[int, int, list[int]]) -> Iterator[tuple[int, int]]:
-        """`element` is as `Ranges` has it; yields (bucket, group) for buckets in use."""
+        """Merge an `element` of `Ranges`; yield (bucket, group) for buckets in use."""
         group, index, splits = element
         yield from ((bucket, group) for bucket in merge(self.plan, group, index, splits))
 
 
 @functools.lru_cache(maxsize=1)
 def loaded(place: str) -> WordPiece:
-    """A vocabulary, once a process: it takes a fifth of a second."""
+    """Return a vocabulary, cached per process: loading takes 0.2 s."""
     return WordPiece.load(place)
 
 
 def vocabulary(place: str, sha256: str) -> WordPiece:
-    """The vocabulary of a plan.
+    """Return the vocabulary of a plan.
 
     Raises:
-        InputError: it is not what it was when the plan was made.
+        InputError: it has changed since the plan was made.
     """
     wordpiece = loaded(place)
     if wordpiece.sha256 != sha256:
         loaded.cache_clear()
         wordpiece = loaded(place)
     if wordpiece.sha256 != sha256:
-        raise InputError(f"vocab={place}: changed during the run; start it again", key="vocab")
+        raise InputError(
+            f"vocab={place}: was changed during the run; rerun the command", key="vocab", path=place
+        )
     return wordpiece
 
 
 class ToOne(beam.DoFn):
-    """Gives everything one key, so that one task waits for all of it."""
+    """Assign a single key to all elements, to make one task wait for all of them."""
 
     def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, Any]]:
-        """A bucket and its splits."""
+        """Yield the bucket and its splits under key 0."""
         bucket, splits = element
         yield 0, (bucket, sorted(splits))
 
 
 class NearDuplicates(Task):
-    """Between the phases: which documents of all splits are too much like others."""
+    """Between the phases: find near duplicates among the documents of all splits."""
 
     def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Iterable[int]]]:
-        """`element` has all buckets with their splits; they go on once the verdict is written."""
+        """Write the near duplicates, then yield all buckets with their splits from `element`."""
         plan, config = self.plan, self.plan.config.filters
         assert config.near_duplicates is not None
         paths = [plan.signatures(index) for index in range(plan.exchange.splits)]
-        there = [path for path in paths if path.exists()]  # a split may have no documents
-        found = minhash.find_duplicates(there, config.permutations, config.near_duplicates)
+        paths = [path for path in paths if path.exists()]  # a split may have no documents
+        found = minhash.find_duplicates(paths, config.permutations, config.near_duplicates)
         with atomic_path(plan.near_duplicates()) as path:
             found.tofile(path)
         yield from ((bucket, sorted(splits)) for bucket, splits in element[1])
 
 
 class WriteShard(Task):
-    """Phase 2: one bucket of documents -> one shard."""
+    """Phase 2: write the shard of one bucket of documents."""
 
     def work(self, element: tuple[int, Iterable[int]]) -> Iterator[str]:
-        """`element` is a bucket and the splits, or groups of them, that have documents of it."""
+        """Write the shard of `element`, a bucket and the splits (or groups) that have documents."""
         bucket, sources = element
         plan, name = self.plan, self.plan.shard_name(bucket)
         split = name.partition("-")[0]
@@ -206,7 +208,7 @@ class WriteShard(Task):
                 "validation_random_next": int(pairs.is_random_next.sum()),
             }
         if not plan.is_current:
-            raise RuntimeError("another run makes this folder now")
+            raise RuntimeError("another run is writing to this folder")
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
             values, offsets = gather(tokens, pairs)
@@ -221,7 +223,7 @@ class WriteShard(Task):
 def draw_pairs(
     documents: Documents, copies: np.ndarray, plan: PreparePlan, name: str
 ) -> tuple[np.ndarray, Pairs]:
-    """Tokens, and pairs as slices of them: `duplicates` times for each copy, in a keyed order."""
+    """Draw pairs `duplicates` times per copy; return tokens and, in keyed order, slices of them."""
     config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
     drawn, tokens, laid = [], [], 0
@@ -250,7 +252,7 @@ def draw_pairs(
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
-    """The graph: split indices -> (bucket, split or group of splits) -> shard names."""
+    """Build the graph: split indices -> (bucket, split or group of splits) -> shard names."""
     found = (
         pipeline
         | "Splits" >> beam.Create(range(len(plan.splits)))
@@ -281,12 +283,12 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
 
 
 def raise_noted(plan: PreparePlan) -> None:
-    """Raise the error that a task has left, if one did.
+    """Raise the error that a task has written, if any.
 
     Raises:
-        InputError: what a worker found wrong with the input.
-        Restart: an object store did not answer.
-        OSError: the disk is full, limited, or not to be written.
+        InputError: a worker found an error in the input.
+        Restart: an object store did not respond.
+        OSError: the disk is full, over quota or read-only.
     """
     if plan.error_note.exists():
         note = json.loads(plan.error_note.read_text(encoding="utf-8"))
@@ -298,14 +300,14 @@ def raise_noted(plan: PreparePlan) -> None:
 
 
 def run(plan: PreparePlan) -> None:
-    """Run the graph to its end.
+    """Run the graph to completion.
 
     Raises:
-        UserError: what a worker found wrong with the input.
-        RuntimeError: a bucket was lost on the way.
+        UserError: a worker found an error in the input.
+        RuntimeError: a task failed.
     """
     plan.write_splits()
-    # What a task raises comes out of `run`; a trace of it in the log as well would say it twice.
+    # Exceptions of tasks are raised by `run`; Beam would also log their tracebacks.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
         with runners.start(plan.config.runner, len(plan.splits)) as (engine, flags):

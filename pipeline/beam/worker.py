@@ -1,6 +1,6 @@
-"""A Beam worker process. Beam's own narrates its start-up on the terminal; this one is quiet.
+"""Beam worker process; unlike Beam's own, it does not log its start-up to the terminal.
 
-What goes wrong in a task is not lost: its exception travels to the process that planned the graph.
+Errors of tasks are not lost: exceptions are sent to the driver.
 """
 
 import argparse
@@ -20,22 +20,22 @@ def main() -> None:
         return
     from apache_beam.runners.worker import sdk_worker_main
 
-    gc.freeze()  # what was imported stays, and need not be looked at for garbage
+    gc.freeze()  # imported objects stay: exclude them from garbage collection
     sdk_worker_main.main(sys.argv)
 
 
 def serve_pool() -> None:
-    """Serve the engine that asked a pool for this worker; see `pipeline.beam.pool`."""
+    """Serve the engine that requested this worker from a pool; see `pipeline.beam.pool`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--id", required=True)
     parser.add_argument("--control", required=True)
     parser.add_argument("--ready", type=Path, required=True)
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)  # a trace of a task travels to the engine as well
+    logging.disable(logging.CRITICAL)  # the engine gets a task's traceback anyway
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     importlib.import_module("pipeline.beam.transforms")
-    # As Beam's pool has it: no state is cached, no buffer is flushed by a second thread.
+    # As in Beam's pool: no state cache, no second thread that flushes buffers.
     harness = SdkHarness(
         options.control, worker_id=options.id, state_cache_size=0, data_buffer_time_limit_ms=0
     )

@@ -27,7 +27,7 @@ from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, normalized
-from pipeline.common import output, redact
+from pipeline.common import output, redact, screen
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
 
@@ -40,6 +40,8 @@ WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
     r"is not a valid (bool) )", re.S,
 )  # fmt: skip
+NOT_NULL = re.compile(r"field '(.*)' is not Optional")
+NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -103,6 +105,11 @@ def explain(error: Exception) -> str:
     if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
         wanted = TYPES[wrong[2] or wrong[3]]
         return f"{error.full_key or error.key}={wrong[1]}: must be {wanted}"
+    if isinstance(error, ValidationError) and NOT_NULL.search(str(error)):
+        return f"{error.full_key or error.key}=null: must not be null"
+    if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
+        key = error.full_key or error.key
+        return f"{key}: must be a list; write {key}=[VALUE]"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
         return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -187,10 +194,10 @@ def run(
         elif config is not None:
             task(validate(config, schema))
     except MISTAKES as error:
-        print(f"error: {redact.redact(explain(error))}", file=sys.stderr, flush=True)
+        screen.say(f"error: {redact.redact(explain(error))}", sys.stderr)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        print(f"restart: {redact.redact(str(error))}", file=sys.stderr, flush=True)
+        screen.say(f"stopped: {redact.redact(str(error))}", sys.stderr)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; rerun the same command", file=sys.stderr)

@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
+OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 
 
 def quoted(value: Any) -> str:
@@ -72,7 +73,8 @@ def for_hydra(words: list[str], command: str) -> list[str]:
 def normalized(overrides: list[str], command: str) -> list[str]:
     """Return overrides in Hydra's grammar, with a `+` for groups without a default."""
     made = default_groups(command)
-    return [with_sign(whole_number(readable(word)), made) for word in overrides]
+    words = [with_sign(whole_number(readable(word)), made) for word in overrides]
+    return [f"++{word}" if OPEN.match(word) else word for word in words]
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:

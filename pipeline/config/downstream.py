@@ -37,6 +37,11 @@ class ConvertConfig(StageConfig):
         None, "Largest size of a weight file, in bytes; null: one file.", at_least=1
     )
     license: str | None = option(None, "Licence in the model card.")
+    examples: list[str] = option(
+        [],
+        "Sentences with [MASK] that a run and its report show filled in; empty: three of held-out "
+        "text.",
+    )
     onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
     push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
     check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")

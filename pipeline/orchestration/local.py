@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from pipeline.common import screen
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
@@ -21,6 +22,7 @@ from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
+ENDING = re.compile(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*|SIG\w+ before[^;]*")
 
 
 class StageFailed(Exception):
@@ -41,7 +43,7 @@ def announce_done(nodes: list[Node]) -> None:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            print(f"{node.name:<{width}}  up to date   {manifest.summary}", flush=True)
+            screen.say(f"{node.name:<{width}}  up to date   {manifest.summary}")
 
 
 @dataclass
@@ -146,7 +148,7 @@ class LocalExecutor:
         self.ended()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began
-            print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
+            screen.say(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}")
             return
         raise failure(node.name, child.process.returncode, child.log)
 
@@ -201,10 +203,10 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if kind is not None and errors:
         return kind(f"stage {name}: {errors[0]} (log: {log})")
     if code == Exit.RESTART:
-        how = re.search(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*", "\n".join(lines))
+        how = ENDING.search("\n".join(lines))
         return Restart(
-            f"stage {name} was interrupted{f', {how[0]}' if how else ''} (log: {log}); rerun the "
-            "same command to resume"
+            f"stage {name}: {how[0] if how else 'interrupted'} (log: {log}); rerun the same "
+            "command to resume"
         )
     return StageFailed(
         f"stage {name} ended with exit code {code}; the end of its log {log}:\n"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline.common import screen
 from pipeline.common.atomic import remove_leftovers
 from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
@@ -174,7 +175,7 @@ def run(
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
             summary = f"{present.summary} -> {config.out if store.stored else out}"
-            print(f"{stage}: up to date{age(present)}, {summary}", flush=True)
+            screen.say(f"{stage}: up to date{age(present)}, {summary}")
             return present
         manifest = None
         if store.stored:
@@ -186,7 +187,7 @@ def run(
             store.finish(manifest)
     place = config.out if store.stored else out
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    print(redact(line), flush=True)
+    screen.say(redact(line))
     return manifest
 
 

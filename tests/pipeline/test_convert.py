@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import onnxruntime
 import pytest
 import torch
@@ -352,7 +353,7 @@ def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
 def test_the_command_converts_and_then_is_up_to_date(run, root):
     settings = [f"{key}={getattr(run, key)}" for key in ("out", "train", "vocab")]
     command = [sys.executable, "-m", "pipeline.convert", *settings]
-    first = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    first = forked.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     assert "logits equal within" in first
     offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none"}
     pushed = subprocess.run(

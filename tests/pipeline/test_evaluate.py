@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -318,7 +319,7 @@ def test_the_published_protocols_are_grids(protocol, points):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True
     )
 

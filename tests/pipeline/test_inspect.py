@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline import inspect, prepare
@@ -32,7 +33,7 @@ def make(folder: Path, pairs: str) -> Path:
 
 
 def look(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "pipeline.inspect", *words],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip

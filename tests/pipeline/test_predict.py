@@ -3,11 +3,11 @@
 import dataclasses
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -283,10 +283,10 @@ def test_the_commands_work(pretrained, tmp_path, root) -> None:
     (tmp_path / "in.txt").write_text("the [MASK]\n")
     settings = [f"pretrained={pretrained}", f"input={tmp_path / 'in.txt'}"]
     command = [sys.executable, "-m", "pipeline.predict", *settings]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = forked.run(command, cwd=root)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["masks"][0]) == 5
     command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = forked.run(command, cwd=root)
     assert done.returncode == 0, done.stderr
     assert "1 line, vectors of 16" in done.stdout

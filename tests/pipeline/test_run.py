@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
 
 
 def run(root: Path, words: list[str]) -> str:
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -104,7 +105,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75
-        saved = re.search(r"^restart: stage train .*, saved (after step \d+) \(", said)
+        saved = re.search(r"^stopped: stage train: saved (after step \d+) \(", said)
         assert saved
     assert "Traceback" not in (work / "logs" / "train.log").read_text()
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)

@@ -1,9 +1,9 @@
 """No command line and no YAML file does more than set keys, or gets an error of one line."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hostile import hammer, soup
 from hydra import compose, initialize_config_dir
@@ -109,7 +109,7 @@ def test_yaml_that_would_run_code_is_one_line_of_error(root: Path, tmp_path: Pat
     (tmp_path / "corpus").mkdir()
     mine = "name: mine\nreader: !!python/object/apply:os.system ['touch owned']\n"
     (tmp_path / "corpus" / "mine.yaml").write_text(mine)
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.vocab", "--config-dir", str(tmp_path), "+corpus=mine"],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline.common.manifest import Result
@@ -71,7 +71,7 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(
          "corpus.files=[{url: 'http://me:${oc.env:HF_TOKEN}@127.0.0.1:9/a.gz'}]"],
     ):  # fmt: skip
         out = tmp_path / words[0]
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-m", *words, f"out={out}"],
             cwd=root, env=os.environ | secrets, capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -1,10 +1,10 @@
 """Promised GPUs that cannot be used end a command instead of moving its work to the CPU."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -76,7 +76,7 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
 
 def test_evaluation_ends_with_2(root: Path, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.evaluate", "+task=sample_next",
          f"workdir={tmp_path}", f"pretrained={tmp_path}/model"],
         cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "GPUS": "2"},

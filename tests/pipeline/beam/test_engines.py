@@ -128,17 +128,17 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
     said = (tmp_path / "stderr").read_text()
     if fault in SURVIVED.get(cluster.runner, ()):
         assert code == 0, said
-        assert said == "" or said.endswith("; it is started again\n")
+        assert said == "" or said.endswith("; retrying\n")
         assert said.count("\n") <= 1
     else:
         *notes, last = said.splitlines()
-        assert all(note.endswith("; it is started again") for note in notes), said
+        assert all(note.endswith("; retrying") for note in notes), said
         if fault == "pool":  # Spark asks for another worker at each step
             assert code == Exit.USER
             assert last.startswith("error: runner.options.environment_config=")
         else:
             assert code == Exit.RESTART
-            assert last.startswith(f"restart: runner={cluster.runner}: ")
+            assert last.startswith(f"stopped: runner={cluster.runner}: ")
         assert not out.exists()
         assert not scratch.exists()
         cluster.start()

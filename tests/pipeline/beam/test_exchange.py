@@ -3,10 +3,10 @@
 import dataclasses
 import pickle
 import random
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def made(root: Path, corpus: Path, out: Path, split_bytes: int) -> Manifest:
         f"vocab={corpus}", f"out={out}", "validation_share=0.1", f"split_bytes={split_bytes}",
         "shard_bytes=1000", "sequence_length=32", "filters.near_duplicates=0.8",
     ]  # fmt: skip
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 

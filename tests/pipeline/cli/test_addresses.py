@@ -1,9 +1,9 @@
 """An address of an object store is never taken for a local folder."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline.cli import addresses
@@ -56,7 +56,7 @@ def test_a_command_without_a_folder_reads_local_paths() -> None:
 
 
 def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=gs://corpora/run"],
         cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
     )  # fmt: skip

@@ -4,13 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline import __version__
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
     )
 
@@ -42,13 +43,21 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.evaluate", "task=own", "task.labels=[a,", "b]"], "'task.labels=[a, b]'"),
         (["pipeline.prepare", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
         (["pipeline.run", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
-        (["pipeline.prepare", "corpus=books", "text"], "error: text: "),
-        (["pipeline.train", "model=tny"], "mean tiny?"),
-        (["pipeline.train", "steps=1.5"], "error: steps=1.5: "),
-        (["pipeline.train", "force=maybe"], "error: force=maybe: "),
-        (["pipeline.vocab", "+corpus=sample", "--verbose"], "error: --verbose: "),
-        (["pipeline.run", "--dry-run", "+corpus=sample"], "error: --dry-run: "),
-        (["model.launch"], "command is required"),
+        (["pipeline.prepare", "corpus=books", "text"], "text: not KEY=VALUE"),
+        (["pipeline.train", "model=tny"], "model=tny: there is no such model; did you mean tiny?"),
+        (["pipeline.train", "steps=1.5"], "steps=1.5: a whole number"),
+        (["pipeline.train", "force=maybe"], "force=maybe: true or false"),
+        (["pipeline.vocab", "+corpus=sample", "--verbose"], "--verbose: no such option"),
+        (["pipeline.run", "--dry-run", "+corpus=sample"], "--dry-run: no such option"),
+        (["pipeline.prepare", "+corpus=jsonl", "corpus.path=README.md", "corpus.options.foo=1"],
+         "its options are: "),
+        (["pipeline.prepare", "+corpus=mix", "corpus.parts={a:{reader:jsonl}}"],
+         "corpus.parts.a.path"),
+        (["pipeline.prepare", "+corpus=books", "validation_share=null"],
+         "validation_share=null: a value is wanted"),
+        (["pipeline.prepare", "+corpus=books", "filters.decontaminate=x"],
+         "filters.decontaminate: a list is wanted; write filters.decontaminate=[VALUE]"),
+        (["model.launch"], "no command; add one"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 from pipeline.cli import help_text
@@ -121,7 +122,7 @@ def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(
 
 def test_no_colours_where_none_are_wanted(root: Path) -> None:
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.report", "-h"],
         cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -138,7 +139,7 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
     ],
 )
 def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", module, "--help"],
         cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -147,7 +148,7 @@ def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
 
 
 def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.run", "+corpus=sample", "--help"],
         cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -165,7 +166,7 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
     ],
 )
 def test_every_choice_is_listed_and_what_it_sets(root: Path, command: str, shown: str) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", command, "--help"],
         cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip

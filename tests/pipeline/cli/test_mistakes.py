@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -74,7 +75,7 @@ def test_a_dump_that_cannot_be_read_is_named(
     root: Path, vocab: Path, tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
     out = tmp_path / "prepare"
-    done = subprocess.run(
+    done = forked.run(
         [
             sys.executable, "-m", "pipeline.prepare", "+corpus=wiki",
             f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}",
@@ -92,7 +93,7 @@ def test_a_dump_that_cannot_be_read_is_named(
 
 
 def prepare(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "pipeline.prepare", *words],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -189,7 +190,7 @@ def test_a_run_names_a_workdir_that_cannot_be_written(
     (tmp_path / "a.txt").write_text("Words.\n")
     workdir = place.format(tmp_path)
     words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.run", *words],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """A run hands a stage its configuration as a file, and nothing is lost or changed on the way."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,9 +86,9 @@ def test_a_stage_runs_from_a_file(root: Path, tmp_path: Path) -> None:
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}/a.txt")
     resolved.write(tmp_path / "prepare.yaml", config(vocab=f"{tmp_path}/none", corpus=corpus))
     words = [sys.executable, "-m", "pipeline.prepare", "--from", f"{tmp_path}/prepare.yaml"]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"{tmp_path}/none" in line
-    shown = subprocess.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True)
+    shown = forked.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True)
     assert f"vocab={tmp_path}/none" in shown.stdout

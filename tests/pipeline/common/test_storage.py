@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import os
-import subprocess
 import sys
 import threading
 import zipfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import forked
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,7 +153,7 @@ def test_prepare_gives_the_same_bytes_from_an_address(
     made = []
     for number, place in enumerate(("s3://corpora/whole", f"{tmp_path}/a.txt")):
         out = tmp_path / f"out{number}"
-        done = subprocess.run(
+        done = forked.run(
             [
                 sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={place}",
                 f"vocab={tmp_path}", f"out={out}", "split_bytes=4000",

@@ -1,12 +1,12 @@
 """Submission files: what the GLUE server takes, and what the checker refuses."""
 
 import re
-import subprocess
 import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 
 from pipeline.common.errors import InputError
@@ -108,6 +108,6 @@ def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitCon
 
 def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:
     command = [sys.executable, "-m", "pipeline.submit", f"workdir={config.workdir}", "fill=true"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = forked.run(command, cwd=root)
     assert done.returncode == 0, done.stderr
     assert "2 tasks answered" in done.stdout

@@ -1,11 +1,11 @@
 """Every real corpus there is in one run, and no document lost."""
 
 import bz2
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 import yaml
@@ -54,7 +54,7 @@ def test_all_corpora_together_are_accounted_for(
     (tmp_path / "corpus").mkdir()
     corpus = {"name": "all", "reader": "mix", "parts": mixed}
     (tmp_path / "corpus" / "all.yaml").write_text(yaml.safe_dump(corpus))
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.prepare", "--config-dir", str(tmp_path), "+corpus=all",
          f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt", f"out={tmp_path}/prepare",
          "words=jieba"],

@@ -1,13 +1,13 @@
 """Chinese text, its words marked by jieba: from a file to masks that hide whole words."""
 
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import rjieba
@@ -138,7 +138,7 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_bytes_do_not_depend_on_the_workers(root: Path, folder: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pipeline.prepare", "+corpus=text", f"corpus.path={folder}/*.txt",
          "corpus.language=zh", "corpus.options.document=paragraph", "runner.workers=2",
          f"vocab={folder}", f"out={tmp_path}/prepare", "validation_share=0", "sequence_length=48",

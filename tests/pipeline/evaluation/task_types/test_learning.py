@@ -2,12 +2,12 @@
 
 import csv
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -216,7 +216,7 @@ def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(
     (tmp_path / "conf" / "task" / "mine.yaml").write_text(content)
     rows = [json.dumps({"text": "b" * number, "stars": 1 + number % 5}) for number in range(99)]
     (tmp_path / "reviews.jsonl").write_text("\n".join(rows))
-    done = subprocess.run(
+    done = forked.run(
         [
             sys.executable, "-m", "pipeline.evaluate", "--config-dir", str(tmp_path / "conf"),
             "+task=mine", f"data={tmp_path}", f"pretrained={model_folder}", "epochs=1",

@@ -1,0 +1,132 @@
+"""Real commands in processes forked from one that has imported what all of them need.
+
+`run([sys.executable, "-m", MODULE, ...])` is `subprocess.run` of the same words without the seconds
+that each new interpreter spends on Beam, PyTorch and transformers. A test about imports, about
+variables that libraries read while they are imported, or about a terminal starts an interpreter.
+"""
+
+import atexit
+import functools
+import gc
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PRELOADED = (
+    "pipeline.beam.transforms", "pipeline.cli.entry_point", "pipeline.cli.help_text",
+    "pipeline.orchestration.local", "pyarrow.dataset", "deepspeed", "transformers",
+    "model.training.trainer", "model.finetuning.loop", "model.huggingface.bert_format",
+)  # fmt: skip
+
+
+def run(
+    command: Sequence[str], cwd: Path | str | None = None, env: Mapping[str, str] | None = None,
+    capture_output: bool = True, text: bool = True, check: bool = False,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run `[sys.executable, "-m", MODULE, ...]` or `[sys.executable, SCRIPT, ...]`; text output."""
+    assert command[0] == sys.executable
+    assert capture_output, "what a child prints is always kept"
+    assert text, "as text"
+    with tempfile.TemporaryDirectory() as folder:
+        order = {
+            "words": [str(word) for word in command[1:]], "cwd": str(cwd or Path.cwd()),
+            "env": dict(os.environ if env is None else env), "folder": folder,
+        }  # fmt: skip
+        server = _server()
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write(json.dumps(order) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        out, err = (Path(folder, name).read_text() for name in ("out", "err"))
+    done = subprocess.CompletedProcess(list(command), code, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+@functools.cache
+def _server() -> "subprocess.Popen[str]":
+    server = subprocess.Popen(
+        [sys.executable, __file__],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(server.kill)
+    return server
+
+
+def serve() -> None:
+    """Fork a child for each line of orders; write its exit code as a line."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # imports print
+    sys.path.insert(0, str(ROOT))
+    for name in PRELOADED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()  # children do not copy pages to count what they never free
+    threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+    # Only threads that survive a fork: Arrow's allocator starts its own again.
+    assert threads <= {Path("/proc/self/comm").read_text().strip(), "jemalloc_bg_thd"}, threads
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if not child:
+            answers.close()
+            become(order)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
+
+
+def become(order: dict[str, Any]) -> None:
+    """Be the command in this process, to its end."""
+    for descriptor, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT), descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    os.chdir(order["cwd"])
+    code = 1
+    try:
+        execute(order["words"])
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def execute(words: list[str]) -> None:
+    """Run the words that follow `python`."""
+    if words[0] == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = words[1:]
+        sys.modules.pop(words[1], None)  # it runs as `__main__`
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(words[0]).resolve().parent)
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    serve()
