@@ -28,7 +28,7 @@ prepare corpus=books
 prepare corpus=books text
 prepare corpus=books corpus.path= TMP/books
 prepare corpus=books corpus.path=TMP/gone vocab=TMP/vocab.txt out=TMP/out
-prepare corpus=books corpus.path=s3://bucket/books out=s3://bucket/out
+prepare corpus=books corpus.path=TMP/books out=gs://bucket/out
 prepare corpus=books seqence_length=9
 prepare corpus=books corpus.qwert=9
 prepare corpus=books sequence_length=x
@@ -65,8 +65,8 @@ train force=maybe
 evaluate
 evaluate task=own data=TMP
 evaluate task=own data=TMP/tone.tsv pretrained=TMP out=TMP/out
-report workdir=TMP out=TMP/out
-submit workdir=TMP out=TMP/out
+report workdir=TMP out=TMP/report
+submit workdir=TMP out=TMP/submit
 inspect TMP/gone
 """
 

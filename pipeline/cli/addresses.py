@@ -7,18 +7,14 @@ from typing import Any
 from pipeline.common.errors import ConfigError
 from pipeline.common.storage import is_address
 
-ANY = ("corpus.path",)  # keys that are read where they are, in a store of any kind
-STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in s3://, as its inputs
+ANY = ("corpus.path",)  # keys that are read directly from any store
+STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in s3://, like inputs
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
 
 def check(config: Any) -> None:
-    """Check that only keys that can read or write an object store name one.
-
-    Raises:
-        ConfigError: another key does; the key is named.
-    """
-    stage = hasattr(config, "workdir")  # others have no copies of what is in a store
+    """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
+    stage = hasattr(config, "workdir")  # other commands make no local copies
     for key, value, role in _paths(config):
         if key in ANY or not is_address(value):
             continue
@@ -26,17 +22,18 @@ def check(config: Any) -> None:
             if value.lower().startswith("s3://"):
                 continue
             raise ConfigError(
-                f"{key}={value}: only s3:// can hold it, or a local folder; {ANY[0]} alone reads "
-                "others",
+                f"{key}={value}: must be in s3:// or a local folder; only {ANY[0]} reads other "
+                "stores",
                 key=key,
             )
         raise ConfigError(
-            f"{key}={value}: must be a local path (mount the bucket, or copy it here)", key=key
+            f"{key}={value}: must be a local path; mount the bucket or copy it to this machine",
+            key=key,
         )
 
 
 def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of a config that name files, their values and roles."""
+    """Yield the keys of a config that hold paths, with their values and roles."""
     for field in dataclasses.fields(config):
         value, key = getattr(config, field.name), f"{prefix}{field.name}"
         role = field.metadata.get("role", "")

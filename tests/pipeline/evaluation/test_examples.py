@@ -176,16 +176,13 @@ def test_no_task_is_left_out_here():
     ("change", "message"),
     [
         ({"columns": []}, "one column, or two"),
-        ({"header": False}, "without a header they are numbers"),
+        ({"header": False}, "indices from 0"),
         ({"labels": ["one"]}, "two or more"),
         ({"metrics": []}, "at least one"),
         ({"metrics": ["pearson"]}, "choose one of accuracy"),
         ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "choose one of accuracy, matthews"),
         ({"kind": "choice", "choices": ["b"]}, "two columns or more"),
-        (
-            {"kind": "tagging"},
-            r"task.columns=\['a'\], task.label=label: of tagging they are numbers",
-        ),
+        ({"kind": "tagging"}, r"task.columns=\['a'\], task.label=label: "),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, message):
