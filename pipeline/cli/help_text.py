@@ -131,6 +131,9 @@ def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, 
         body = key.meaning
         for role in ROLES.values():
             body = body.removesuffix(role).strip()
-        parts.append(entry_of(f"{key.name}={now}", body or key.type))
+        entry = f"{key.name}={now}"
+        if now.startswith("{") and len(entry) > width - 2:
+            entry = f"{key.name}={{…}}"
+        parts.append(entry_of(entry, body or key.type))
     parts += ["", "--cfg job prints the whole configuration; ??? has to be set."]
     return "\n".join(parts)

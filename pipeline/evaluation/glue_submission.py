@@ -74,7 +74,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
 def tasks() -> dict[str, TaskConfig]:
     """Return the tasks that the server scores, by submission file name."""
     every = map(examples.task_of, conf_files.choices("task"))
-    return {task.submission: task for task in every if task.submission is not None}
+    return {task.submission: task for task in every if task.submission and task.test_rows}
 
 
 def faults_of(task: TaskConfig, text: str, count: int | None) -> list[str]:

@@ -149,13 +149,18 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
     averages = {row["name"]: round(row["average"], 1) for row in others}
     assert averages["BERT-large"] == 82.1
     assert averages["BERT-base"] == 79.6
-    for shown in ("Next to published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
+    for shown in (
+        "Comparison with published models",
+        "Devlin et al. 2019, table 1",
+        "76.7",
+        "79.6",
+    ):
         assert shown in text
     assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
 
 
 def test_without_glue_nothing_is_compared(work: Path) -> None:
-    assert "Next to published models" not in page(work)
+    assert "Comparison with published models" not in page(work)
     assert not (work / "report" / "scores.json").exists()
 
 
