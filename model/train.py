@@ -76,14 +76,14 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import trainer
+    from model.training import checkpoint, trainer
 
     fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
     make = functools.partial(trainer.make, fingerprint=fingerprint, store=store)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
-        trainer.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
+        checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
         uploads = store.uploads if store is not None else None
         stage.run("train", config, make, in_place=True, uploads=uploads)
     elif stage.current("train", config) is None:

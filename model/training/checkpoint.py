@@ -171,6 +171,16 @@ def runs(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
+def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
+    """Rename this run's checkpoints of release 0.1.0 to its present fingerprint."""
+    if legacy is None:
+        return
+    old, new = (runs(out) / name[:12] for name in (legacy, fingerprint))
+    if old.is_dir() and not new.exists():
+        old.rename(new)
+        print(f"train: resuming the run of an earlier release, now {new}", flush=True)
+
+
 def other_settings(folder: Path) -> Path | None:
     """Return the newest checkpoint of a training with other settings, stored next to `folder`."""
     found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]

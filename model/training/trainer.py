@@ -77,16 +77,6 @@ def make(
     return result
 
 
-def adopt(out: Path, legacy: str | None, fingerprint: str) -> None:
-    """Rename this run's checkpoints of release 0.1.0 to its present fingerprint."""
-    if legacy is None:
-        return
-    old, new = (checkpoint.runs(out) / name[:12] for name in (legacy, fingerprint))
-    if old.is_dir() and not new.exists():
-        old.rename(new)
-        print(f"train: resuming the run of an earlier release, now {new}", flush=True)
-
-
 class Trainer:
     """Training loop of one rank."""
 
