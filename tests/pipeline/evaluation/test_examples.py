@@ -172,7 +172,7 @@ def test_no_task_is_left_out_here():
     ("change", "message"),
     [
         ({"columns": []}, "one column, or two"),
-        ({"header": False}, "without a header they are numbers"),
+        ({"header": False}, "indices from 0 where there is no header"),
         ({"labels": ["one"]}, "two or more"),
         ({"metrics": []}, "at least one"),
         ({"metrics": ["pearson"]}, "choose one of accuracy"),
@@ -180,7 +180,7 @@ def test_no_task_is_left_out_here():
         ({"kind": "choice", "choices": ["b"]}, "two columns or more"),
         (
             {"kind": "tagging"},
-            r"task.columns=\['a'\], task.label=label: of tagging they are numbers",
+            r"task.columns=\['a'\], task.label=label: must be indices for tagging",
         ),
     ],
 )
