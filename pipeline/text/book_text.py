@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.text.encodings import CP1252
+
 # A line longer than this is not hard-wrapped: no editor wraps wider.
 WRAP = 120
 
@@ -32,8 +34,7 @@ _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
-_CP1252 = {ord(bytes([b]).decode("cp1252", "replace")): chr(b) for b in range(0x80, 0xA0)}
-_CP1252.pop(0xFFFD)
+_CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
 _HIGH = "[\x80-\xbf" + "".join(map(chr, _CP1252)) + "]"
 _MISREAD = re.compile(f"[ÂÃÅ]{_HIGH}|â[€\x80]{_HIGH}")
 
