@@ -78,13 +78,13 @@ def train(config: TrainConfig) -> None:
     silence_deepspeed()
     from model.training import trainer
 
-    fingerprint, sources = fingerprints.fingerprint("train", config)
+    identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     make = functools.partial(trainer.make, fingerprint=fingerprint)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         trainer.adopt(Path(config.out), legacy, fingerprint)
-        stage.run("train", config, make, in_place=True)
-    elif stage.current("train", config) is None:
+        stage.run("train", config, make, in_place=True, identity=identity)
+    elif stage.current("train", config, identity) is None:
         make(config, Path(config.out))
 
 

@@ -25,6 +25,7 @@ from pipeline.stages.fingerprints import fingerprint, recognise
 from pipeline.stages.registry import stage_of
 
 Config = TypeVar("Config", bound=StageConfig)
+Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 
 
 def output_place(out: str) -> Path:
@@ -120,9 +121,14 @@ def recover(out: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def current(stage: str, config: StageConfig) -> Manifest | None:
-    """Return the manifest of `config.out` if it need not be made: same inputs, same settings."""
-    return None if config.force else recognise(stage, config, *fingerprint(stage, config))
+def current(stage: str, config: StageConfig, identity: Identity | None = None) -> Manifest | None:
+    """Return the manifest of `config.out` if it need not be made: same inputs, same settings.
+
+    `identity` is what `fingerprint` returned, where that is known.
+    """
+    if config.force:
+        return None
+    return recognise(stage, config, *(identity or fingerprint(stage, config)))
 
 
 def age(present: Manifest) -> str:
@@ -139,12 +145,14 @@ def run(
     *,
     in_place: bool = False,
     wait: bool = False,
+    identity: Identity | None = None,
 ) -> Manifest:
     """Make `config.out` by `make(config, folder)`, unless it is there already.
 
     With `in_place` the folder keeps its name while it is made, for stages that resume by
     themselves; its old manifest goes before anything is written. With `wait`, another process that
-    makes the folder now is let finish first; else that is an error.
+    makes the folder now is let finish first; else that is an error. `identity` is what
+    `fingerprint` returned, where that is known.
 
     Raises:
         UserError: what `make` raises; or `out` is being made, cannot be written, or is not ours.
@@ -153,7 +161,7 @@ def run(
     with disk_errors_as_input_errors(out), locked(out, wait):
         recover(out)
         check_free(stage, out, in_place)
-        wanted, sources = fingerprint(stage, config)
+        wanted, sources = identity or fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
             print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
