@@ -78,15 +78,15 @@ def train(config: TrainConfig) -> None:
     silence_deepspeed()
     from model.training import checkpoint, trainer
 
-    fingerprint, sources = fingerprints.fingerprint("train", config)
+    identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
     make = functools.partial(trainer.make, fingerprint=fingerprint, store=store)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
         uploads = store.uploads if store is not None else None
-        stage.run("train", config, make, in_place=True, uploads=uploads)
-    elif stage.current("train", config) is None:
+        stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)
+    elif stage.current("train", config, identity) is None:
         local = store_inputs.localised("train", config)
         make(local, Path(local.out))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import transforms
+from pipeline.beam import trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.exchange import Exchange
 from pipeline.beam.plan import PreparePlan
@@ -65,6 +65,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         ConfigError, InputError: the corpus or vocabulary is invalid, or they are incompatible.
     """
     check_filters(config)
+    trace.Trace.of(config)
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(config.split_bytes)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
@@ -136,8 +137,13 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
         account.take(part)
     account.balance()
     return {
-        **{name: dict(counts) for name, counts in vars(account).items() if name != "lowest"},
+        **{
+            name: dict(counts)
+            for name, counts in vars(account).items()
+            if name not in ("lowest", "traced", "names")
+        },
         "lowest": account.lowest,
+        "traced": (account.traced, account.names),
         "documents": {"read": 0, **account.documents},
         "lengths": {str(length): lengths[length] for length in sorted(lengths)},
         "shards": shards,
@@ -159,11 +165,16 @@ def make(config: PrepareConfig, out: Path) -> Result:
     with watch(work):
         transforms.run(work)
     figures = collect(work)
+    records, names = figures.pop("traced")
+    if trace.Trace.of(config) is not None:
+        trace.write(out, records, names, work.splits)
     shutil.rmtree(work.scratch)
     lowest = figures.pop("lowest")
     check_train(config, figures)
     check_held_out(config, figures, lowest)
     figures["warnings"] = warnings(config, figures, lowest)
+    if not records and trace.Trace.of(config) is not None:
+        figures["warnings"].append("warning: no document matches trace or trace_file")
     totals, shards = figures["totals"], figures["shards"]
     instances = totals["train"] + totals.get("validation", 0)
     found = documents_line(config, figures)

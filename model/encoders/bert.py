@@ -12,6 +12,7 @@ from model.encoders import attention
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import (
     Architecture,
+    EncoderLayer,
     MaskedHead,
     PretrainingModel,
     Sequences,
@@ -59,7 +60,7 @@ class Residual(nn.Module):
         return self.norm(residual + self.dropout(self.dense(x)))  # type: ignore[no-any-return]
 
 
-class Layer(nn.Module):
+class Layer(EncoderLayer):
     """One transformer layer: self-attention, then a feed-forward network."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -70,27 +71,19 @@ class Layer(nn.Module):
         self.up = Linear(config.hidden, config.feed_forward)
         self.down = Residual(config.feed_forward, config)
 
-    def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
-        """Map `(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
         mixed = attention.attend(
             q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal
         )
-        mixed = mixed.flatten(1)  # (T, H)
-        if keep is not None:
-            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
-        return self.after(mixed, x)
+        return mixed.flatten(1)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = self.mix(mixed, x)
         return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
-
-    def compile_rest(self) -> None:
-        """Compile everything but the attention, which has kernels or a loop of its own."""
-        self.qkv.compile(dynamic=True)
-        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Pooler(nn.Module):

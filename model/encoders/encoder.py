@@ -45,13 +45,39 @@ class WordEmbeddings(nn.Module):
     word: nn.Embedding  # the decoder's matrix too
 
 
+class EncoderLayer(nn.Module):
+    """A layer: self-attention, then `after`, which works row by row."""
+
+    qkv: nn.Module  # the projections that the attention begins with
+
+    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        raise NotImplementedError
+
+    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+        """Return the output, from that of the attention and the input: twice `(K, H)`."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
+        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        mixed = self.attend(x, where)
+        if keep is not None:
+            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
+        return self.after(mixed, x)
+
+    def compile_rest(self) -> None:
+        """Compile all but the attention, which has kernels or a loop of its own."""
+        self.qkv.compile(dynamic=True)
+        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """Factories for the parts of a network, given its sizes."""
 
     embeddings: Callable[[ModelConfig], WordEmbeddings]
-    # Each layer by its number, from 0; called with `(T, H)`, Sequences and `keep`.
-    layer: Callable[[ModelConfig, int], nn.Module]
+    # Of each layer by its number, from 0; called with `(T, H)`, Sequences and `keep`.
+    layer: Callable[[ModelConfig, int], EncoderLayer]
     norm: Callable[[ModelConfig], nn.Module] | None = None  # after the last layer
     # Called with the hidden states `(B, H)` of the summary tokens -> `(B, H)`.
     pooler: Callable[[ModelConfig], nn.Module]

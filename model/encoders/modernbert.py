@@ -9,7 +9,6 @@ Shapes: B sequences, T real tokens, K positions that a head reads, H hidden, F f
 
 import math
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +17,7 @@ from model.encoders import attention
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import (
     Architecture,
+    EncoderLayer,
     MaskedHead,
     PretrainingModel,
     Sequences,
@@ -55,8 +55,8 @@ class Embeddings(WordEmbeddings):
         return self.dropout(self.norm(self.word(input_ids)))  # type: ignore[no-any-return]
 
 
-class Layer(nn.Module):
-    """One pre-norm layer: local or global self-attention, then a gated unit."""
+class Layer(EncoderLayer):
+    """One layer: local or global self-attention, then a gated unit, each on a normalised branch."""
 
     def __init__(self, config: ModelConfig, number: int) -> None:
         super().__init__()
@@ -74,28 +74,20 @@ class Layer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.down = Linear(config.feed_forward, config.hidden, bias=False)
 
-    def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
-        """Map `(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(where, self.positions, q.shape[-1], self.base)
-        mixed = attention.attend(
+        return attention.attend(
             rotate(q, angles), rotate(k, angles), v, where.cu_seqlens, where.max_length,
             self.share if self.training else 0.0, where.backend, window=self.window,
-        ).flatten(1)  # (T, H)  # fmt: skip
-        if keep is not None:
-            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
-        return self.after(mixed, x)
+        ).flatten(1)  # fmt: skip
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = x + self.mix_dropout(self.mix(mixed))
         value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
-
-    def compile_rest(self) -> None:
-        """Compile everything but the attention, which has kernels or a loop of its own."""
-        self.qkv.compile(dynamic=True)
-        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Pooler(nn.Module):

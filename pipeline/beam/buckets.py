@@ -4,11 +4,13 @@ The file of a split holds all its documents, in batches as defined by `pipeline.
 """
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.beam import trace
 from pipeline.beam.documents import KeptDocument
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
@@ -25,7 +27,9 @@ class SplitDocuments:
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
-        self.tokens = self.empty = 0
+        self.tokens = 0
+        self.empty: list[KeptDocument] = []  # documents without a token
+        self.traces = trace.Trace.of(plan.config) is not None
         self.rows: list[pa.Table] = []
         near = plan.config.filters.near_duplicates is not None
         self.signer = MinHasher(plan.config.filters) if near else None
@@ -52,8 +56,11 @@ class SplitDocuments:
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )
+        if self.traces:
+            table = table.append_column("id", [trace.id_column([each.id for each in documents])])
+            table = table.append_column("number", [[each.number for each in documents]])
         self.tokens += len(ids)
-        self.empty += int((~kept).sum())
+        self.empty += itertools.compress(chunk, ~kept)
         self.rows.append(table)
         if self.signer is not None:
             self.signatures.append(self.signer.sign([each.text for each in documents]))
@@ -73,6 +80,8 @@ class SplitDocuments:
         if self.signer is not None:
             signed = np.concatenate(self.signatures)
             minhash.save(self.plan.signatures(index), hash_columns(table["hash"]), signed)
+        if self.traces:
+            table = table.append_column("split", [pa.array([index] * len(table), pa.int64())])
         exchange = self.plan.exchange
         bounds = [exchange.first(k) for k in range(exchange.ranges + 1)]
         return write_batches(table, self.plan.split_file(index), bounds, exchange.merges)
@@ -147,13 +156,20 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array
     )
 
 
-def load_bucket(
-    plan: PreparePlan, bucket: int, sources: list[int]
-) -> tuple[Documents, np.ndarray, dict[str, int]]:
-    """Return a bucket's documents, their copies `(D,)`, and counts of dropped ones by outcome.
+@dataclass(frozen=True)
+class Bucket:
+    """The documents of a bucket that are kept, in the order of their hashes."""
 
-    Sorted by hash: the result does not depend on the order of reading. `sources` are the splits
-    with documents of the bucket, or the groups if splits are merged.
+    documents: Documents
+    copies: np.ndarray  # (D,)
+    dropped: dict[str, int]  # how many were left out, by outcome
+    origins: trace.Origins | None  # of a job that traces
+
+
+def load_bucket(plan: PreparePlan, bucket: int, sources: list[int]) -> Bucket:
+    """Load the documents of a bucket, however they were read.
+
+    `sources` are the splits that have documents of it, or the groups where splits are merged.
     """
     table = read_batches(places_of(plan, bucket, sources)).combine_chunks()
     raw, copies = hash_columns(table["hash"]), table["copies"].to_numpy()
@@ -161,13 +177,19 @@ def load_bucket(
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0]))
     distinct = np.ones(len(order), np.bool_)
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
-    order = order[distinct]
-    dropped = {"duplicate": len(distinct) - len(order), "filtered": 0}
-    if plan.config.filters.near_duplicates is not None:
-        found = np.fromfile(plan.near_duplicates(), np.uint64)
-        taken = np.isin(hash_keys(raw[order]), hash_keys(found))
-        dropped["filtered"] = int(taken.sum())
-        order = order[~taken]
+    ordered, order = order, order[distinct]
+    hashes = raw[order]
+    found = near_duplicates(plan)
+    near = np.isin(hash_keys(hashes), hash_keys(found[:, :2]))
+    origins = None
+    if "number" in table.column_names:
+        origins = trace.Origins(
+            table=table.select(trace.COLUMNS).take(pa.array(ordered)), hashes=hashes,
+            group=np.cumsum(distinct) - 1, near=near, similar=similar_to(hashes, found),
+            named=np.isin(hash_keys(hashes), hash_keys(found[:, 2:])),
+        )  # fmt: skip
+    dropped = {"duplicate": len(distinct) - len(order), "filtered": int(near.sum())}
+    order = order[~near]
     ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
     del table
     pa.default_memory_pool().release_unused()
@@ -178,7 +200,29 @@ def load_bucket(
         starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
         keys=raw[order, 0] ^ raw[order, 1],
     )
-    return documents, copies, dropped
+    return Bucket(documents, copies, dropped, origins)
+
+
+def near_duplicates(plan: PreparePlan) -> np.ndarray:
+    """Return hashes of documents to leave out and of those that they are similar to: `(N, 4)`."""
+    if plan.config.filters.near_duplicates is None:
+        return np.zeros((0, 4), np.uint64)
+    return np.fromfile(plan.near_duplicates(), np.uint64).reshape(-1, 4)
+
+
+def similar_to(hashes: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return the hash of the document that each of `hashes` `(K, 2)` is similar to, 0 if none is.
+
+    `found` is as `near_duplicates` returns it.
+    """
+    keys = hash_keys(found[:, :2])
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], hash_keys(hashes))
+    similar = np.zeros_like(hashes)
+    for row, index in enumerate(place.tolist()):
+        if index < len(order) and (found[order[index], :2] == hashes[row]).all():
+            similar[row] = found[order[index], 2:]
+    return similar
 
 
 def hash_keys(raw: np.ndarray) -> np.ndarray:

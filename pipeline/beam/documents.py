@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline import readers
+from pipeline.beam.trace import Trace, record
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.readers import Document, FileRange, SkipCounts
@@ -25,6 +26,8 @@ class KeptDocument:
     text: str
     sentences: list[str]
     copies: int
+    id: str
+    number: int  # in its split, from 1
 
 
 @dataclass
@@ -39,6 +42,8 @@ class DocumentCounts:
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
+    traced: list[dict[str, Any]] = field(default_factory=list)  # records of `pipeline.beam.trace`
+    names: dict[str, str] = field(default_factory=dict)  # ids that traced documents refer to
 
     def take(self, part: dict[str, Any]) -> None:
         """Add the counts of a part, given as its `vars`."""
@@ -48,6 +53,8 @@ class DocumentCounts:
                     self.named[reason] = (self.named.get(reason, []) + found)[: SkipCounts.NAMED]
             elif name == "lowest":
                 self.lowest.merge(count)
+            elif name == "traced":
+                self.traced += count
             else:
                 getattr(self, name).update(count)
 
@@ -75,6 +82,7 @@ class DocumentReader:
         self.reader = readers.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
         self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
+        self.trace = Trace.of(config)
 
     def chunks(self, split: FileRange, account: DocumentCounts) -> Iterator[list[KeptDocument]]:
         """Yield the accepted documents in chunks of about `CHUNK` characters; update `account`."""
@@ -98,7 +106,7 @@ class DocumentReader:
         yield chunk
 
     def accept(self, document: Document, account: DocumentCounts) -> KeptDocument | None:
-        """Return the document unless it is dropped; count it either way."""
+        """Return the document if it is kept; counted either way."""
         config, counts = self.config, account.documents
         counts["read"] += 1
         text = clean.clean(document.text)
@@ -106,18 +114,26 @@ class DocumentReader:
         language = document.language or config.corpus.language
         parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
         if not parts:
-            counts["empty"] += 1
+            self.drop(document.id, account, "empty", counts["read"])
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
-            counts["short"] += 1
+            self.drop(document.id, account, "short", counts["read"])
         elif reason := self.reason(document.id, text):
-            counts["filtered"] += 1
+            self.drop(document.id, account, "filtered", counts["read"], reason=reason)
             account.filtered[reason] += 1
         else:
             account.totals["sentences"] += len(parts)
             digest = document_hash(text)
             account.lowest.add(digest)
-            return KeptDocument(digest, text, parts, document.copies)
+            return KeptDocument(digest, text, parts, document.copies, document.id, counts["read"])
         return None
+
+    def drop(
+        self, name: str, account: DocumentCounts, outcome: str, number: int, **more: str
+    ) -> None:
+        """Count a document of a split that is left out, and trace it."""
+        account.documents[outcome] += 1
+        if self.trace is not None and self.trace.follows(name):
+            account.traced.append(record(name, number, outcome, **more))
 
     def reason(self, name: str, text: str) -> str | None:
         """Return the reason of the first filter that drops the document, or None."""

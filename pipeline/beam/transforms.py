@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.beam import runners, services
-from pipeline.beam.buckets import SplitDocuments, load_bucket, merge
+from pipeline.beam import runners, services, trace
+from pipeline.beam.buckets import Bucket, SplitDocuments, load_bucket, merge
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
@@ -101,7 +101,10 @@ class Tokenize(Task):
                     return
                 split_documents.add(self.wordpiece, chunk)
         account.totals["tokens"] += split_documents.tokens
-        account.documents["empty"] += split_documents.empty
+        for lost in split_documents.empty:
+            self.intake.drop(lost.id, account, "empty", lost.number)
+        for each in account.traced:
+            each["split"] = element
         used = split_documents.write(element)
         write_text(plan.split_account(element), json.dumps(vars(account)))
         if not plan.exchange.merges:
@@ -174,7 +177,7 @@ class NearDuplicates(Task):
         paths = [path for path in paths if path.exists()]  # a split may have no documents
         found = minhash.find_duplicates(paths, config.permutations, config.near_duplicates)
         with atomic_path(plan.near_duplicates()) as path:
-            found.tofile(path)
+            np.concatenate(found, axis=1).tofile(path)
         yield from ((bucket, sorted(splits)) for bucket, splits in element[1])
 
 
@@ -186,14 +189,15 @@ class WriteShard(Task):
         bucket, sources = element
         plan, name = self.plan, self.plan.shard_name(bucket)
         split = name.partition("-")[0]
-        documents, copies, taken = load_bucket(plan, bucket, sorted(sources))
+        loaded = load_bucket(plan, bucket, sorted(sources))
+        documents, copies, dropped = loaded.documents, loaded.copies, loaded.dropped
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
         tokens, pairs = draw_pairs(documents, copies, plan, name)
         special = np.where(pairs.b_len > 0, 3, 2)
         account: dict[str, Any] = {
-            "documents": taken | {"written": len(documents)},
-            "filtered": {filters.NEAR: taken["filtered"]} if taken["filtered"] else {},
+            "documents": dropped | {"written": len(documents)},
+            "filtered": {filters.NEAR: dropped["filtered"]} if dropped["filtered"] else {},
             "totals": {
                 split: len(pairs),
                 "random_next": int(pairs.is_random_next.sum()),
@@ -209,6 +213,7 @@ class WriteShard(Task):
             }
         if not plan.is_current:
             raise RuntimeError("another run is writing to this folder")
+        account |= self.traced(loaded, copies, name)
         if len(pairs):
             path = Path(plan.out) / f"{name}.arrow"
             values, offsets = gather(tokens, pairs)
@@ -218,6 +223,24 @@ class WriteShard(Task):
             account["shard"] = {"name": path.name, **sums}
         write_text(plan.shard_account(name), json.dumps(account))
         yield name
+
+    def traced(self, bucket: Bucket, copies: np.ndarray, name: str) -> dict[str, Any]:
+        """Return the part of the account that says what became of traced documents."""
+        following = trace.Trace.of(self.plan.config)
+        if following is None or bucket.origins is None:
+            return {}
+        documents, plan = bucket.documents, dataclasses.replace(self.plan, separator=-1)
+
+        def rows() -> list[list[int]]:
+            """Draw the same pairs from the numbers of the documents in place of their tokens."""
+            sizes = np.diff(documents.sentences[documents.starts])
+            numbers = np.repeat(np.arange(len(documents)), sizes)
+            tokens, pairs = draw_pairs(
+                dataclasses.replace(documents, tokens=numbers), copies, plan, name
+            )
+            return trace.rows_of_documents(*gather(tokens, pairs), len(documents))
+
+        return bucket.origins.account(following, f"{name}.arrow", rows)
 
 
 def draw_pairs(

@@ -5,7 +5,9 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+_PACKAGE = Path(__file__).resolve().parents[1]
+# A wheel has conf/ within this package (setup.py), the repository next to it.
+CONF = (_PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent) / "conf"
 
 
 def choices(group: str) -> list[str]:

@@ -11,22 +11,23 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import requests
+import tenacity
 import urllib3
 from tqdm import tqdm
 
 from pipeline.common import redact
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.formatting import pluralize
 
 CHUNK = 2**20
-PROGRESS = 2**20  # bytes; after so much, the failed tries before no longer count
-PAUSE = 1.0  # seconds before the second try, doubled for each one after
+PROGRESS = 2**20  # bytes; after this many, earlier failed attempts no longer count
+PAUSE = 1.0  # seconds before the second attempt, doubled for each one after
 LONGEST_PAUSE = 120.0
 
 Answer = TypeVar("Answer")
@@ -96,29 +97,49 @@ def discard(part: Path) -> None:
 def _persist(
     once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]
 ) -> Answer:
-    """The answer of the first try that succeeds; progress gives further tries."""
-    failures, reached = 0, progress()
-    while True:
-        try:
-            return once()
-        except TransientError as error:
-            if progress() >= reached + PROGRESS:
-                failures = 0
-            failures, reached = failures + 1, progress()
-            if failures >= patience.tries:
-                kept = f"; {reached:,} bytes are kept, run again to go on" if reached else ""
-                raise InputError(f"{url}: gave up after {failures} tries: {error}{kept}") from error
-            pause = min(max(PAUSE * 2 ** (failures - 1), error.pause), LONGEST_PAUSE)
-            told = f"{url}: {error}; trying again in {pause:.0f} s"
-            tqdm.write(redact.redact(told), file=sys.stderr)
-            time.sleep(pause)
+    """Return the answer of the first attempt that succeeds; progress resets the count."""
+    reached = progress()
+    backoff = tenacity.wait_exponential(multiplier=PAUSE, max=LONGEST_PAUSE)
+
+    def count(state: tenacity.RetryCallState) -> None:
+        nonlocal reached
+        if progress() >= reached + PROGRESS:
+            state.attempt_number = 1
+        reached = progress()
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        return min(max(backoff(state), _failure(state).pause), LONGEST_PAUSE)
+
+    def warn(state: tenacity.RetryCallState) -> None:
+        text = f"{url}: {_failure(state)}; trying again in {state.upcoming_sleep:.0f} s"
+        tqdm.write(redact.redact(text), file=sys.stderr)
+
+    def give_up(state: tenacity.RetryCallState) -> Answer:
+        error = _failure(state)
+        kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
+        tries = pluralize(state.attempt_number, "attempt")
+        raise InputError(f"{url}: failed after {tries}: {error}{kept}") from error
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        after=count, wait=pause, before_sleep=warn, retry_error_callback=give_up,
+        stop=tenacity.stop_after_attempt(patience.tries),
+    )(once)  # fmt: skip
+
+
+def _failure(state: tenacity.RetryCallState) -> TransientError:
+    """Return the error that ended an attempt."""
+    assert state.outcome is not None
+    error = state.outcome.exception()
+    assert isinstance(error, TransientError)
+    return error
 
 
 @contextlib.contextmanager
 def _response(
     url: str, headers: dict[str, str], patience: RetryPolicy
 ) -> Iterator[requests.Response]:
-    """The server's answer, streamed; what can go wrong with it becomes `Broken` or a user error."""
+    """Stream the server's answer; its failures become `TransientError` or a user's error."""
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
@@ -235,7 +256,7 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
     """Add the body to the part.
 
     Raises:
-        Broken: it ended early.
+        TransientError: it ended early.
         InputError: it cannot be written.
     """
     total = None if missing is None else offset + missing

@@ -238,6 +238,12 @@ class PrepareConfig(StageConfig):
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")
+    trace: str | None = runtime_option(
+        None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
+    )
+    trace_file: str | None = runtime_option(
+        None, "File of ids, one per line, of documents to trace."
+    )
 
 
 @dataclass(kw_only=True)

@@ -4,12 +4,14 @@ Each finished run is a file, so that an interrupted or extended grid resumes. Wi
 are distributed over several processes.
 """
 
+import contextlib
 import itertools
 import json
 import multiprocessing
+import queue
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,58 +216,58 @@ def run_trials(
 def results(
     bench: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
 ) -> Iterator[tuple[Trial, Record]]:
-    """Yield runs as they end; in parallel if the configuration has several processes."""
-    count = min(bench.config.processes, len(todo))
+    """Yield runs as they end; several at a time if the configuration has several processes."""
+    config, count = bench.config, min(bench.config.processes, len(todo))
     if count < 2:
         for run in todo:
             yield run, fine_tune(bench, folder, run, on_batch)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads
-    ticks, number = context.Value("q", 0), context.Value("q", 0)
-    config = bench.config
+    context = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
     if config.threads is None:
         config = replace(config, threads=max(1, cores.available() // count))
-    with ProcessPoolExecutor(count, context, start_worker, (config, ticks, number)) as pool:
-        waiting: dict[Future[Record], Trial] = {
-            pool.submit(run_in_worker, folder, run): run for run in todo
-        }
-        seen = 0
+    with context.Manager() as manager, ProcessPoolExecutor(count, context) as pool:
+        runs, events = manager.Queue(), manager.Queue()
+        for run in todo:
+            runs.put(run)
+        workers = [pool.submit(work, config, n, folder, runs, events) for n in range(count)]
         try:
-            while waiting:
-                ended, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-                on_batch(ticks.value - seen)
-                seen = ticks.value
-                for future in ended:
-                    yield waiting.pop(future), future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            yield from _finished_runs(workers, events, len(todo), on_batch)
+        finally:  # after an error the workers end with the run that they are at
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    runs.get_nowait()
 
 
-class Worker:
-    """The state of a process of the pool."""
+def _finished_runs(
+    workers: list[Future[None]], events: Any, count: int, on_batch: Callable[..., object]
+) -> Iterator[tuple[Trial, Record]]:
+    """Yield `count` runs from the events of workers, and raise what ends one of these."""
+    while count:
+        try:
+            event = events.get(timeout=0.5)
+        except queue.Empty:
+            for worker in workers:
+                if worker.done():
+                    worker.result()
+            continue
+        if event is None:
+            on_batch()
+        else:
+            count -= 1
+            yield event
 
-    bench: SearchContext
-    device: "torch.device"
-    ticks: Any
 
+def work(config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any) -> None:
+    """Do runs until none is left, in a process of its own.
 
-def start_worker(config: EvaluateConfig, ticks: Any, number: Any) -> None:
-    """Prepare a process of the pool; reading the files again is cheaper than sending them."""
-    with number.get_lock():
-        mine = number.value
-        number.value += 1
-    Worker.bench, Worker.device, Worker.ticks = prepare(config), device_of(mine), ticks
-
-
-def run_in_worker(folder: Path, run: Trial) -> Record:
-    """Do one run in a process of the pool."""
-
-    def tick() -> None:
-        with Worker.ticks.get_lock():
-            Worker.ticks.value += 1
-
-    return fine_tune(Worker.bench, folder, run, tick, Worker.device)
+    It reads the files itself, which is less than sending them. An event is a finished run with its
+    record, or None for a batch.
+    """
+    bench, device = prepare(config), device_of(number)
+    with contextlib.suppress(queue.Empty):
+        while True:
+            run = runs.get_nowait()
+            events.put((run, fine_tune(bench, folder, run, lambda: events.put(None), device)))
 
 
 def head_of(bench: SearchContext) -> "HeadConfig":

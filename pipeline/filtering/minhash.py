@@ -73,8 +73,13 @@ def rows_per_band(permutations: int, threshold: float) -> int:
     return 1
 
 
-def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) -> Hashes:
-    """Return the sorted hashes of documents to drop, from the files written by `save`."""
+def find_duplicates(
+    paths: Sequence[Path], permutations: int, threshold: float
+) -> tuple[Hashes, Hashes]:
+    """Return the hashes of documents to leave out, sorted, and of those that they are similar to.
+
+    `paths` are files that `save` wrote.
+    """
     files = [load(path, permutations) for path in paths]
     hashes = np.concatenate([np.zeros((0, 2), np.uint64), *(hashes for hashes, _ in files)])
     order = np.lexsort((hashes[:, 1], hashes[:, 0]))
@@ -82,7 +87,7 @@ def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) 
     distinct[1:] = (hashes[order][1:] != hashes[order][:-1]).any(axis=1)
     order = order[distinct]  # (N,) sorted by hash, equal documents once
     signatures = [signature for _, signature in files]
-    dropped = np.zeros(len(order), np.bool_)
+    dropped, similar = np.zeros(len(order), np.bool_), np.zeros(len(order), np.int64)
     rows = rows_per_band(permutations, threshold)
     for first in range(0, permutations - rows + 1, rows):
         parts = (part[:, first : first + rows] for part in signatures)
@@ -94,8 +99,9 @@ def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) 
             open_pairs = ~dropped[b]
             a, b = a[open_pairs], b[open_pairs]
             equal = gather_rows(signatures, order[a]) == gather_rows(signatures, order[b])
-            dropped[b[equal.mean(axis=1) >= threshold]] = True
-    return hashes[order[dropped]]
+            like = equal.mean(axis=1) >= threshold
+            dropped[b[like]], similar[b[like]] = True, a[like]
+    return hashes[order[dropped]], hashes[order[similar[dropped]]]
 
 
 def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...]:

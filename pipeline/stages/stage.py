@@ -29,6 +29,7 @@ from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
 
 Config = TypeVar("Config", bound=StageConfig)
+Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 
 
 def output_place(out: str) -> Path:
@@ -130,9 +131,14 @@ def recover(out: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def current(stage: str, config: StageConfig) -> Manifest | None:
-    """Return the manifest of `config.out` if it is up to date, else None."""
-    return None if config.force else recognise(stage, config, *fingerprint(stage, config))
+def current(stage: str, config: StageConfig, identity: Identity | None = None) -> Manifest | None:
+    """Return the manifest of `config.out` if it is up to date, else None.
+
+    `identity` is the result of `fingerprint`, if known.
+    """
+    if config.force:
+        return None
+    return recognise(stage, config, *(identity or fingerprint(stage, config)))
 
 
 def age(present: Manifest) -> str:
@@ -150,6 +156,7 @@ def run(
     in_place: bool = False,
     wait: bool = False,
     uploads: BackgroundUpload | None = None,
+    identity: Identity | None = None,
 ) -> Manifest:
     """Make `config.out` with `make(config, folder)`, unless it is up to date.
 
@@ -158,7 +165,8 @@ def run(
     writing the folder; otherwise that is an error.
 
     A folder in a store is made here and put there; `make` gets local paths. `uploads` is what puts
-    the files of a stage in place while it is made.
+    the files of a stage in place while it is made. `identity` is the result of `fingerprint`, if
+    known.
 
     Raises:
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
@@ -171,7 +179,7 @@ def run(
             store.check_free()
         else:
             check_free(stage, out, in_place)
-        wanted, sources = fingerprint(stage, config)
+        wanted, sources = identity or fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
             summary = f"{present.summary} -> {config.out if store.stored else out}"

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A longer line is not hard-wrapped: no editor wraps wider.
+from pipeline.text.encodings import CP1252
+
+# A line longer than this is not hard-wrapped: no editor wraps wider.
 WRAP = 120
 
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
@@ -31,9 +33,8 @@ _IMAGE = re.compile(r"!\[[^\]]*\]\([^)\s]*\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 
-# UTF-8 misread as Latin-1 or cp1252: é became Ã©, a dash â€”.
-_CP1252 = {ord(bytes([b]).decode("cp1252", "replace")): chr(b) for b in range(0x80, 0xA0)}
-_CP1252.pop(0xFFFD)
+# UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
+_CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
 _HIGH = "[\x80-\xbf" + "".join(map(chr, _CP1252)) + "]"
 _MISREAD = re.compile(f"[ÂÃÅ]{_HIGH}|â[€\x80]{_HIGH}")
 

@@ -43,8 +43,8 @@ _CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
 
 SAMPLE = 1 << 16  # bytes used to choose among several candidates
 
-# The five bytes that cp1252 does not define become the control characters of Latin-1.
-_CP1252 = {b: bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(0x80, 0xA0)}
+# By byte; the five that cp1252 leaves open become the control characters of Latin-1.
+CP1252 = {b: bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(0x80, 0xA0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
 def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
     """Decode `raw` in the stated encoding, else in the detected one."""
     name = encoding or detect(raw, language)
-    if name == "cp1252":  # with Latin-1's controls it maps every byte
-        return Decoded(raw.decode("latin-1").translate(_CP1252), name, True)
+    if name == "cp1252":  # no byte is without meaning in it
+        return Decoded(raw.decode("latin-1").translate(CP1252), name, True)
     try:
         return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
     except UnicodeError:

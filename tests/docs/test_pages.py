@@ -60,7 +60,8 @@ def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:
     page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
     row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
     assert re.findall(r"<td>(.*?)</td>", row, re.S) == [
-        "<code>sequence_length</code>", "int", "<code>128</code>", "With [CLS] and two [SEP].",
+        "<code>sequence_length</code>", "int", "<code>128</code>",
+        "Tokens per sequence, with [CLS] and two [SEP].",
     ]  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def test_a_later_run_goes_on_where_the_first_gave_up(
     server: Server, big: DownloadFile, tmp_path: Path
 ) -> None:
     server.cuts = [1000, 10, 10]
-    with pytest.raises(InputError, match=r"gave up after 3 tries.*1,020 bytes are kept"):
+    with pytest.raises(InputError, match=r"failed after 3 attempts.*1,020 bytes are kept"):
         run(config(tmp_path, big))
     assert not (tmp_path / "big.bin").exists()
     run(config(tmp_path, big))
@@ -217,7 +217,7 @@ def test_what_is_not_there_is_named_at_once(
 
 def test_a_server_that_is_not_there_is_given_up(server: Server, tmp_path: Path) -> None:
     file = DownloadFile(url="http://127.0.0.1:1/big.bin")
-    with pytest.raises(InputError, match="gave up after 3 tries: ConnectionError"):
+    with pytest.raises(InputError, match="failed after 3 attempts: ConnectionError"):
         run(config(tmp_path, file))
 
 

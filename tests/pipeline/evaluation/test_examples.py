@@ -176,13 +176,16 @@ def test_no_task_is_left_out_here():
     ("change", "message"),
     [
         ({"columns": []}, "one column, or two"),
-        ({"header": False}, "indices from 0"),
+        ({"header": False}, "indices from 0 where there is no header"),
         ({"labels": ["one"]}, "two or more"),
         ({"metrics": []}, "at least one"),
         ({"metrics": ["pearson"]}, "choose one of accuracy"),
         ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "choose one of accuracy, matthews"),
         ({"kind": "choice", "choices": ["b"]}, "two columns or more"),
-        ({"kind": "tagging"}, r"task.columns=\['a'\], task.label=label: "),
+        (
+            {"kind": "tagging"},
+            r"task.columns=\['a'\], task.label=label: must be indices for tagging",
+        ),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, message):

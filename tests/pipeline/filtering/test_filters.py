@@ -127,8 +127,12 @@ def test_near_duplicates_leave_the_one_of_the_smallest_hash(tmp_path: Path) -> N
         paths = [tmp_path / f"{parts}-{k}" for k in range(parts)]
         for k, path in enumerate(paths):
             minhash.save(path, hashes[k::parts], signed[k::parts])
-        found = minhash.find_duplicates(paths, 128, 0.8)
+        found, similar = minhash.find_duplicates(paths, 128, 0.8)
         assert found[:, 0].tolist() == sorted(expected.tolist())
+        group = {number: k for k, three in enumerate(groups.tolist()) for number in three}
+        for number, other in zip(found[:, 0].tolist(), similar[:, 0].tolist(), strict=True):
+            assert group[number] == group[other]
+            assert other < number
 
 
 @pytest.fixture(scope="module")
