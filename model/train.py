@@ -76,7 +76,7 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import checkpoint, trainer
+    from model.training import checkpoint, estimate, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
@@ -86,6 +86,7 @@ def train(config: TrainConfig) -> None:
         checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
         uploads = store.uploads if store is not None else None
         stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)
+        estimate.remember(config)
     elif stage.current("train", config, identity) is None:
         local = store_inputs.localised("train", config)
         make(local, Path(local.out))
