@@ -342,7 +342,7 @@ def test_without_a_task_the_command_lists_them():
     done = command()
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "error: no task chosen: add +task=NAME, NAME one of: ax, cola, mnli,"
+        "error: no task chosen: add +task=NAME, NAME one of: ax, blimp, blimp_nl,"
     )
 
 
