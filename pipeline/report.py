@@ -16,7 +16,14 @@ from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import ReportConfig
-from pipeline.reporting import commands, graph_svg, plots, published_scores, score_tables
+from pipeline.reporting import (
+    commands,
+    graph_svg,
+    minimal_pair_tables,
+    plots,
+    published_scores,
+    score_tables,
+)
 from pipeline.stages import stage
 
 PAGE = "report.html"
@@ -160,6 +167,11 @@ def make(config: ReportConfig, out: Path) -> Result:
             sections.append(corpus_section(name, manifest))
         elif manifest.stage == "train":
             sections.append(train_section(name, folder))
+    pairs = [
+        minimal_pair_tables.section(manifest)
+        for _, manifest in stages.values()
+        if minimal_pair_tables.is_minimal_pairs(manifest)
+    ]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"),
         autoescape=select_autoescape(["j2"]),
@@ -179,6 +191,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         columns=published_scores.COLUMNS,
         published=published,
         cell=published_scores.cell,
+        minimal_pairs=pairs,
         sections=sections,
         stages=[
             table_row(name, manifest)
@@ -189,7 +202,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     if published:
         write_text(out / "scores.md", published_scores.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows), 'task')}"
+    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows) + len(pairs), 'task')}"
     return Result(summary=summary, figures={"page": PAGE})
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.common.manifest import Manifest
 from pipeline.evaluation import chance
 from pipeline.reporting import plots
+from pipeline.reporting.minimal_pair_tables import is_minimal_pairs
 
 Stages = dict[str, tuple[Path, Manifest]]
 
@@ -20,6 +21,8 @@ def score_rows(stages: Stages) -> list[dict[str, Any]]:
     found = []
     for manifest in evaluations(stages):
         figures = manifest.figures
+        if is_minimal_pairs(manifest):
+            continue  # it has a section of its own
         found.append(score_row(figures, figures))
         found += [score_row(figures, part) for part in figures.get("also", {}).values()]
     return found

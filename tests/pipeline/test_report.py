@@ -17,13 +17,13 @@ from pipeline.stages import stage
 
 
 def manifest(
-    folder: Path, kind: str, fingerprint: str, inputs: dict[str, str], **figures: object
+    folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object
 ) -> None:
     folder.mkdir(parents=True)
     Manifest(
-        stage=kind, fingerprint=fingerprint * 64, version=1, config={},
+        stage=stage, fingerprint=fingerprint * 64, version=1, config={},
         inputs={key: value * 64 for key, value in inputs.items()}, files={}, figures=figures,
-        summary=f"summary of {kind}", seconds=1.5, finished="2026-01-01T00:00:00+00:00",
+        summary=f"summary of {stage}", seconds=1.5, finished="2026-01-01T00:00:00+00:00",
     ).write(folder)  # fmt: skip
 
 
@@ -227,3 +227,49 @@ def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work: Path) -
     assert "rte" not in page(work)
     glue(work, "rte", 0.7)
     assert "rte" in page(work)
+
+
+def pairs_figures(**changes: object) -> dict[str, object]:
+    """The figures of an evaluation on two paradigms of BLiMP."""
+
+    def entry(accuracy: float, **more: str) -> dict[str, object]:
+        return {"accuracy": accuracy, "interval": [0.1, 0.9], "pairs": 10, **more}
+
+    names = {"adjunct_island": 0.4, "wh_island": 0.8}
+    tables = {
+        "macro": entry(0.6), "micro": entry(0.6), "categories": {},
+        "phenomena": {"island_effects": entry(0.6)},
+        "paradigms": {n: entry(a, phenomenon="island_effects") for n, a in names.items()},
+    }  # fmt: skip
+    return {
+        "task": "blimp", "title": "BLiMP", "kind": "minimal_pairs", "sample": False, "ties": 3,
+        "metric": "accuracy", "method": "pll", "score": 0.6, "scores": {"macro": 0.6, "micro": 0.6},
+        "majority": 0.5, "rows": {"train": 0, "dev": 20}, "tables": tables, "model": "convert",
+        "baseline": 0.25, "baseline_tables": tables, **changes,
+    }  # fmt: skip
+
+
+def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None:
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
+    text = page(work)
+    found = re.search(r"<tr><td>island effects<td.*?</tr>", text, re.S)
+    assert found is not None
+    row = re.sub(r"<[^>]+>", " ", found[0]).split()
+    assert row[:8] == ["island", "effects", "10", "60.0", "10.0", "to", "90.0", "60.0"]
+    # The means over these two paradigms of people and GPT-2 in the published table.
+    assert row[8:10] == [f"{(94.0 + 73.0) / 2:.1f}", f"{(89.4 + 78.9) / 2:.1f}"]
+    assert "3 ties" in text
+    assert "BLiMP" not in re.findall(r"Scores on dev sets.*?</table>", text, re.S)[0]
+
+
+def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
+    points = [
+        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
+         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    figures = pairs_figures(checkpoints=points)
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(work)
+    assert "words seen" in text
+    assert "Phenomena 1 to 1" in text

@@ -49,7 +49,7 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     """Read the pairs of a task; files without any of its columns are left out.
 
     Raises:
-        InputError: there is no file, one is broken, or has only some of the columns.
+        InputError: no file matches, one is broken, or has only some of the columns.
     """
     files = table_files.matching(data, task.folder, task.dev)
     if not files:

@@ -1,0 +1,132 @@
+"""Minimal pairs in the report: accuracy by phenomenon next to published models, learning curves."""
+
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+
+from pipeline.common.manifest import Manifest
+from pipeline.config import MINIMAL_PAIRS
+from pipeline.reporting import plots
+
+PUBLISHED = Path(__file__).with_name("published_minimal_pairs.yaml")
+# What a checkpoint's place on the curve is: the first that all checkpoints know.
+AXES = (("words", "words seen"), ("tokens", "tokens seen"), ("step", "step"))
+MOST_CURVES = len(plots.COLOURS)
+
+Figures = dict[str, Any]
+
+
+@cache
+def published() -> dict[str, list[Figures]]:
+    """Return what others published, by task."""
+    found = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def is_minimal_pairs(manifest: Manifest) -> bool:
+    """Return whether a stage is an evaluation on minimal pairs."""
+    return manifest.stage == "evaluate" and manifest.figures.get("kind") == MINIMAL_PAIRS
+
+
+def section(manifest: Manifest) -> dict[str, Any]:
+    """Return the table and the plots of one evaluation.
+
+    A row is a phenomenon; of a set without phenomena, a paradigm.
+    """
+    figures = manifest.figures
+    tables, random = figures["tables"], figures.get("baseline_tables")
+    kind = "phenomena" if tables["phenomena"] else "paradigms"
+    others = others_of(figures["task"], tables)
+    rows = [
+        row(name.replace("_", " "), one, (random or {}).get(kind, {}).get(name),
+            [scores.get(name) for _, _, scores in others])
+        for name, one in sorted(tables[kind].items())
+    ]  # fmt: skip
+    rows.append(
+        row("mean of paradigms", tables["macro"], (random or {}).get("macro"),
+            [scores.get("") for _, _, scores in others])
+    )  # fmt: skip
+    return {
+        "title": f"{figures['title']}: {figures['scores']['micro']:.1%} of "
+        f"{figures['rows']['dev']:,} pairs right",
+        "kind": "phenomenon" if kind == "phenomena" else "paradigm",
+        "rows": rows,
+        "models": [name for name, _, _ in others],
+        "sources": list(dict.fromkeys(source for _, source, _ in others)),
+        "note": note(figures),
+        "plots": curves(figures),
+    }
+
+
+def note(figures: Figures) -> str:
+    """Return how sentences were scored."""
+    how = {"pll": "pseudo-log-likelihood", "word_l2r": "pseudo-log-likelihood, words left to right"}
+    ties = figures["ties"]
+    return (
+        f"Model {figures['model']}, by {how[figures['method']]}; intervals of 95% are from a "
+        f"bootstrap of pairs; chance is 50%. {ties:,} ties count as right."
+    )
+
+
+def row(
+    name: str, ours: Figures, random: Figures | None, others: list[float | None]
+) -> dict[str, Any]:
+    """Return a row of the table, in percent."""
+    low, high = ours["interval"]
+    return {
+        "name": name,
+        "pairs": f"{ours['pairs']:,}",
+        "percent": 100 * ours["accuracy"],
+        "score": f"{100 * ours['accuracy']:.1f}",
+        "interval": f"{100 * low:.1f} to {100 * high:.1f}",
+        "random": "" if random is None else f"{100 * random['accuracy']:.1f}",
+        "others": ["" if score is None else f"{score:.1f}" for score in others],
+    }
+
+
+def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, float]]]:
+    """Return published models: name, source, and percent by phenomenon, "" that of all.
+
+    Scores of paradigms are averaged over our phenomena; where one is missing, so is the mean.
+    """
+    found = []
+    for entry in published().get(task, []):
+        for number, name in enumerate(entry["models"]):
+            by_paradigm = {key: one[number] for key, one in entry.get("paradigms", {}).items()}
+            scores = {key: one[number] for key, one in entry.get("phenomena", {}).items()}
+            groups: dict[str, list[str]] = {"": []}
+            for paradigm, one in tables["paradigms"].items():
+                groups[""].append(paradigm)
+                groups.setdefault(one["phenomenon"] or paradigm, []).append(paradigm)
+            for group, members in groups.items():
+                if by_paradigm and all(member in by_paradigm for member in members):
+                    scores[group] = mean(by_paradigm[member] for member in members)
+            found.append((name, entry["source"], scores))
+    return found
+
+
+def curves(figures: Figures) -> list[tuple[str, str]]:
+    """Return the learning curves over the checkpoints: over all, and phenomena a few at a time."""
+    points = figures.get("checkpoints", [])
+    if len(points) < 2:
+        return []
+    known = [axis for axis in AXES if all(point[axis[0]] is not None for point in points)]
+    key, label = known[0] if known else ("", "checkpoint")
+    x = [point[key] for point in points] if key else list(range(1, len(points) + 1))
+    drawn = [("Mean of paradigms", plots.lines(
+        [("accuracy", x, [point["score"] for point in points]),
+         ("chance", x, [figures["majority"]] * len(x))], label, "accuracy",
+    ))]  # fmt: skip
+    names = sorted(points[0]["phenomena"])
+    for start in range(0, len(names), MOST_CURVES):
+        part = [
+            (name.replace("_", " "), x, [point["phenomena"][name] for point in points])
+            for name in names[start : start + MOST_CURVES]
+        ]
+        drawn.append((f"Phenomena {start + 1} to {start + len(part)}",
+                      plots.lines(part, label, "accuracy")))  # fmt: skip
+    return drawn
