@@ -39,7 +39,7 @@ class ModelConfig:
     attention_dropout: float = 0.1
     initializer_range: float = 0.02
     layer_norm_epsilon: float = 1e-12
-    attention: str = "auto"  # each, padded, jagged, varlen, flex, flash_attn; auto: what fits
+    attention: str = "auto"  # each, padded, flash; auto: what fits
     causal: bool = False  # tokens see those before them only
     local_window: int = 128  # modernbert: tokens around each that a local layer sees, both sides
     global_every: int = 3  # modernbert: of so many layers the first sees whole sequences

@@ -2,7 +2,8 @@
 
 `attend` is the only place where tokens of a sequence meet. Every backend computes
 softmax(q k^T / sqrt(D)) v within each sequence (Vaswani et al. 2017, section 3.2.1); they differ
-only in how they keep sequences apart.
+only in how they keep sequences apart. On a GPU `flash` is for half precision and `padded` for the
+rest; on a CPU `each` is the fastest, and `flash` a reference.
 
 Forward and backward of one layer on one CPU core, milliseconds, 32 sequences of 116 tokens on
 average and 128 at most, D = 64, dropout 0.1:
@@ -17,13 +18,13 @@ Shapes: B sequences, L longest of them, T real tokens, N heads, D width of a hea
 """
 
 import functools
-import importlib.util
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.encoders import flash
 from model.encoders.dropout import drop
 from pipeline.common.errors import ConfigError
 
@@ -69,49 +70,47 @@ def attend(
 
 
 def resolve(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
-    windowed: bool = False,
-) -> str:  # fmt: skip
-    """The name of the backend that `backend` means here; `auto` takes the fastest that fits.
+    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
+) -> str:
+    """Return the name of the backend that `backend` means here; `auto` takes the fastest that fits.
+
+    `width` is that of a head.
 
     Raises:
         ConfigError: the one asked for cannot work here; the message says why.
     """
-    if backend == "auto":
+    if backend == "auto" or backend in RETIRED:
         if device.type != "cuda":
             return "each"
-        if unsupported_reason("varlen", device, dtype, 0.0):
-            return "padded"
-        if not dropout:
-            return "varlen"
-        return "padded" if windowed else "jagged"
+        return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
     if backend not in BACKENDS:
-        raise ConfigError(f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}")
-    reason = unsupported_reason(backend, device, dtype, dropout, causal, windowed)
+        raise ConfigError(
+            f"model.attention={backend}: choose one of auto, {', '.join(BACKENDS)}",
+            key="model.attention",
+        )
+    reason = unsupported_reason(backend, device, dtype, width)
     if reason:
-        raise ConfigError(f"model.attention={backend}: {reason}; model.attention=auto always works")
+        raise ConfigError(
+            f"model.attention={backend}: {reason}; model.attention=auto always works",
+            key="model.attention",
+        )
     return backend
 
 
 def unsupported_reason(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
-    windowed: bool = False,
-) -> str | None:  # fmt: skip
-    """Why a backend cannot work here; None if it can."""
-    if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
-        return f"needs a CUDA device, not {device.type}"
-    if backend in ("varlen", "flash_attn") and dtype not in HALF:
+    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
+) -> str | None:
+    """Return why a backend cannot work here; None if it can."""
+    if backend != "flash" or device.type == "cpu":  # there it is a reference, for all types
+        return None
+    if device.type == "meta":  # nothing is computed there
+        return None
+    if dtype not in HALF:
         return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
-    if backend == "jagged" and causal and (device.type != "cuda" or dtype not in HALF):
-        return "is causal only on a CUDA device, in precision bf16 or fp16"
-    if backend == "jagged" and windowed:
-        return "has no window, and layers of this model are local"
-    if backend in ("varlen", "flex") and dropout:
-        return f"has no dropout, and model.attention_dropout is {dropout}"
-    if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
+    if width % flash.EIGHT or width > flash.WIDEST:
+        return f"needs heads of a multiple of {flash.EIGHT}, at most {flash.WIDEST}, not {width}"
+    if torch.cuda.get_device_capability(device) < (8, 0):
         return "needs a GPU of compute capability 8.0 or later"
-    if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
-        return "the package flash-attn is not installed"
     return None
 
 
@@ -228,89 +227,22 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
-def jagged(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's fused attention over nested tensors: flash attention with dropout on a GPU."""
-
-    def nest(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, l, D), l ragged
-        nested = torch.nested.nested_tensor_from_jagged(
-            x, how.cu_seqlens, min_seqlen=1, max_seqlen=how.max_length
-        )
-        return nested.transpose(1, 2)
-
-    mixed = F.scaled_dot_product_attention(
-        nest(q), nest(k), nest(v), dropout_p=how.dropout, is_causal=how.causal
+def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+    """PyTorch's flash attention, one operator for all of it: see `flash`."""
+    window = flash.FAR if how.window is None else how.window
+    mixed: Tensor
+    mixed, _, _ = flash.flash_attention(
+        q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window
     )
-    return mixed.transpose(1, 2).values()
-
-
-def varlen(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    bounds, longest = how.cu_seqlens, how.max_length
-    mixed = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=sides(how))
-    assert isinstance(mixed, Tensor)
     return mixed
-
-
-def flex(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """FlexAttention over one long row, masked to blocks of equal document: GPU, no dropout."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    tokens = len(q)
-    lengths = how.cu_seqlens.diff()  # (B,)
-    document = torch.arange(len(lengths), device=q.device).repeat_interleave(
-        lengths, output_size=tokens
-    )  # (T,)
-
-    def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        within = document[query] == document[key]
-        if how.window is not None:
-            within = within & ((query - key).abs() <= how.window)
-        return within & (key <= query) if how.causal else within
-
-    blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
-    row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, T, D) each
-    mixed = flex_kernel(q.is_cuda)(row_q, row_k, row_v, block_mask=blocks)
-    assert isinstance(mixed, Tensor)
-    return mixed[0].transpose(0, 1)
-
-
-@functools.cache
-def flex_kernel(compiled: bool) -> Any:
-    """FlexAttention, fused into one kernel by the compiler; plain, it is for checking only."""
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
-
-
-def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """The package flash-attn: GPU, half precision, with dropout."""
-    from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
-
-    bounds, longest = how.cu_seqlens, how.max_length
-    mixed = flash_attn_varlen_func(
-        q, k, v, bounds, bounds, longest, longest, dropout_p=how.dropout, causal=how.causal,
-        window_size=sides(how),
-    )  # fmt: skip
-    assert isinstance(mixed, Tensor)
-    return mixed
-
-
-def sides(how: AttentionArgs) -> tuple[int, int]:
-    """How many places to the left and to the right a token sees, as kernels take it; -1: all."""
-    far = -1 if how.window is None else how.window
-    return far, 0 if how.causal else far
 
 
 BACKENDS = {
     "each": per_sequence,
     "padded": padded,
-    "jagged": jagged,
-    "varlen": varlen,
-    "flex": flex,
-    "flash_attn": flash_attn,
+    "flash": flash_kernel,
 }
+RETIRED = ("jagged", "varlen", "flex", "flash_attn")  # what runs of 0.1.0 may name; `flash` does it
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
