@@ -47,8 +47,7 @@ class ModelConfig(Section, key="model"):
     layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
     attention: str = option(
         "auto",
-        "Attention implementation: each, padded, jagged, varlen, flex or flash_attn; auto: the "
-        "best that the device has.",
+        "Attention implementation: each, padded or flash; auto: the fastest that the device supports.",
     )
     causal: bool = option(False, "Let each token attend only to those before it.")
     local_window: int = option(

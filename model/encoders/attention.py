@@ -2,7 +2,8 @@
 
 `attend` is the only operation that mixes tokens of a sequence. Every backend computes
 softmax(q k^T / sqrt(D)) v within each sequence (Vaswani et al. 2017, section 3.2.1); they differ
-only in how they separate sequences.
+only in how they keep sequences apart. On a GPU `flash` is for half precision and `padded` for the
+rest; on a CPU `each` is the fastest, and `flash` a reference.
 
 Forward and backward of one layer on one CPU core, milliseconds, 32 sequences of 116 tokens on
 average and 128 at most, D = 64, dropout 0.1:
@@ -17,13 +18,13 @@ Shapes: B sequences, L longest of them, T real tokens, N heads, D width of a hea
 """
 
 import functools
-import importlib.util
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.encoders import flash
 from model.encoders.dropout import drop
 from pipeline.common.errors import ConfigError
 
@@ -69,54 +70,47 @@ def attend(
 
 
 def resolve(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
-    windowed: bool = False,
-) -> str:  # fmt: skip
-    """Return the backend to use for `backend`; `auto` selects the fastest supported one.
+    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
+) -> str:
+    """Return the name of the backend that `backend` means here; `auto` takes the fastest that fits.
+
+    `width` is that of a head.
 
     Raises:
         ConfigError: The requested backend is unknown or not supported here.
     """
-    if backend == "auto":
+    if backend == "auto" or backend in RETIRED:
         if device.type != "cuda":
             return "each"
-        if unsupported_reason("varlen", device, dtype, 0.0):
-            return "padded"
-        if not dropout:
-            return "varlen"
-        return "padded" if windowed else "jagged"
+        return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
     if backend not in BACKENDS:
         raise ConfigError(
             f"model.attention={backend}: must be one of auto, {', '.join(BACKENDS)}",
             key="model.attention",
         )
-    reason = unsupported_reason(backend, device, dtype, dropout, causal, windowed)
+    reason = unsupported_reason(backend, device, dtype, width)
     if reason:
         raise ConfigError(
-            f"model.attention={backend}: {reason}; use model.attention=auto", key="model.attention"
+            f"model.attention={backend}: {reason}; use model.attention=auto",
+            key="model.attention",
         )
     return backend
 
 
 def unsupported_reason(
-    backend: str, device: torch.device, dtype: torch.dtype, dropout: float, causal: bool = False,
-    windowed: bool = False,
-) -> str | None:  # fmt: skip
-    """Return why a backend is not supported here, or None if it is."""
-    if backend in ("varlen", "flex", "flash_attn") and device.type != "cuda":
-        return f"requires a CUDA device, not {device.type}"
-    if backend in ("varlen", "flash_attn") and dtype not in HALF:
-        return f"requires precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
-    if backend == "jagged" and causal and (device.type != "cuda" or dtype not in HALF):
-        return "supports causal attention only on a CUDA device in bf16 or fp16"
-    if backend == "jagged" and windowed:
-        return "does not support the windows of this model's local layers"
-    if backend in ("varlen", "flex") and dropout:
-        return f"does not support model.attention_dropout={dropout}"
-    if backend in ("varlen", "flash_attn") and torch.cuda.get_device_capability(device) < (8, 0):
-        return "requires a GPU of compute capability 8.0 or higher"
-    if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
-        return "requires the package flash-attn, which is not installed"
+    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
+) -> str | None:
+    """Return why a backend cannot work here; None if it can."""
+    if backend != "flash" or device.type == "cpu":  # there it is a reference, for all types
+        return None
+    if device.type == "meta":  # nothing is computed there
+        return None
+    if dtype not in HALF:
+        return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
+    if width % flash.EIGHT or width > flash.WIDEST:
+        return f"needs heads of a multiple of {flash.EIGHT}, at most {flash.WIDEST}, not {width}"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "needs a GPU of compute capability 8.0 or later"
     return None
 
 
@@ -233,107 +227,22 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
-def jagged(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Compute PyTorch's fused attention over nested tensors: on a GPU, flash with dropout."""
-
-    def nest(x: Tensor) -> Tensor:  # (T, N, D) -> (B, N, l, D), l ragged
-        nested = torch.nested.nested_tensor_from_jagged(
-            x, how.cu_seqlens, min_seqlen=1, max_seqlen=how.max_length
-        )
-        return nested.transpose(1, 2)
-
-    mixed = F.scaled_dot_product_attention(
-        nest(q), nest(k), nest(v), dropout_p=how.dropout, is_causal=how.causal
+def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+    """PyTorch's flash attention, one operator for all of it: see `flash`."""
+    window = flash.FAR if how.window is None else how.window
+    mixed: Tensor
+    mixed, _, _ = flash.flash_attention(
+        q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window
     )
-    return mixed.transpose(1, 2).values()
-
-
-def varlen(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Compute PyTorch's variable-length flash attention: GPU, half precision, no dropout."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    bounds, longest = how.cu_seqlens, how.max_length
-    mixed = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=sides(how))
-    assert isinstance(mixed, Tensor)
     return mixed
 
 
-def flex(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Compute FlexAttention over one packed row with a document mask: GPU, no dropout."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    tokens = len(q)
-    lengths = how.cu_seqlens.diff()  # (B,)
-    document = torch.arange(len(lengths), device=q.device).repeat_interleave(
-        lengths, output_size=tokens
-    )  # (T,)
-
-    def same(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        within = document[query] == document[key]
-        if how.window is not None:
-            within = within & ((query - key).abs() <= how.window)
-        return within & (key <= query) if how.causal else within
-
-    blocks = create_block_mask(same, None, None, tokens, tokens, device=str(q.device))
-    row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, T, D) each
-    mixed = flex_kernel(q.is_cuda)(row_q, row_k, row_v, block_mask=blocks)
-    assert isinstance(mixed, Tensor)
-    return mixed[0].transpose(0, 1)
-
-
-@functools.cache
-def flex_kernel(compiled: bool) -> Any:
-    """Return FlexAttention, compiled into one kernel; uncompiled, only for tests."""
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
-
-
-def flash_attn(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Compute attention with the package flash-attn: GPU, half precision, with dropout."""
-    from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
-
-    bounds, longest = how.cu_seqlens, how.max_length
-    mixed = flash_attn_varlen_func(
-        q, k, v, bounds, bounds, longest, longest, dropout_p=how.dropout, causal=how.causal,
-        window_size=sides(how),
-    )  # fmt: skip
-    assert isinstance(mixed, Tensor)
-    return mixed
-
-
-def sides(how: AttentionArgs) -> tuple[int, int]:
-    """Return the window as kernels take it: positions to the left and the right, -1 for all."""
-    far = -1 if how.window is None else how.window
-    return far, 0 if how.causal else far
-
-
-def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Sequences that are all `max_length` long: nothing is padded, all are computed at once.
-
-    Not a choice of users: samples of training differ in length.
-    """
-    tokens, heads, width = q.shape
-    length = how.max_length
-    query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
-    seen = None  # all of them
-    if how.causal:
-        seen = ~causal_mask(length, q.device)
-    elif how.window is not None:
-        seen = in_window(length, how.window, q.device)
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
-    return mixed.transpose(1, 2).reshape(tokens, heads, width)
-
-
-EQUAL = "equal"
 BACKENDS = {
     "each": per_sequence,
     "padded": padded,
-    "jagged": jagged,
-    "varlen": varlen,
-    "flex": flex,
-    "flash_attn": flash_attn,
+    "flash": flash_kernel,
 }
+RETIRED = ("jagged", "varlen", "flex", "flash_attn")  # what runs of 0.1.0 may name; `flash` does it
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

@@ -149,10 +149,7 @@ class Encoder(nn.Module):
 
     def _backend(self, x: Tensor) -> str:
         config = self.config
-        return attention.resolve(
-            config.attention, x.device, x.dtype, config.attention_dropout, config.causal,
-            windowed=any(getattr(layer, "window", None) for layer in self.layers),
-        )  # fmt: skip
+        return attention.resolve(config.attention, x.device, x.dtype, config.hidden // config.heads)
 
 
 def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:

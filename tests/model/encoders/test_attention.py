@@ -1,4 +1,3 @@
-import importlib.util
 from itertools import pairwise
 
 import pytest
@@ -73,7 +72,7 @@ def test_half_precision_takes_runs_of_sequences_right():
 ragged = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("backend", ["each", "padded", "jagged"])
+@pytest.mark.parametrize("backend", ["each", "padded", "flash"])
 @settings(deadline=None, max_examples=examples(15))
 @given(lengths=ragged)
 def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
@@ -81,7 +80,7 @@ def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
     assert distance_by_hand(backend, lengths, dtype=torch.float64) < 1e-12
 
 
-@pytest.mark.parametrize("backend", ["each", "padded"])
+@pytest.mark.parametrize("backend", ["each", "padded", "flash"])
 @settings(deadline=None, max_examples=25)
 @given(lengths=ragged, window=st.integers(1, 9))
 def test_a_window_hides_what_is_farther_away(backend, lengths, window):
@@ -105,18 +104,7 @@ def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
     assert distance_by_hand("each", lengths, dtype=torch.float32, width=4) < 1e-5
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_flex_attention_has_the_window():
-    distance = distance_by_hand("flex", [5, 1, 17], False, window=3, dtype=torch.float32)
-    assert distance < 1e-5
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_the_document_mask_of_flex_attention_keeps_sequences_apart():
-    assert distance_by_hand("flex", [5, 1, 17], gradients=False, dtype=torch.float32) < 1e-5
-
-
-@pytest.mark.parametrize("backend", ["each", "padded", "jagged"])
+@pytest.mark.parametrize("backend", ["each", "padded", "flash"])
 def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
     (q, k, v), cu_seqlens = packed([30, 7])
 
@@ -140,34 +128,32 @@ def test_taken_rows_send_their_gradients_back():
 
 def test_auto_never_fails_and_is_explicit():
     for dtype in (torch.float32, torch.bfloat16):
-        for dropout in (0.0, 0.1):
-            assert attention.resolve("auto", CPU, dtype, dropout) == "each"
+        assert attention.resolve("auto", CPU, dtype) == "each"
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        attention.resolve("sdpa", CPU, torch.float32)
+    assert caught.value.key == "model.attention"
+
+
+@pytest.mark.parametrize("retired", attention.RETIRED)
+def test_a_run_that_names_a_backend_of_an_earlier_release_takes_what_fits(retired):
+    assert attention.resolve(retired, CPU, torch.float32) == "each"
 
 
 @pytest.mark.parametrize(
-    ("backend", "dtype", "reason"),
+    ("dtype", "width", "reason"),
     [
-        ("sdpa", torch.float32, "auto, each, padded"),
-        ("varlen", torch.bfloat16, "CUDA device, not cpu"),
-        ("flex", torch.float32, "CUDA device"),
-        ("flash_attn", torch.float16, "CUDA device"),
+        (torch.float32, 64, "precision"),
+        (torch.bfloat16, 12, "multiple of 8"),
+        (torch.bfloat16, 264, "at most 256"),
     ],
 )
-def test_a_backend_that_cannot_work_is_refused_with_the_reason(backend, dtype, reason):
-    with pytest.raises(ConfigError, match=reason):
-        attention.resolve(backend, CPU, dtype, 0.0)
-
-
-def test_a_backend_without_a_window_is_refused_where_layers_are_local():
-    with pytest.raises(ConfigError, match="window") as raised:
-        attention.resolve("jagged", CPU, torch.float32, 0.0, windowed=True)
-    assert raised.value.key == "model.attention"
-
-
-def test_dropout_is_refused_where_the_kernel_has_none():
-    for backend in ("varlen", "flex"):
-        reason = attention.unsupported_reason(backend, torch.device("cuda"), torch.float16, 0.1)
-        assert reason is not None
+def test_flash_attention_is_refused_where_its_kernels_refuse(dtype, width, reason):
+    cuda = torch.device("cuda")
+    assert reason in (attention.unsupported_reason("flash", cuda, dtype, width) or "")
+    assert attention.resolve("auto", cuda, dtype, width) == "padded"
 
 
 def gpu() -> torch.device:
@@ -177,23 +163,21 @@ def gpu() -> torch.device:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("backend", ["padded", "each", "jagged", "varlen", "flex", "flash_attn"])
+@pytest.mark.parametrize("backend", ["padded", "each", "flash"])
 def test_gpu_backends_equal_softmax_attention(backend):
     device = gpu()
-    if backend == "flash_attn" and importlib.util.find_spec("flash_attn") is None:
-        pytest.skip("the package flash-attn is not installed")
     kind = {"heads": 4, "width": 64, "dtype": torch.bfloat16, "device": device}
-    assert attention.resolve(backend, device, torch.bfloat16, 0.0) == backend
+    assert attention.resolve(backend, device, torch.bfloat16, 64) == backend
     assert distance_by_hand(backend, [128, 3, 77, 1], **kind) < 0.05
-    if backend != "jagged":
-        assert distance_by_hand(backend, [128, 3, 77, 1], window=9, **kind) < 0.05
+    assert distance_by_hand(backend, [128, 3, 77, 1], window=9, **kind) < 0.05
 
 
 @pytest.mark.gpu
 def test_auto_on_a_gpu_drops_out_with_the_right_mean():
     device = gpu()
     (q, k, v), cu_seqlens = packed([30, 7], width=64, dtype=torch.bfloat16, device=device)
-    backend = attention.resolve("auto", device, q.dtype, 0.2)
+    backend = attention.resolve("auto", device, q.dtype, 64)
+    assert backend == "flash"
     place = cu_seqlens.to(device)
     with torch.no_grad():
         drawn = [attention.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
@@ -201,7 +185,7 @@ def test_auto_on_a_gpu_drops_out_with_the_right_mean():
     assert (torch.stack(drawn).mean(0) - true).abs().max() < 0.2
 
 
-@pytest.mark.parametrize("backend", ["each", "padded"])
+@pytest.mark.parametrize("backend", ["each", "padded", "flash"])
 def test_causal_attention_sees_nothing_that_comes_later(backend):
     (q, k, v), cu_seqlens = packed([9, 1, 5, 5])
     mixed = attention.attend(q, k, v, cu_seqlens, 9, 0.0, backend, causal=True)
@@ -210,18 +194,3 @@ def test_causal_attention_sees_nothing_that_comes_later(backend):
             part = [x[start:last] for x in (q, k, v)]
             alone = by_hand(*part, torch.tensor([0, last - start]))[0]
             torch.testing.assert_close(mixed[last - 1], alone[-1])
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_causal_flex_attention_is_the_same():
-    inputs, cu_seqlens = packed([9, 1, 5], dtype=torch.float32)
-    both = [
-        attention.attend(*(x.detach() for x in inputs), cu_seqlens, 9, 0.0, backend, causal=True)
-        for backend in ("each", "flex")
-    ]
-    torch.testing.assert_close(*both)
-
-
-def test_jagged_causal_attention_is_refused_where_it_has_no_kernel():
-    with pytest.raises(ConfigError, match="causal"):
-        attention.resolve("jagged", CPU, torch.float32, 0.0, causal=True)

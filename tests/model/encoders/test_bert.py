@@ -227,5 +227,5 @@ def test_a_model_without_a_vocabulary_is_refused():
 
 
 def test_an_attention_backend_that_cannot_work_is_refused():
-    with pytest.raises(ConfigError, match="varlen"):
-        BertForPreTraining(small(attention="varlen"))(ragged([5]))
+    with pytest.raises(ConfigError, match="sdpa"):
+        BertForPreTraining(small(attention="sdpa"))(ragged([5]))
