@@ -120,6 +120,8 @@ class Copy:
                 self._note(name, path, checksum, info.etag)
                 return
             found = s3_transfer.fetch(f"{self.address}/{name}", info, path, checksum)
+            # What no stage made is known by its times: a copy has to be as good as the object.
+            os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
             self._note(name, path, found, info.etag)
 
         missing = next((name for name in wanted if name not in listed), None)
