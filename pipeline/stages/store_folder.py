@@ -234,13 +234,14 @@ class StoreFolder:
                 "again",
                 path=f"{self._address}/{wrong[0]}",
             )
+        # Checkpoints of other settings, or kept for good by another start, stay.
+        spare = [n for n in listed if n not in manifest.files and n != UNFINISHED]
+        self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self._check()
         s3_transfer.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
-        # Checkpoints of other settings, or kept for good by another start, stay.
-        spare = [n for n in listed if n not in manifest.files and n != MANIFEST]
-        self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self.copy.save_index()
+        s3_transfer.delete([f"{self._address}/{UNFINISHED}"])
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""
