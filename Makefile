@@ -56,6 +56,9 @@ manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s
 test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
 	$(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
 
+test-store: $(READY)  ## a run in an object store against versitygw, a real server of S3 that is built once (Go)
+	VERSITYGW=$$(tests/build-versitygw | tail -n 1) $(BIN)/python -m pytest -m store
+
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build
 	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov --cov-report=

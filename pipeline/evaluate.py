@@ -20,6 +20,8 @@ from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
 from pipeline.stages import stage
+from pipeline.stages.store_folder import StoreFolder
+from pipeline.stages.store_inputs import local_place, localised
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -95,11 +97,14 @@ def run_part(config: EvaluateConfig) -> bool:
     index, parts = config.part
     keys = grid_search.grid_of(config)
     mine = dict(list(keys.items())[index::parts])
-    folder = Path(config.out) / RUNS
-    folder.mkdir(parents=True, exist_ok=True)
-    done = grid_search.finished(config, folder, mine)
-    if len(done) < len(mine):
-        grid_search.run_trials(grid_search.prepare(config), folder, mine, done)
+    store = StoreFolder("evaluate", config)
+    with store.part(f"{RUNS}/*.json"):
+        folder = local_place(config.out, config.mirror) / RUNS
+        folder.mkdir(parents=True, exist_ok=True)
+        done = grid_search.finished(config, folder, mine)
+        if len(done) < len(mine):
+            bench = grid_search.prepare(localised("evaluate", config))
+            grid_search.run_trials(bench, folder, mine, done)
     whole = len(grid_search.finished(config, folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole

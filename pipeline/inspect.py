@@ -18,7 +18,7 @@ import numpy.typing as npt
 from model.config import ObjectiveConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
-from pipeline.common import counter_rng
+from pipeline.common import counter_rng, storage
 from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
@@ -154,6 +154,8 @@ def show(options: argparse.Namespace) -> None:
     Raises:
         InputError: it is not a folder of shards, or does not match its manifest.
     """
+    if storage.is_address(options.folder):
+        raise InputError(f"DIR={options.folder}: must be a local folder; copy it here", key="DIR")
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")
     figures = manifest.figures

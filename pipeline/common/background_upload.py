@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-PAUSE = 10.0  # seconds between looks for what is new
+PAUSE = 30.0  # seconds between looks for what is new
 
 
 class BackgroundUpload:

@@ -84,8 +84,9 @@ class Lease:
         """Let go of it."""
         self._close.set()
         self._thread.join()
-        if not self._lost:
-            with contextlib.suppress(StoreError, Restart):
+        with contextlib.suppress(StoreError, Restart):
+            self._renew()  # another process may have taken it over meanwhile
+            if not self._lost:
                 s3_transfer.delete([self.address])
 
     def _try(self) -> bool:

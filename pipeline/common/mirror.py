@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +26,8 @@ def default_root() -> Path:
     """Return the folder of all mirrors of this user: one for each server that speaks S3."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
-    return cache / "bert-pipeline" / "stores" / hashlib.sha256(server.encode()).hexdigest()[:12]
+    which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
+    return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 
 @dataclasses.dataclass
@@ -120,6 +122,8 @@ class Copy:
                 self._note(name, path, checksum, info.etag)
                 return
             found = s3_transfer.fetch(f"{self.address}/{name}", info, path, checksum)
+            # What no stage made is known by its times: a copy has to be as good as the object.
+            os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
             self._note(name, path, found, info.etag)
 
         missing = next((name for name in wanted if name not in listed), None)
@@ -151,9 +155,13 @@ class Copy:
             data = path.read_bytes()
             checksum = hashlib.sha256(data).hexdigest()
             etag = s3_transfer.put(place, data)
-        else:
-            checksum = checksum or sha256(path)
+        elif checksum is not None:
             etag = s3_transfer.put_file(place, path, checksum)
+        else:
+            with tempfile.NamedTemporaryFile(dir=self.path, prefix=".put-") as still:
+                shutil.copyfile(path, still.name)
+                checksum = sha256(Path(still.name))
+                etag = s3_transfer.put_file(place, Path(still.name), checksum)
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag or "")
 
     def forget(self, names: Iterator[str] | list[str]) -> None:

@@ -8,6 +8,7 @@ manifest, and is put last.
 
 import contextlib
 import dataclasses
+import fnmatch
 import json
 from collections.abc import Iterator
 
@@ -111,7 +112,7 @@ class StoreFolder:
         `run` is the name of the folder of this training's checkpoints.
         """
         self._check()
-        s3_transfer.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
+        self.mark()
         if not in_place:
             return
         s3_transfer.delete([f"{self._address}/{MANIFEST}"])
@@ -122,7 +123,29 @@ class StoreFolder:
             return
         self.resume(run)
 
-    def resume(self, run: str) -> None:
+    def mark(self) -> None:
+        """Say that what is in the folder is this stage's, although there is no manifest."""
+        s3_transfer.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
+
+    @contextlib.contextmanager
+    def part(self, pattern: str) -> Iterator[None]:
+        """Share a stage out over machines: the body finds the files of the others that match.
+
+        What it writes is put, and what the others have put until then is fetched at its end.
+        """
+        if not self.stored:
+            yield
+            return
+        if Manifest.read(self._address) is None:
+            self.check_free()
+            self.mark()
+        self.resume("", pattern)
+        with self.uploading(None):
+            yield
+        self.sync()
+        self.resume("", pattern)
+
+    def resume(self, run: str, pattern: str = "*") -> None:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
         for name in list(self.copy.entries):
@@ -135,6 +158,8 @@ class StoreFolder:
         for name, info in listed.items():
             known = self.copy.entries.get(name)
             if CHECKPOINT.fullmatch(name) or hidden(name) or name == MANIFEST:
+                continue
+            if not fnmatch.fnmatchcase(name, pattern):
                 continue
             if known is None or known.etag != info.etag:
                 others[name] = None
@@ -209,13 +234,14 @@ class StoreFolder:
                 "again",
                 path=f"{self._address}/{wrong[0]}",
             )
+        # Checkpoints of other settings, or kept for good by another start, stay.
+        spare = [n for n in listed if n not in manifest.files and n != UNFINISHED]
+        self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self._check()
         s3_transfer.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
-        # Checkpoints of other settings, or kept for good by another start, stay.
-        spare = [n for n in listed if n not in manifest.files and n != MANIFEST]
-        self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self.copy.save_index()
+        s3_transfer.delete([f"{self._address}/{UNFINISHED}"])
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""

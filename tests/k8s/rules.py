@@ -286,9 +286,11 @@ def networks(world: World) -> Faults:
 
 
 def settings(world: World) -> Faults:
-    """The ConfigMap's overrides name a folder of the volume."""
+    """The ConfigMap's overrides name a folder of the volume, for the run or copies of it."""
     text = world.settings().get("overrides", "")
     places = re.findall(r"^workdir=(\S+)", text, re.MULTILINE)
+    if places and places[0].startswith("s3://"):
+        places = re.findall(r"^mirror=(\S+)", text, re.MULTILINE)
     mounted = {m["mountPath"] for job in world.all("Job") for m in world.mounts(job)}
     if len(places) != 1 or f"/{places[0].split('/')[1]}" not in mounted:
         yield f"ConfigMap/pretrain: overrides: workdir={places}: not on a mounted volume"

@@ -15,7 +15,7 @@ import yaml
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site")
+OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "placement", "openshift", "monitoring")
 
@@ -245,6 +245,17 @@ def test_kustomize_makes_manifests_without_fault(
     if name == "base":
         by_name = {(i["kind"], i["metadata"]["name"]): i for i in items}
         assert by_name == {(i["kind"], i["metadata"]["name"]): i for i in json.loads(text)}
+
+
+def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
+    items = kustomize(root / "k8s" / "overlays" / "store")
+    assert "PersistentVolumeClaim" not in {item["kind"] for item in items}
+    assert "persistentVolumeClaim" not in json.dumps(items)
+    overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap").split()
+    assert any(line.startswith("workdir=s3://") for line in overrides)
+    mirror = next(line.partition("=")[2] for line in overrides if line.startswith("mirror="))
+    for held in containers(items).values():
+        assert mirror in {mount["mountPath"] for mount in held["volumeMounts"]}
 
 
 def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:

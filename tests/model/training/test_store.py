@@ -1,5 +1,10 @@
 """A training in an object store gives the bytes of one on a disk, on any machine."""
 
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,9 +12,10 @@ import pytest
 from model.training import checkpoint
 from pipeline.common import s3, s3_transfer
 from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.orchestration.graph import free_port
 from tests.model.conftest import SMALL, train_many
 
-pytestmark = [pytest.mark.slow, pytest.mark.store]
+pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 
 EVERY = (*SMALL, "save_every=4", "keep=2")
 
@@ -60,3 +66,52 @@ def test_a_training_in_a_store_is_that_on_a_disk(
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{run}/train")).keys() == sums(local).keys()
     assert checkpoints(f"{run}/train") == {"step-00000008", "step-00000012"}
+
+
+def train_on_nodes(root: Path, node: Path, disks: list[Path], overrides: list[str]) -> str:
+    """Train with one rank a node; each has another disk at the path `node`. What rank 0 said."""
+    port = free_port()
+    ranks = []
+    for number, disk in enumerate(disks):
+        inner = shlex.join([sys.executable, "model/train.py", *overrides])
+        mounted = f"mount --bind {disk} {node} && exec {inner}"
+        variables = {
+            "RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(disks)),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "DS_ACCELERATOR": "cpu",
+        }  # fmt: skip
+        ranks.append(
+            subprocess.Popen(
+                ["unshare", "--mount", "sh", "-c", mounted], cwd=root, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | variables,
+            )
+        )  # fmt: skip
+    said = [process.communicate()[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0] * len(ranks), said
+    return said[0]
+
+
+@pytest.mark.netns
+@pytest.mark.skipif(os.geteuid() != 0, reason="mount namespaces need root")
+def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_path: Path) -> None:
+    for name in ("prepare", "vocab"):
+        for path in (work / name).iterdir():
+            s3_transfer.put(f"{bucket}/{name}/{path.name}", path.read_bytes())
+    out, node, disks = f"{bucket}/run", tmp_path / "node", [tmp_path / "0", tmp_path / "1"]
+    for folder in (node, *disks):
+        folder.mkdir()
+    train_on_nodes(root, node, disks, words(bucket, out, node))
+    first = Manifest.read(f"{out}/train")
+    assert first is not None
+    assert not list(disks[1].rglob("*.safetensors"))  # rank 0 alone writes
+
+    # Another machine takes the place of rank 1, and the last checkpoint was not put whole.
+    shutil.rmtree(disks[1])
+    disks[1].mkdir()
+    shutil.rmtree(disks[0] / out.removeprefix("s3://"))
+    top = f"{out}/train/checkpoints/{first.fingerprint[:12]}"
+    s3_transfer.delete([f"{out}/train/{MANIFEST}", f"{top}/step-00000012/SHA256SUMS"])
+    s3_transfer.put(f"{out}/train/.unfinished", b"train")
+    said = train_on_nodes(root, node, disks, words(bucket, out, node))
+    assert "resumed after step 8" in said
+    assert sums(Manifest.read(f"{out}/train")) == sums(first)
+    assert list(disks[1].rglob("step-00000008/model.safetensors"))

@@ -12,6 +12,7 @@ from pipeline.common.errors import InputError, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.stages import stage, store_folder, store_inputs
+from pipeline.stages.fingerprints import fingerprint_path
 from tests.pipeline import s3_server
 from tests.pipeline.store_proxy import Proxy
 
@@ -152,6 +153,7 @@ def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> 
     s3_transfer.put(f"{bucket}/text/deep/b.txt", b"b")
     folder = store_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
     assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
+    assert fingerprint_path(folder) == fingerprint_path(f"{bucket}/text")
     assert store_inputs.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
     with pytest.raises(InputError) as caught:
         store_inputs.fetch_input(tmp_path, f"{bucket}/nothing", "data")

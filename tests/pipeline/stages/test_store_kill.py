@@ -1,0 +1,83 @@
+"""`kill -9` at any moment of an upload leaves whole checkpoints alone, from which a run resumes."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common import s3, s3_transfer
+from pipeline.common.manifest import MANIFEST, Manifest
+from tests.pipeline.store_proxy import Proxy
+
+pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
+
+STEPS, KILLS = 4, 10
+CHANGES = ("PUT", "POST", "DELETE")
+
+
+def start(root: Path, out: str, mirror: Path) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "tests.pipeline.stages.resuming", out, str(mirror), str(STEPS)]
+    return subprocess.Popen(words, cwd=root, text=True, stdout=subprocess.PIPE)
+
+
+def whole_steps(out: str) -> list[int]:
+    """Return the steps of the checkpoints that have sums, each compared with its sums."""
+    there = {info.key for info in s3.below(out)}
+    steps = []
+    for key in sorted(key for key in there if key.endswith("SHA256SUMS")):
+        top = f"s3://{s3.parse(out)[0]}/{key.removesuffix('/SHA256SUMS')}"
+        found = s3_transfer.read(f"{top}/SHA256SUMS")
+        assert found is not None
+        for line in found[0].decode().splitlines():
+            checksum, name = line.split()
+            data = s3_transfer.read(f"{top}/{name}")
+            assert data is not None
+            assert hashlib.sha256(data[0]).hexdigest() == checksum
+        steps.append(int(top.rpartition("-")[2]))
+    return steps
+
+
+def test_a_run_resumes_after_a_kill_at_any_request(
+    root: Path, bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    first = start(root, f"{bucket}/0/train", tmp_path / "0")
+    first.communicate()
+    assert first.returncode == 0
+    want = Manifest.read(f"{bucket}/0/train")
+    assert want is not None
+    changes = sum(method in CHANGES for method, _ in store.requests)
+    moments = random.Random(1).sample(range(2, changes), KILLS)
+    print("killed at requests", moments, "of", changes)
+    kills = 0
+    for number, moment in enumerate(moments, start=1):
+        out = f"{bucket}/{number}/train"
+        seen = iter(range(10**6))
+
+        def kill(method: str, path: str, count: int) -> None:
+            if method in CHANGES and next(seen) == moment:  # noqa: B023
+                os.kill(killed.pid, signal.SIGKILL)  # noqa: B023
+
+        store.fault = kill
+        killed = start(root, out, tmp_path / f"{number}a")
+        killed.communicate()
+        kills += killed.returncode == -signal.SIGKILL
+        store.fault = lambda method, path, count: None
+
+        whole = whole_steps(out)
+        again = start(root, out, tmp_path / f"{number}b")
+        said, _ = again.communicate()
+        assert again.returncode == 0
+        if "resumed" in said:  # else the killed one had finished
+            assert f"resumed after {max(whole, default=0)}\n" in said
+        made = Manifest.read(out)
+        assert made is not None
+        assert made.files == want.files
+        top = f"{number}/train/"
+        names = {info.key.removeprefix(top) for info in s3.below(out)}
+        assert names - {".unfinished"} == {*want.files, MANIFEST}
+    assert kills >= KILLS - 2  # requests that renew a lock are counted, and come by the clock

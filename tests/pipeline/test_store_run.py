@@ -1,0 +1,97 @@
+"""The whole graph in an object store: the bytes of one on a disk, and known on any machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common import s3
+from pipeline.common.manifest import MANIFEST, Manifest
+
+pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]
+
+STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
+SAME = (".arrow", ".txt", ".tsv", ".safetensors")  # of the rest some has times or paths in it
+
+
+WORDS = ["river", "mill", "road", "town", "roof", "letter", "supper", "clock", "hall", "apple"]
+
+
+def write_books(folder: Path) -> None:
+    """Write books that each talk of words of their own."""
+    folder.mkdir()
+    for book in range(16):
+        own = [WORDS[(book + k) % len(WORDS)] for k in range(4)]
+        lines = [
+            f"The {own[k % 4]} and the {own[(k * 3 + 1) % 4]} were near the {own[(k // 4) % 4]} "
+            f"on day {k} of year {book}."
+            for k in range(60)
+        ]
+        (folder / f"{book:02}.txt").write_text("\n\n".join(lines))
+
+
+def command(corpus: Path, work: str, *more: str) -> list[str]:
+    settings = {
+        "vocab.size": 200, "prepare.validation_share": 0.3, "tasks.validation_share": 0.3,
+        "tasks.train_rows": 40, "tasks.dev_rows": 20, "train.steps": 8, "train.save_every": 4,
+        "train.batch_size": 8, "train.micro_batch": 8, "evaluate.epochs": 1,
+        "train.tracking.name": "none",
+    }  # fmt: skip
+    return [
+        sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
+        f"workdir={work}", "tasks=[sample_next]",
+        *(f"{key}={value}" for key, value in settings.items()), *more,
+    ]  # fmt: skip
+
+
+def run(root: Path, words: list[str], code: int = 0) -> str:
+    done = subprocess.run(
+        words, cwd=root, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "books"
+    write_books(corpus)
+    work, mirror = f"{bucket}/run", tmp_path / "mirror"
+    run(root, command(corpus, str(tmp_path / "local")))
+    run(root, command(corpus, work, f"mirror={mirror}"))
+    for name in STAGES:
+        local, stored = Manifest.read(tmp_path / "local" / name), Manifest.read(f"{work}/{name}")
+        assert local is not None
+        assert stored is not None
+        assert local.fingerprint == stored.fingerprint
+        assert local.files.keys() == stored.files.keys()
+        for file in local.files:
+            if file.endswith(SAME):
+                assert local.files[file] == stored.files[file], file
+    name = "evaluate-sample_next"
+    scores = [Manifest.read(f"{place}/{name}") for place in (tmp_path / "local", work)]
+    assert scores[0].figures == scores[1].figures  # type: ignore[union-attr]
+
+    # The store holds what the manifests name, and the logs; no lock is left.
+    named = {f"run/{name}/{file}" for name in STAGES
+             for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]  # fmt: skip
+    there = {info.key for info in s3.below(work)}
+    assert there - named == {f"run/logs/{n}.{end}" for n in STAGES for end in ("log", "yaml")}
+    assert named <= there
+    assert not (root / "s3:").exists()
+
+    again = run(root, command(corpus, work, f"mirror={tmp_path / 'other'}"))
+    assert again.count("done before") == len(STAGES)
+    assert not list((tmp_path / "other").rglob("*.arrow"))
+
+    # A grid that two machines share: the one that finds it whole writes the account.
+    words = [
+        sys.executable, "-m", "pipeline.evaluate", "+task=sample_next", f"workdir={work}",
+        f"out={work}/evaluate-parts", "epochs=1",
+    ]  # fmt: skip
+    run(root, [*words, "part=[0,2]", f"mirror={tmp_path / 'p0'}"])
+    assert Manifest.read(f"{work}/evaluate-parts") is None
+    run(root, [*words, "part=[1,2]", f"mirror={tmp_path / 'p1'}"])
+    parts = Manifest.read(f"{work}/evaluate-parts")
+    assert parts is not None
+    assert parts.figures["score"] == scores[0].figures["score"]  # type: ignore[union-attr]
