@@ -237,6 +237,24 @@ def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return mixed
 
 
+def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+    """Compute PyTorch's fused attention over sequences that all have `max_length` tokens.
+
+    Not a choice of users: samples of training differ in length.
+    """
+    tokens, heads, width = q.shape
+    length = how.max_length
+    query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
+    seen = None  # all of them
+    if how.causal:
+        seen = ~causal_mask(length, q.device)
+    elif how.window is not None:
+        seen = in_window(length, how.window, q.device)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
+    return mixed.transpose(1, 2).reshape(tokens, heads, width)
+
+
+EQUAL = "equal"
 BACKENDS = {
     "each": per_sequence,
     "padded": padded,
