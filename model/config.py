@@ -47,7 +47,7 @@ class ModelConfig(Section, key="model"):
     layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
     attention: str = option(
         "auto",
-        "Attention implementation: each, padded or flash; auto: the fastest that the device supports.",
+        "Attention implementation: each, padded or flash; auto: the fastest one supported here.",
     )
     causal: bool = option(False, "Let each token attend only to those before it.")
     local_window: int = option(

@@ -124,7 +124,7 @@ class StoreFolder:
         self.resume(run)
 
     def mark(self) -> None:
-        """Say that what is in the folder is this stage's, although there is no manifest."""
+        """Mark the content of the folder as this stage's, although it has no manifest yet."""
         s3_transfer.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
 
     @contextlib.contextmanager
