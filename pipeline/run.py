@@ -52,7 +52,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         nodes = graph.plan(config, chosen)
         if config.executor.name in ("local", "slurm"):
             graph.check_places(config, nodes)
-        expected = estimates.line(estimates.of_stages(config, nodes, processes(config)))
+        expected = estimates.line(estimates.of_stages(config, nodes))
         screen.say(redact.redact("\n".join(filter(None, [draw(nodes), expected]))))
         return
     with store_folder.locked_run(config.workdir):
@@ -64,7 +64,7 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
-    if expected := estimates.line(estimates.of_stages(config, nodes, processes(config))):
+    if expected := estimates.line(estimates.of_stages(config, nodes)):
         screen.say(expected)
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
@@ -127,7 +127,7 @@ def executor(config: RunConfig, chosen: list[str]) -> Executor:
     return LocalExecutor(
         store_inputs.local_place(config.workdir, config.mirror),
         config.cores,
-        processes(config),
+        config.processes,
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
 
@@ -135,13 +135,6 @@ def executor(config: RunConfig, chosen: list[str]) -> Executor:
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Handle SIGTERM and SIGHUP like Ctrl-C, which stops the children first."""
     raise KeyboardInterrupt
-
-
-def processes(config: RunConfig) -> int | None:
-    """Return the number of training processes; None leaves it to the launcher: one per GPU."""
-    if config.processes is not None:
-        return config.processes
-    return None if Path("/dev/nvidiactl").exists() else 1
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from model import train
 from model.config import TrainConfig
+from pipeline.common import cores
 
 
 def launcher(processes: int | None) -> list[str]:
@@ -28,8 +29,8 @@ def main() -> None:
     words = sys.argv[1:]  # composition changes sys.argv
 
     def start(config: TrainConfig) -> None:
-        gpus = Path("/dev/nvidiactl").exists()
-        processes = config.processes or (None if gpus else 1)
+        gpus = cores.gpus_present()
+        processes = config.ranks(gpus, cores.available())
         if processes == 1:
             train.train(config)
             return

@@ -1,6 +1,7 @@
-"""The number of CPU cores available to this process."""
+"""The CPU cores available to this process, and whether the machine has GPUs."""
 
 import os
+from pathlib import Path
 
 
 def available() -> int:
@@ -12,3 +13,8 @@ def available() -> int:
     # Without a task plugin, Slurm does not restrict the CPU affinity of a job.
     given = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(cores, int(given)) if given.isdecimal() and int(given) else cores
+
+
+def gpus_present() -> bool:
+    """Return whether the machine has a driver for NVIDIA's GPUs."""
+    return Path("/dev/nvidiactl").exists()

@@ -91,7 +91,7 @@ class RunConfig(Section):
         [], "Stages to run even if their output is up to date (also --force STAGE)."
     )
     processes: int | None = option(
-        None, "Training processes; null: one per GPU, or one on a CPU.", at_least=1
+        None, "Training processes; null: as `processes` of the stage.", at_least=1
     )
     cores: int | None = option(None, "Cores shared by all stages; null: all.", at_least=1)
     executor: ExecutorConfig = option()

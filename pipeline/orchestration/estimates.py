@@ -13,11 +13,10 @@ from pipeline.config import PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration.graph import Node
 
 
-def of_stages(config: RunConfig, nodes: list[Node], ranks: int | None) -> dict[str, Estimate]:
+def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
-    `ranks` are the processes of training on this machine; None leaves the number, and so the time,
-    to the GPUs that are found later.
+    With GPUs the number of ranks, and so the time of training, is not known yet.
     """
     found: dict[str, Estimate] = {}
     lengths = {
@@ -37,6 +36,7 @@ def of_stages(config: RunConfig, nodes: list[Node], ranks: int | None) -> dict[s
                 found[node.name] = expected
         elif node.kind == "train":
             settings = cast(TrainConfig, node.config)
+            ranks = node.ranks(config.processes)
             if settings.model.layers:
                 folder = str(Path(settings.data.dir))
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)

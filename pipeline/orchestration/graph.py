@@ -15,9 +15,10 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
+from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.cli.overrides import quoted
-from pipeline.common import storage
+from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import RunConfig, StageConfig
@@ -55,6 +56,11 @@ class Node:
         workdir = store_inputs.local_place(self.config.workdir, self.config.mirror)
         return workdir / "logs" / f"{self.name}.yaml"
 
+    def ranks(self, processes: int | None) -> int | None:
+        """Return the training ranks on this machine, `processes` if set; None: one per GPU."""
+        assert isinstance(self.config, TrainConfig)
+        return processes or self.config.ranks(cores.gpus_present(), cores.available())
+
     def command(self, processes: int | None) -> list[str]:
         """Write the configuration to `settings_file` and return the command line of the stage."""
         resolved.write(self.settings_file, self.config)
@@ -63,7 +69,8 @@ class Node:
             return [sys.executable, "-m", STAGES[self.kind].script, *settings]
         script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
         launcher = Path(sys.executable).with_name("deepspeed")
-        count = ["--num_accelerators", str(processes)] if processes else []
+        ranks = self.ranks(processes)
+        count = ["--num_accelerators", str(ranks)] if ranks else []
         port = ["--master_port", str(free_port())]  # the default is the same for every job
         # DeepSpeed's launcher neither forwards signals nor always reports its ranks' exit codes.
         launch = [sys.executable, "-m", "model.launch", str(launcher)]

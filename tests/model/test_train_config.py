@@ -87,3 +87,11 @@ def test_with_a_start_only_what_was_typed_is_set() -> None:
     size = compose_train("start=/nowhere", "model.layers=3").model
     assert (size.name, size.layers, size.hidden, size.positions) == ("auto", 3, 0, 0)
     assert compose_train("start=/nowhere", "model=tiny").model.hidden == 128
+
+
+def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
+    config = compose_train("model=tiny", "batch_size=32")
+    assert [config.ranks(gpus=False, cores=cores) for cores in (1, 2, 64)] == [1, 2, 4]
+    assert compose_train("model=base").ranks(gpus=False, cores=8) == 1
+    assert compose_train("model=tiny", "processes=3").ranks(gpus=False, cores=8) == 3
+    assert config.ranks(gpus=True, cores=8) is None, "the launcher counts the GPUs"

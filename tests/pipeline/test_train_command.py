@@ -39,16 +39,22 @@ def test_help_and_mistakes_do_not_wait_for_pytorch(root: Path, words: list[str])
 def test_one_process_trains_without_a_launchers_words(
     root: Path, work: Path, tmp_path: Path
 ) -> None:
-    done = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
+    done = train(
+        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1"
+    )
     assert done.returncode == 0, done.stderr
     manifest = Manifest.read(tmp_path / "train")
     assert manifest is not None
     assert manifest.figures["world_size"] == 1
     assert "train: 2 x 32, " in done.stdout
     assert "WARNING" not in done.stdout + done.stderr
-    again = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2")
+    again = train(
+        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1"
+    )
     assert "train: up to date" in again.stdout
-    other = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1")
+    other = train(
+        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1", "processes=1"
+    )
     assert "checkpoints of other settings" in other.stdout
     assert "step-00000002" in other.stdout
 
