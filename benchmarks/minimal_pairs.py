@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def sample(options: argparse.Namespace) -> list[str]:
-    """The good and bad sentences of the first pairs of each paradigm."""
+    """Return the good and bad sentences of the first pairs of each paradigm."""
     from pipeline.evaluation import examples
     from pipeline.evaluation.task_types import minimal_pairs
 
@@ -87,7 +87,7 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
 
 
 def minicons(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
-    """The scorer of minicons, given tokens: its own way to make them needs transformers 4."""
+    """Return minicons' scorer, given tokens: its own tokenization needs transformers 4."""
     import torch
     from minicons import scorer  # type: ignore[import-not-found]
 

@@ -68,7 +68,7 @@ class SentenceScorer:
         self, sequences: Sequence[Ids], first: Ints, method: str = PLL,
         on_sentences: Callable[[float], object] = lambda count: None,
     ) -> npt.NDArray[np.float64]:  # fmt: skip
-        """The log-likelihood `(S,)` of each sequence, which begins with [CLS] and ends with [SEP].
+        """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
         The tokens from position `first` `(S,)` on count, [SEP] does not.
         """
@@ -89,7 +89,7 @@ class SentenceScorer:
     def _values(
         self, queries: Queries, on_share: Callable[[float], object]
     ) -> npt.NDArray[np.float64]:
-        """The log-probability `(P,)` of each label."""
+        """Return the log-probability `(P,)` of each label."""
         found = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
         size = max(1, self._tokens // length)
@@ -104,7 +104,7 @@ class SentenceScorer:
         return found
 
     def _states(self, copies: Ids, keep: Ints) -> Tensor:
-        """The hidden states `(K, H)` at the places `keep` `(K,)` of copies `(C, L)` end to end."""
+        """Return hidden states `(K, H)` at positions `keep` `(K,)` of packed copies `(C, L)`."""
         encoder, device = self._model.encoder, self._device
         count, length = copies.shape
         ids = torch.from_numpy(copies.reshape(-1).astype(np.int64)).to(device)
@@ -119,7 +119,7 @@ class SentenceScorer:
         return x if encoder.norm is None else encoder.norm(x)
 
     def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> npt.NDArray[np.float64]:
-        """The log-probability `(P,)` of labels `(P,)` at rising rows `(P,)` of states `(K, H)`."""
+        """Return the log-probability `(P,)` of labels `(P,)` at rising rows `(P,)` of `(K, H)`."""
         words = self._model.encoder.embeddings.word.weight
         found = []
         for start in range(0, len(states), self._rows):
@@ -138,7 +138,7 @@ def _share(on_sentences: Callable[[float], object], count: int, share: float) ->
 
 
 def log_sum_exp(logits: Tensor) -> Tensor:
-    """The logarithm of the sum of exponentials of each row, `(M, V)` -> `(M,)`; overwrites them."""
+    """Compute log-sum-exp of each row, `(M, V)` -> `(M,)`; overwrites the rows."""
     rows = max(1, PIECE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
     found = []
     for piece in torch.split(logits, rows):
@@ -151,7 +151,7 @@ def log_sum_exp(logits: Tensor) -> Tensor:
 def masked_queries(
     ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None
 ) -> Queries:
-    """A masked copy of sentences `(S, L)` for each token from position `first` `(S,)` on.
+    """Return a masked copy of sentences `(S, L)` for each token from position `first` `(S,)`.
 
     With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later
     tokens of its word are masked too.

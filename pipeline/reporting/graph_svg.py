@@ -25,7 +25,7 @@ def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
 
 
 def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> dict[str, int]:
-    """The column of each stage: after what it reads, and no earlier than its readers ask for."""
+    """Return the column of each stage: after its inputs, and sources just before their readers."""
     # A stage that was made again has finished after its readers: the arrows alone give the order.
     found = dict.fromkeys(stages, 0)
     for _ in stages:
