@@ -28,7 +28,6 @@ WITHOUT = {
     "runs": "attention one sequence at a time",
     "loss": "PyTorch's cross entropy",
     "dropout": "PyTorch's dropout",
-    "sparse": "a dense gradient of the embedding",
 }
 PEERS = {
     "ours": "ours",

@@ -150,7 +150,6 @@ def ablated(
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
         attention.drop = F.dropout  # type: ignore
     module = BertForPreTraining(config).to(device, dtype)
-    module.encoder.embeddings.word.sparse = trick != "sparse"
 
     def loss(batch: Batch) -> Tensor:
         if trick == "loss":
