@@ -27,9 +27,7 @@ WITHOUT = {
     "each": "attention over padded sequences",
     "runs": "attention one sequence at a time",
     "loss": "PyTorch's cross entropy",
-    "linear": "PyTorch's weight gradient",
     "dropout": "PyTorch's dropout",
-    "sparse": "a dense gradient of the embedding",
 }
 PEERS = {
     "ours": "ours",

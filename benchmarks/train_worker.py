@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from benchmarks.samples import SIZE, tokenizer_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
-from model.encoders import attention, bert, linear
+from model.encoders import attention, bert
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
@@ -146,13 +146,10 @@ def ablated(
         config = dataclasses.replace(config, attention="padded")
     if trick == "runs":
         attention.RUN = 1
-    if trick == "linear":
-        linear.HALF = ()  # type: ignore[assignment]
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
         attention.drop = F.dropout  # type: ignore
     module = BertForPreTraining(config).to(device, dtype)
-    module.encoder.embeddings.word.sparse = trick != "sparse"
 
     def loss(batch: Batch) -> Tensor:
         if trick == "loss":

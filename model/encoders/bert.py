@@ -18,7 +18,7 @@ from model.encoders.encoder import (
     Sequences,
     WordEmbeddings,
 )
-from model.encoders.linear import Linear, QueryKeyValue
+from model.encoders.projections import QueryKeyValue
 from pipeline.common.errors import ConfigError
 
 SEGMENTS = 2
@@ -51,7 +51,7 @@ class Residual(nn.Module):
 
     def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
-        self.dense = Linear(width, config.hidden)
+        self.dense = nn.Linear(width, config.hidden)
         self.dropout = Dropout(config.dropout)
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
 
@@ -68,7 +68,7 @@ class Layer(EncoderLayer):
         self.attention_dropout, self.causal = config.attention_dropout, config.causal
         self.qkv = QueryKeyValue(config.hidden, config.heads)
         self.mix = Residual(config.hidden, config)
-        self.up = Linear(config.hidden, config.feed_forward)
+        self.up = nn.Linear(config.hidden, config.feed_forward)
         self.down = Residual(config.feed_forward, config)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:

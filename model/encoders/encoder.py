@@ -198,9 +198,6 @@ class PretrainingModel(nn.Module):
         super().__init__()
         self.config, self.judges_pairs = config, parts.pairs
         self.encoder = Encoder(config, parts)
-        # The decoder's gradient of the same matrix is dense; a sparse embedding gradient adds a few
-        # rows to it instead of a second matrix that is nearly all zeros.
-        self.encoder.embeddings.word.sparse = True
         if parts.pairs:
             self.pooler = parts.pooler(config)
         self.masked_head = parts.masked_head(config)

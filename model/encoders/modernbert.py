@@ -23,7 +23,7 @@ from model.encoders.encoder import (
     Sequences,
     WordEmbeddings,
 )
-from model.encoders.linear import Linear, QueryKeyValue
+from model.encoders.projections import QueryKeyValue
 from model.encoders.rotary import rotate, rotation
 from pipeline.common.errors import ConfigError
 
@@ -67,12 +67,12 @@ class Layer(EncoderLayer):
         # The first layer's input is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
-        self.mix = Linear(config.hidden, config.hidden, bias=False)
+        self.mix = nn.Linear(config.hidden, config.hidden, bias=False)
         self.mix_dropout = Dropout(config.attention_dropout)
         self.feed_norm = make_norm(config)
-        self.up = Linear(config.hidden, 2 * config.feed_forward, bias=False)
+        self.up = nn.Linear(config.hidden, 2 * config.feed_forward, bias=False)
         self.dropout = Dropout(config.dropout)
-        self.down = Linear(config.feed_forward, config.hidden, bias=False)
+        self.down = nn.Linear(config.feed_forward, config.hidden, bias=False)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, H)`."""
