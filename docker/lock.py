@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TRAINING = {  # never imported by `prepare` or the driver
     "torch", "deepspeed", "safetensors", "transformers", "scikit-learn", "scipy", "wandb",
-    "matplotlib",
+    "matplotlib", "threadpoolctl",
 }  # fmt: skip
 EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "s3")  # in both images
 

@@ -10,7 +10,6 @@ from statistics import median
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from model.config import ModelConfig, TrainConfig
 from model.training import flops
@@ -34,6 +33,8 @@ def processor(size: int = 512, seconds: float = 0.15) -> float:
     The best of many short ones on one core, as other programs may use them too; two cores that the
     system counts are usually one with two threads.
     """
+    from threadpoolctl import threadpool_limits  # only the trainer image has it
+
     matrix = np.ones((size, size), np.float32)
     best, until = float("inf"), time.perf_counter() + seconds
     with threadpool_limits(1):
@@ -87,11 +88,13 @@ def training(
     samples = (config.steps - done) * config.batch_size
     work = samples * flops.of_sequences(_known(model), [length])
     # Ranks on one machine share its cores.
-    reached = estimate.rate_of(config.workdir, "train")
-    reached = reached or REACHED * (speed or processor() / ranks)
+    seconds = None
+    if timed:
+        reached = estimate.rate_of(config.workdir, "train")
+        seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
     count = parameters(model)
     return Estimate(
-        seconds=work / reached / ranks if timed else None,
+        seconds=seconds,
         disk=SAVED * count * (config.keep + 1),
         memory=memory_of(model) * ranks,
         about=f"{config.steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
