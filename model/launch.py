@@ -24,6 +24,7 @@ from pipeline.common import output
 from pipeline.common.errors import Exit, Restart, UserError
 
 HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd")  # of NVIDIA's and of AMD's driver
 GPUS = "TRAIN_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
 
 
@@ -45,12 +46,15 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
         launch.environment.setdefault(HOSTS, ",".join(read_hosts(path)))
         if os.environ.get("CUDA_VISIBLE_DEVICES"):
             launch.environment[GPUS] = os.environ["CUDA_VISIBLE_DEVICES"]
+    if not any(Path(device).exists() for device in GPU_DEVICES):
+        # Otherwise every process of DeepSpeed warns about the missing GPU.
+        launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
     launch.command = command.with_free_port().words()
     code = launch.run()
     if code == Exit.RESTART:
-        lost = "".join(f"{rank} was killed (memory?); " for rank in launch.killed())
-        told = f"restart: {lost}start the same command again; it goes on"
-        print(told, file=sys.stderr, flush=True)
+        lost = launch.lost()
+        said = f"stopped: {lost}{'; ' if lost else ''}run the same command to resume"
+        print(said, file=sys.stderr, flush=True)
     return code
 
 
@@ -68,12 +72,12 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart("start the same command again; it goes on")
+                raise Restart("run the same command to resume")
             return code
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))
         if words == ["--node"]:
-            words, environment, text = ssh_hosts.receive(here.told.append)
+            words, environment, text = ssh_hosts.receive(here.signals.append)
             os.environ |= {**environment, HOSTFILE: text}
             os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         return launch_here(words, here, Path(folder))

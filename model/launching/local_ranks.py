@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
 from pipeline.common.errors import Exit
@@ -51,8 +52,10 @@ class Launch:
     ranks: Path  # folder, empty at first
     environment: dict[str, str] = field(default_factory=dict)  # that the launcher gets too
     launcher: int | None = None  # its exit code, when it has ended
-    told: list[int] = field(default_factory=list)  # signals that came
+    signals: list[int] = field(default_factory=list)  # signals that came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> how many it was told of
+    orphaned: bool = False  # the launcher ended first, and the signals are our own
+    endings: Endings = field(default_factory=Endings)
 
     def run(self) -> int:
         """Start the launcher, and wait until nothing below it is left; the exit code."""
@@ -73,8 +76,8 @@ class Launch:
                 if not alive:
                     break
             if time.monotonic() > until:
-                self.told.append(signal.SIGKILL)
-            if self.told or self.launcher is not None:
+                self.signals.append(signal.SIGKILL)
+            if self.signals or self.launcher is not None:
                 self._pass_on(child.pid, alive)
             time.sleep(POLL)
         _signal_group(child.pid, signal.SIGKILL)  # helpers that nobody needs any more
@@ -82,12 +85,13 @@ class Launch:
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
-    def killed(self) -> list[str]:
-        """The ranks that ended without a word."""
-        return sorted(self._read("pid").keys() - self._read("code").keys())
+    def lost(self) -> str:
+        """Return what became of the ranks that left no exit code; nothing if all of them did."""
+        ranks = sorted(self._read("pid").keys() - self._read("code").keys())
+        return self.endings.describe(ranks, [] if self.orphaned else self.signals, self.launcher)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.told.append(number)
+        self.signals.append(number)
 
     def _reap(self, launcher: int) -> bool:
         """Take the exit codes of all that ended; whether anything is left."""
@@ -109,18 +113,19 @@ class Launch:
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
         """Tell the ranks what came; those that outlive their launcher, to save and leave."""
-        if not self.told:
-            self.told.append(signal.SIGTERM)
+        if not self.signals:
+            self.orphaned = True
+            self.signals.append(signal.SIGTERM)
         if not ranks and not self.passed.keys() - {launcher}:
             # Nothing to save yet. Once for each signal: a launcher that ends others by a command
             # would start that command again.
-            if self.passed.get(launcher, 0) < len(self.told):
+            if self.passed.get(launcher, 0) < len(self.signals):
                 _signal_group(launcher, signal.SIGTERM)
-            self.passed[launcher] = len(self.told)
+            self.passed[launcher] = len(self.signals)
         for pid in ranks:
-            for number in self.told[self.passed.get(pid, 0) :]:
+            for number in self.signals[self.passed.get(pid, 0) :]:
                 _signal(pid, number)
-            self.passed[pid] = len(self.told)
+            self.passed[pid] = len(self.signals)
 
     def _read(self, kind: str) -> dict[str, int]:
         return {path.stem: int(path.read_text()) for path in self.ranks.glob(f"*.{kind}")}

@@ -295,6 +295,6 @@ def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str]
 
 def failure(error: UserError | Restart) -> int:
     """Print what ended the start, and return the exit code."""
-    kind = "error" if isinstance(error, UserError) else "restart"
+    kind = "error" if isinstance(error, UserError) else "stopped"
     print(f"{kind}: {error}", file=sys.stderr, flush=True)
     return error.code if isinstance(error, UserError) else Exit.RESTART

@@ -103,6 +103,6 @@ def _noted(number: int, frame: FrameType | None) -> None:
 
 def exit_for_restart(why: str) -> NoReturn:
     """End this process now, to be started again, whatever its threads are doing."""
-    print(f"restart: {why}", file=sys.stderr, flush=True)
+    print(f"stopped: {why}", file=sys.stderr, flush=True)
     rank_record.end_rank(Exit.RESTART)
     os._exit(Exit.RESTART)

@@ -197,7 +197,7 @@ def run(
         print(f"error: {redact.redact(explain(error))}", file=sys.stderr, flush=True)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        print(f"restart: {redact.redact(str(error))}", file=sys.stderr, flush=True)
+        print(f"stopped: {redact.redact(str(error))}", file=sys.stderr, flush=True)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; the same command starts again", file=sys.stderr)

@@ -19,6 +19,7 @@ from pipeline.orchestration.graph import Node
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
+ENDING = re.compile(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*|SIG\w+ before[^;]*")
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL: training saves in them
 
 
@@ -192,10 +193,10 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if kind is not None and told:
         return kind(f"stage {name}: {told[0]} (log: {log})")
     if code == Exit.RESTART:
-        how = re.search(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*", "\n".join(lines))
+        how = ENDING.search("\n".join(lines))
         return Restart(
-            f"stage {name} was cut short{f', {how[0]}' if how else ''} (log: {log}); the same "
-            "command goes on with it"
+            f"stage {name}: {how[0] if how else 'cut short'} (log: {log}); run the same "
+            "command to resume"
         )
     return StageFailed(
         f"stage {name} ended with exit code {code}; its log is {log}, ending:\n"

@@ -1,6 +1,7 @@
 """The first process of a training container: one exit code, signals passed on, none left behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from model.launching import rank_endings
 from model.launching.local_ranks import verdict
 from pipeline.common.errors import Exit
 
@@ -95,14 +97,50 @@ def test_a_signal_reaches_the_ranks_which_have_time_to_save(
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
     assert (tmp_path / "saved").exists()
-    assert said.startswith("restart:")
+    assert said.startswith("stopped:")
 
 
 def test_a_rank_that_is_killed_is_named(job: "subprocess.Popen[str]") -> None:
     os.kill(descendants(job.pid)[-1], signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
-    assert said.startswith("restart: rank-0 was killed (memory?); start the same command again")
+    assert re.match(r"stopped: rank-0 was killed.*; run the same command to resume", said)
+
+
+# A rank that has nothing to save yet, and leaves no word when a signal ends it.
+UNREADY = """
+import subprocess, sys
+rank = 'import sys, time; from pathlib import Path; from model.resilience import rank_record; ' \\
+       'rank_record.begin_rank(); Path(sys.argv[1], "begun").touch(); time.sleep(60)'
+subprocess.Popen([sys.executable, "-c", rank, *sys.argv[1:]]).wait()
+"""
+
+
+def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path: Path) -> None:
+    process = start(UNREADY, tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == Exit.RESTART
+    assert "stopped: SIGINT before anything was saved; " in said
+    assert "memory" not in said
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(-9, "SIGKILL"), (247, "SIGKILL"), (137, "SIGKILL"), (1, None), (75, None)]
+)
+def test_a_signal_is_read_from_an_exit_code(code: int, name: str | None) -> None:
+    assert rank_endings.signal_name(code) == name
+
+
+def test_memory_is_named_where_the_kernel_counted_it() -> None:
+    now = rank_endings.oom_kills()
+    assert now, "neither /proc/vmstat nor memory.events can be read"
+    place = next(iter(now))
+    before = rank_endings.Endings({place: now[place] - 1})
+    said = before.describe(["rank-0"], [], -9)
+    assert said.startswith("rank-0 was killed by SIGKILL (out of memory: the kernel ended 1 ")
+    assert "counted no kill for memory" in rank_endings.Endings(now).describe(["rank-0"], [], 247)
+    assert rank_endings.Endings(now).describe([], [], 0) == ""
 
 
 def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
@@ -168,7 +206,7 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.train\n"
-        "line = f'rank {os.environ[\"LOCAL_RANK\"]} {os.environ[\"CUDA_VISIBLE_DEVICES\"]}'\n"
+        'line = f\'rank {os.environ["LOCAL_RANK"]} {os.environ["CUDA_VISIBLE_DEVICES"]}\'\n'
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))

@@ -138,7 +138,7 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
             assert last.startswith("error: runner.options.environment_config=")
         else:
             assert code == Exit.RESTART
-            assert last.startswith(f"restart: runner={cluster.runner}: ")
+            assert last.startswith(f"stopped: runner={cluster.runner}: ")
         assert not out.exists()
         assert not scratch.exists()
         cluster.start()

@@ -198,7 +198,7 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
     )
     done = run()
     assert done.returncode == Exit.RESTART, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("restart: s3://faults/lines/a.txt")
+    assert done.stderr.splitlines()[-1].startswith("stopped: s3://faults/lines/a.txt")
     assert not (tmp_path / "out").exists()
     store.fault = lambda method, path, number: None
     assert run().returncode == 0

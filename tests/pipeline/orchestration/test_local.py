@@ -39,8 +39,8 @@ def script(folder: Path, kind: str, line: str) -> Script:
     [
         (Exit.USER, UserError, r"stage train: a bad value \(log: .*train\.log\)"),
         (Exit.DIVERGED, Diverged, r"stage train: a bad value \(log: "),
-        (Exit.RESTART, Restart, "stage train was cut short .* the same command goes on"),
-        (Exit.RESTART, Restart, r"train was cut short, rank-1 was killed \(memory\?\) \(log: "),
+        (Exit.RESTART, Restart, "stage train: cut short .* the same command to resume"),
+        (Exit.RESTART, Restart, r"stage train: rank-1 was killed by SIGKILL \(log: "),
         (Exit.BUG, StageFailed, "exit code 1; its log (?s:.*)a bad value"),
         (Exit.DONE, StageFailed, "exit code 0; its log"),  # and left nothing
     ],
@@ -48,7 +48,7 @@ def script(folder: Path, kind: str, line: str) -> Script:
 def test_the_end_of_a_stage_is_that_of_the_run(
     tmp_path: Path, code: Exit, kind: type[Exception], told: str
 ) -> None:
-    words = "restart: rank-1 was killed (memory?); it goes on" if "killed" in told else ""
+    words = "stopped: rank-1 was killed by SIGKILL; run the same" if "killed" in told else ""
     line = f"print('error: a bad value\\n{words}'); raise SystemExit({int(code)})"
     stage = script(tmp_path, "train", line)
     with pytest.raises(kind, match=told) as raised:
@@ -86,7 +86,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "line", "kind", "told", "shown"),
     [
-        ("train", SAVES, Restart, r"train was cut short, saved after step 1,706 \(log: ",
+        ("train", SAVES, Restart, r"train: saved after step 1,706 \(log: ",
          "stopping: train is saving …\n"),
         ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks ends …\n"),
     ],

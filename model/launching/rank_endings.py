@@ -1,0 +1,84 @@
+"""What is known of ranks that ended without leaving an exit code: a signal, memory, or nothing."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_CGROUPS, _MACHINE = Path("/sys/fs/cgroup"), Path("/proc/vmstat")
+
+
+def signal_name(code: int) -> str | None:
+    """Return the signal that an exit code stands for, or None.
+
+    Codes are negative in Python, 128 + n of a shell, and 256 - n where a program exited with -n.
+    """
+    number = -code if code < 0 else 256 - code if code > 192 else code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
+def oom_kills() -> dict[str, int]:
+    """Return how many processes the kernel ended for lack of memory, by where they ran.
+
+    Counters that this process may not read are missing.
+    """
+    try:
+        own = Path("/proc/self/cgroup").read_text().rpartition("0::")[2].strip()
+    except OSError:
+        own = "/"
+    places = {
+        "this container": [_CGROUPS / own.strip("/") / "memory.events", _CGROUPS / "memory.events"],
+        "this machine": [_MACHINE],
+    }
+    found = {}
+    for name, files in places.items():
+        for path in files:
+            count = _counter(path, "oom_kill")
+            if count is not None:
+                found[name] = count
+                break
+    return found
+
+
+def _counter(path: Path, name: str) -> int | None:
+    try:
+        rows = dict(line.split() for line in path.read_text().splitlines())
+        return int(rows[name])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@dataclass(frozen=True)
+class Endings:
+    """What was seen from the start of a launcher to the end of its last rank."""
+
+    oom_before: dict[str, int] = field(default_factory=oom_kills)
+
+    def describe(self, ranks: Sequence[str], signals: Sequence[int], launcher: int | None) -> str:
+        """Return why `ranks` left no exit code; nothing if all of them did.
+
+        Args:
+            ranks: those without an exit code.
+            signals: what this process was sent and passed on.
+            launcher: the launcher's exit code.
+        """
+        if not ranks:
+            return ""
+        if signals:
+            return f"{signal.Signals(signals[0]).name} before anything was saved"
+        name = signal_name(launcher) if launcher else None
+        killed = "; ".join(f"{rank} was killed" for rank in ranks)
+        return f"{killed}{f' by {name}' if name else ''}{self._memory()}"
+
+    def _memory(self) -> str:
+        now = oom_kills()
+        for place, before in self.oom_before.items():
+            if now.get(place, before) > before:
+                return (
+                    f" (out of memory: the kernel ended {now[place] - before} of the processes of "
+                    f"{place} meanwhile)"
+                )
+        return " (the kernel counted no kill for memory)" if now else ""
