@@ -40,6 +40,8 @@ WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
     r"is not a valid (bool) )", re.S,
 )  # fmt: skip
+NOT_NULL = re.compile(r"field '(.*)' is not Optional")
+NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -102,6 +104,11 @@ def explain(error: Exception) -> str:
     if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
         wanted = TYPES[wrong[2] or wrong[3]]
         return f"{error.full_key or error.key}={wrong[1]}: {wanted} is wanted"
+    if isinstance(error, ValidationError) and NOT_NULL.search(str(error)):
+        return f"{error.full_key or error.key}=null: a value is wanted, not null"
+    if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
+        key = error.full_key or error.key
+        return f"{key}: a list is wanted; write {key}=[VALUE]"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
         return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

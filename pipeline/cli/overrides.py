@@ -14,6 +14,7 @@ from pipeline.common.errors import ConfigError
 
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
+OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # of any keys
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that are not read as text
 
 
@@ -72,7 +73,8 @@ def for_hydra(words: list[str], command: str) -> list[str]:
 def normalized(overrides: list[str], command: str) -> list[str]:
     """Return overrides in Hydra's grammar, choices with a `+` where the command makes none."""
     made = default_groups(command)
-    return [with_sign(whole_number(readable(word)), made) for word in overrides]
+    words = [with_sign(whole_number(readable(word)), made) for word in overrides]
+    return [f"++{word}" if OPEN.match(word) else word for word in words]
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
