@@ -1,9 +1,11 @@
 """`python -m pipeline`: the commands, one a line."""
 
+import sys
 import textwrap
 
 from pipeline import inspect
 from pipeline.cli import conf_files
+from pipeline.common import screen
 from pipeline.stages.registry import STAGES
 
 
@@ -25,8 +27,11 @@ def commands() -> dict[str, str]:
 
 def main() -> None:
     """The command."""
+    columns = screen.width(sys.stdout)
     for call, what in commands().items():
-        print(f"{call:<29}{textwrap.shorten(what, 70, placeholder=' …')}")
+        if columns is None:
+            what = textwrap.shorten(what, 70, placeholder=" …")
+        print(screen.wrap(f"{call:<29}{what}", columns, indent=29))
     print("\n--help after any of them says what it takes.")
 
 

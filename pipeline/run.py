@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.cli import entry_point
-from pipeline.common import cores, formatting, redact
+from pipeline.common import cores, formatting, redact, screen
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
@@ -39,7 +39,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
     if config.dry_run:
-        print(redact.redact(draw(nodes)), flush=True)
+        screen.say(redact.redact(draw(nodes)))
         return
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
@@ -48,7 +48,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     try:
         executor(config, chosen).run(nodes)
     except StageFailed as error:
-        print(redact.redact(f"error: {error}"), file=sys.stderr)
+        screen.say(redact.redact(f"error: {error}"), sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     told = f", {cached} of them up to date" if cached else ""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from model.config import TrackingConfig
-from pipeline.common import redact
+from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, first_line
 from pipeline.common.prometheus import Exporter
@@ -165,7 +165,7 @@ class Tracker:
     def say(self, text: str) -> None:
         """A line on the terminal that does not break the bar."""
         if self.active:
-            self._bar.write(text, file=sys.stdout)
+            self._bar.write(screen.wrap(text, screen.width(sys.stdout)), file=sys.stdout)
             sys.stdout.flush()
 
     def close(self) -> None:

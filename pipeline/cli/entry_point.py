@@ -27,7 +27,7 @@ from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, normalized
-from pipeline.common import output, redact
+from pipeline.common import output, redact, screen
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
 
@@ -201,10 +201,10 @@ def run(
         elif config is not None:
             task(validate(config, schema))
     except MISTAKES as error:
-        print(f"error: {redact.redact(explain(error))}", file=sys.stderr, flush=True)
+        screen.say(f"error: {redact.redact(explain(error))}", sys.stderr)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        print(f"stopped: {redact.redact(str(error))}", file=sys.stderr, flush=True)
+        screen.say(f"stopped: {redact.redact(str(error))}", sys.stderr)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; the same command starts again", file=sys.stderr)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from pipeline.common import screen
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
@@ -41,7 +42,7 @@ def announce_done(nodes: list[Node]) -> None:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            print(f"{node.name:<{width}}  done before  {manifest.summary}", flush=True)
+            screen.say(f"{node.name:<{width}}  done before  {manifest.summary}")
 
 
 @dataclass
@@ -138,7 +139,7 @@ class LocalExecutor:
         self._clear()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began
-            print(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}", flush=True)
+            screen.say(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}")
             return
         raise failure(node.name, child.process.returncode, child.log)
 

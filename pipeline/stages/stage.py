@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline.common import screen
 from pipeline.common.atomic import remove_leftovers
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
@@ -156,7 +157,7 @@ def run(
         wanted, sources = fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
-            print(f"{stage}: up to date{age(present)}, {present.summary} -> {out}", flush=True)
+            screen.say(f"{stage}: up to date{age(present)}, {present.summary} -> {out}")
             return present
         started = time.monotonic()
         folder = out if in_place else out.with_name(f".{out.name}.tmp")
@@ -188,5 +189,5 @@ def run(
         if not in_place:
             replace(out, folder)
     told = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {out}"
-    print(redact(told), flush=True)
+    screen.say(redact(told))
     return manifest
