@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from model.encoders.batch import Batch
     from model.training.initial_weights import Source
 
+SAMPLES = 3  # sentences of held-out text that the model fills in
 TOLERANCE = 1e-5  # of a logit; both sides compute in double precision
 
 
@@ -63,6 +64,7 @@ def make(config: ConvertConfig, out: Path) -> Result:
         "added_entries": added,
         "notes": source.notes,
     }
+    figures["samples"] = samples_of(config, source, vocab)
     if config.check:
         figures["largest_logit_difference"] = checked(out, source, dtype)
     if config.onnx:
@@ -116,6 +118,24 @@ def example_of(config: ConvertConfig, vocab: Path) -> str | None:
         if manifest.stage == "train":
             return card_example.from_shards(manifest.config["data"]["dir"], entries)
     return None
+
+
+def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
+    """Return what the model fills into sentences of the config or of held-out text, if it can."""
+    from model.huggingface import card_example, mask_filling, vocabulary
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    if not mask_filling.has_head(source.config, source.notes):
+        return []
+    texts = list(config.examples)
+    if not texts:
+        for manifest in histories(config):
+            if manifest.stage == "train":
+                entries = vocabulary.read(vocab)[1]
+                texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
+    if not texts:  # a vocabulary of others need not be one that we read
+        return []
+    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 
 
 def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:

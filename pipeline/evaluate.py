@@ -17,7 +17,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, glue_submission, grid_search
+from pipeline.evaluation import chance, examples, glue_submission, grid_search
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
 from pipeline.stages import stage
 
@@ -180,9 +180,11 @@ def describe(found: Record, pretrained: str) -> str:
     random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
     rows = found["malformed"]
     faults = f", {rows} malformed rows left out, {found['faults'][0]}" if rows else ""
+    remark = chance.verdict(found)
     return (
         f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
-        f"({random}majority {found['majority']:.3f}) of {pretrained}{faults}"
+        f"({random}majority {found['majority']:.3f}{f'; {remark}' if remark else ''}) "
+        f"of {pretrained}{faults}"
     )
 
 

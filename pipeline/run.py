@@ -9,6 +9,7 @@ from types import FrameType
 from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen
 from pipeline.common.errors import Exit
+from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
@@ -54,9 +55,24 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     told = f", {cached} of them up to date" if cached else ""
     spent = formatting.duration(time.monotonic() - began)
     print(f"all done in {spent}: {len(nodes)} stages{told}")
+    show_samples(nodes)
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out / 'report.html'}")
+
+
+def show_samples(nodes: list[graph.Node]) -> None:
+    """Show what the last converted model fills into masked sentences; nothing where it cannot."""
+    made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
+    samples = made[-1].figures.get("samples", []) if made and made[-1] is not None else []
+    if not samples:
+        return
+    screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+    for sample in samples:
+        screen.say(f"  {sample['text']}")
+        for words in sample["masks"]:
+            shown = [f"{one['word']} {one['probability']:.2f}" for one in words]
+            screen.say(f"    -> {', '.join(shown)}")
 
 
 def executor(config: RunConfig, chosen: list[str]) -> Executor:

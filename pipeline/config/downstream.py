@@ -19,6 +19,8 @@ class ConvertConfig(StageConfig):
     dtype: str = "fp32"  # of the stored weights: fp32, bf16, fp16
     shard_bytes: int | None = None  # largest file of weights; null: one file
     license: str | None = None  # of the model card
+    # sentences with [MASK] to fill, which a run and its report show; empty: three of held-out text
+    examples: list[str] = field(default_factory=list)
     onnx: bool = False  # also model.onnx, checked with onnxruntime
     push: str | None = runtime_option(None)  # OWNER/NAME on the hub
     check: bool = runtime_option(True)  # open the result with transformers and compare the logits
@@ -27,6 +29,8 @@ class ConvertConfig(StageConfig):
         """Check the ranges."""
         check_choice("dtype", self.dtype, ("fp32", "bf16", "fp16"))
         check(self.average >= 1, f"average={self.average}: at least 1")
+        for text in self.examples:
+            check("[MASK]" in text, f"examples: no [MASK] in {text!r}; put one in")
         check(
             self.shard_bytes is None or self.shard_bytes >= 1,
             f"shard_bytes={self.shard_bytes}: at least 1",

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
-from model.huggingface import bert_format, card_example, model_card
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format, card_example, mask_filling, model_card
 from pipeline.common.manifest import Manifest
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.tokenization.wordpiece import SPECIAL
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 
 def test_the_card_says_what_the_run_was(tmp_path):
@@ -107,3 +109,48 @@ def test_the_example_is_the_first_whole_plain_sentence_of_the_held_out_text(tmp_
     assert f'fill("{found}")' in model_card.write(CONFIG, 1, [], {"example": found})
     assert card_example.from_shards(tmp_path, entries[:-1]) is None
     assert card_example.from_shards(tmp_path / "gone", entries) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        ("他 在 北 京 大 学 读 书 。", "他[MASK]北京大学读书。"),
+        ("यह किताब बहुत अच्छी और पुरानी है ।", "यह किताब बहुत अच्छी और [MASK] है।"),
+    ],
+)
+def test_an_example_may_be_of_any_script(tokens: str, text: str) -> None:
+    assert card_example.masked(tokens.split()) == text
+
+
+def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> None:
+    texts = [f"rest . the old captain told a story about {word} . more" for word in "abcdefg"]
+    rows = [text.split() for text in texts]
+    entries = [*SPECIAL, *sorted({word for row in rows for word in row})]
+    info = ShardInfo(
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries),
+        sequence_length=32, seed=0,
+    )  # fmt: skip
+    lengths = np.array([len(row) for row in rows])
+    write_shard(
+        tmp_path / "validation-00000-of-00001.arrow", info,
+        np.array([entries.index(word) for row in rows for word in row]),
+        np.concatenate([[0], np.cumsum(lengths)]), lengths, np.zeros(len(rows), bool),
+    )  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
+    found = card_example.spread(tmp_path, entries, 3)
+    ends = [text.partition("about ")[2] for text in found]
+    assert ends == ["a.", "c.", "e."]
+    config = ModelConfig(
+        name="t", layers=1, hidden=16, heads=2, feed_forward=32, vocab_size=len(entries),
+        positions=32,
+    )  # fmt: skip
+    state = build_model(config).state_dict()
+    state["masked_head.bias"][entries.index("captain")] = 50.0
+    filled = mask_filling.fill(config, state, WordPiece.load(tmp_path), found)
+    assert [one["text"] for one in filled] == found
+    for one in filled:
+        (words,) = one["masks"]
+        assert len(words) == 3
+        assert words[0] == {"word": "captain", "probability": 1.0}
+    assert not mask_filling.has_head(config, ["masked_head.bias: not in MODEL, drawn anew"])
+    assert mask_filling.has_head(config, [])

@@ -1,0 +1,40 @@
+"""Whether a score differs from guessing, given how many examples it was measured on."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+ERRORS = 2.0  # standard errors above a guess from which a score is not chance: about 95 %
+CORRELATIONS = ("matthews", "pearson", "spearman")
+
+
+def spread(metric: str, guess: float, rows: int) -> float | None:
+    """Return how far from `guess` pure guessing scores on `rows` examples; None if not known."""
+    if rows < 2:
+        return None
+    if metric == "accuracy":
+        return ERRORS * math.sqrt(guess * (1 - guess) / rows)
+    return ERRORS / math.sqrt(rows - 1) if metric in CORRELATIONS else None
+
+
+def verdict(figures: Mapping[str, Any]) -> str | None:
+    """Return a remark where an evaluation's score is no better than guessing, else None.
+
+    The guess is the most frequent class on the same dev set. F1 has no simple spread: its accuracy
+    is compared where the task has one.
+    """
+    metric, score, guess = figures["metric"], figures["score"], figures.get("majority")
+    rows = (figures.get("rows") or {}).get("dev", 0)
+    constant, scores = figures.get("majority_scores") or {}, figures.get("scores") or {}
+    if metric == "f1" and "accuracy" in constant and "accuracy" in scores:
+        metric, score, guess = "accuracy", scores["accuracy"], constant["accuracy"]
+    if guess is None:
+        return None
+    width = spread(metric, guess, rows)
+    if score <= guess + (width or 0.0):
+        near = f", within ± {width:.3f} of guessing" if width else ""
+        return f"at chance{near} on {rows:,} dev examples"
+    baseline = figures.get("baseline")
+    if baseline is not None and figures["score"] <= baseline:
+        return f"not above random initialisation on {rows:,} dev examples"
+    return None

@@ -1,0 +1,39 @@
+"""A score is called chance where guessing would often reach it, and nowhere else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.evaluation import chance
+
+
+def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> dict[str, Any]:
+    return {"metric": metric, "score": score, "majority": guess, "rows": {"dev": rows}, **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "remark"),
+    [
+        (figures("accuracy", 0.513, 0.5, 1000), "at chance, within ± 0.032 of guessing on 1,000"),
+        (figures("accuracy", 0.678, 0.5, 1000, baseline=0.5), None),
+        (figures("accuracy", 0.60, 0.5, 20), "on 20 dev examples"),
+        (figures("accuracy", 0.45, 0.6, 1000), "at chance"),
+        (figures("matthews", 0.05, 0.0, 500), "at chance"),
+        (figures("matthews", 0.3, 0.0, 500, baseline=0.1), None),
+        (figures("accuracy", 0.70, 0.5, 1000, baseline=0.72), "not above random initialisation"),
+        (figures("f1", 0.81, 0.812, 400, scores={"accuracy": 0.80, "f1": 0.81},
+                 majority_scores={"accuracy": 0.684, "f1": 0.812}), None),
+        (figures("f1", 0.0, 0.0, 100), "at chance on 100"),
+        (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_a_score_is_compared_with_guessing(found: dict[str, Any], remark: str | None) -> None:
+    said = chance.verdict(found)
+    assert (said is None) if remark is None else (said is not None and remark in said)
+
+
+def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
+    draws = np.random.default_rng(0).binomial(500, 0.5, 2000) / 500
+    called = [chance.verdict(figures("accuracy", score, 0.5, 500)) for score in draws]
+    assert sum(said is not None for said in called) > 0.95 * len(called)
