@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.cli import entry_point
+from pipeline.cli import entry_point, resolved
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
@@ -213,6 +213,8 @@ def main() -> None:
     def checked(config: EvaluateConfig) -> None:
         check_model_named(words)
         evaluate(config)
+        if resolved.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
+            print(f"python -m pipeline.report workdir={config.workdir} adds this to the report")
 
     entry_point.run("evaluate", EvaluateConfig, checked)
 

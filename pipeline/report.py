@@ -1,6 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: what was made, and how good."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import ReportConfig
-from pipeline.reporting import graph_svg, plots, published_scores, score_tables
+from pipeline.reporting import commands, graph_svg, plots, published_scores, score_tables
 from pipeline.stages import stage
 
 PAGE = "report.html"
+BASELINES = {"baseline": "random initialisation", "majority": "most frequent class"}
+FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
 def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
@@ -94,23 +97,52 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         for title, key, unit in wanted
         if (found := curves(key))
     ]
-    return {"title": f"Training ({name})", "rows": [], "plots": drawn}
+    return {
+        "title": f"Training ({name})",
+        "rows": [],
+        "plots": [plot for plot in drawn if plot[0] not in FOLDED],
+        "folded": [plot for plot in drawn if plot[0] in FOLDED],
+    }
 
 
-def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, str]]:
-    """The few figures that say how a run went."""
+@dataclass(frozen=True)
+class Card:
+    """A figure that says how a run went, next to what it is compared with."""
+
+    title: str
+    value: str
+    baseline: str = ""
+    remark: str | None = None  # what spoils the figure, in a sentence
+
+
+def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[Card]:
+    """Return the few figures that say how a run went, a card for each task among them."""
     found = []
     for name, (_, manifest) in stages.items():
         figures = manifest.figures
         if manifest.stage == "prepare":
-            found.append((f"documents ({name})", f"{figures['documents']['read']:,}"))
-            found.append((f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
+            found.append(Card(f"documents ({name})", f"{figures['documents']['read']:,}"))
+            found.append(Card(f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
         elif manifest.stage == "train":
             accuracy = figures["validation"].get("masked_lm_accuracy")
             shown = "not finite" if accuracy is None else f"{accuracy:.3f}"
-            found.append((f"masked-LM accuracy ({name})", shown))
-            found.append(("most frequent token", f"{figures['most_frequent_accuracy']:.3f}"))
+            guess = f"baseline {figures['most_frequent_accuracy']:.3f}: most frequent token"
+            found.append(Card(f"masked-LM accuracy ({name})", shown, guess))
+    for row in score_tables.score_rows(stages):
+        parts = [f"{row[key]} {what}" for key, what in BASELINES.items() if row[key]]
+        title = f"{row['title']} {row['metric']}"
+        found.append(Card(title, row["score"], ", ".join(parts), row["remark"]))
     return found
+
+
+def samples(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what each converted model fills into masked sentences, by the stage's name."""
+    return [
+        (name, sample)
+        for name, (_, manifest) in stages.items()
+        if manifest.stage == "convert"
+        for sample in manifest.figures.get("samples", [])
+    ]
 
 
 def make(config: ReportConfig, out: Path) -> Result:
@@ -134,6 +166,8 @@ def make(config: ReportConfig, out: Path) -> Result:
         finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
         spent=formatting.duration(seconds),
         cards=cards(stages),
+        command=commands.of_run(Path(config.workdir)),
+        samples=samples(stages),
         dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
         score_plot=score_tables.score_plot(rows),
@@ -168,9 +202,19 @@ def table_row(name: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def run(config: ReportConfig) -> None:
+    """Make the page unless it is there; of all finished stages where none are named.
+
+    Raises:
+        InputError: none of them is finished.
+    """
+    named = config.stages or [str(folder) for folder, _ in manifests(config).values()]
+    stage.run("report", replace(config, stages=named), make)
+
+
 def main() -> None:
     """The command."""
-    entry_point.run("report", ReportConfig, lambda config: stage.run("report", config, make))
+    entry_point.run("report", ReportConfig, run)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
+import shlex
 import signal
 import sys
 import time
@@ -8,13 +9,15 @@ from types import FrameType
 
 from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen
-from pipeline.common.errors import Exit
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import Exit, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.reporting.commands import COMMAND
 
 
 def draw(nodes: list[graph.Node]) -> str:
@@ -45,6 +48,8 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
+    if config.executor.name != "kubernetes":  # whose driver may not see the volume
+        keep_command(Path(config.workdir))
     began = time.monotonic()
     try:
         executor(config, chosen).run(nodes)
@@ -59,6 +64,22 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     for node in nodes:
         if node.kind == "report":
             print(f"report: {node.out / 'report.html'}")
+
+
+def keep_command(workdir: Path) -> None:
+    """Write the command line of the run next to its logs, for the report.
+
+    Raises:
+        InputError: nothing can be written there.
+    """
+    words = ["python", "-m", "pipeline.run", *sys.argv[1:]]
+    try:
+        (workdir / "logs").mkdir(parents=True, exist_ok=True)
+        write_text(workdir / COMMAND, redact.redact(shlex.join(words)) + "\n")
+    except OSError as error:
+        raise InputError(
+            f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir
+        ) from error
 
 
 def show_samples(nodes: list[graph.Node]) -> None:

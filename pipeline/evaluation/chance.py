@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.common.formatting import pluralize
+
 ERRORS = 2.0  # standard errors above a guess from which a score is not chance: about 95 %
 CORRELATIONS = ("matthews", "pearson", "spearman")
 
@@ -18,7 +20,7 @@ def spread(metric: str, guess: float, rows: int) -> float | None:
 
 
 def verdict(figures: Mapping[str, Any]) -> str | None:
-    """Return a remark where an evaluation's score is no better than guessing, else None.
+    """Return a remark where guessing reaches the score of an evaluation too, else None.
 
     The guess is the most frequent class on the same dev set. F1 has no simple spread: its accuracy
     is compared where the task has one.
@@ -30,11 +32,11 @@ def verdict(figures: Mapping[str, Any]) -> str | None:
         metric, score, guess = "accuracy", scores["accuracy"], constant["accuracy"]
     if guess is None:
         return None
-    width = spread(metric, guess, rows)
+    width, examples = spread(metric, guess, rows), pluralize(rows, "dev example")
     if score <= guess + (width or 0.0):
         near = f", within ± {width:.3f} of guessing" if width else ""
-        return f"at chance{near} on {rows:,} dev examples"
+        return f"at chance{near} on {examples}"
     baseline = figures.get("baseline")
     if baseline is not None and figures["score"] <= baseline:
-        return f"not above random initialisation on {rows:,} dev examples"
+        return f"not above random initialisation on {examples}"
     return None

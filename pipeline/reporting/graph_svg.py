@@ -26,10 +26,12 @@ def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
 
 def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> dict[str, int]:
     """The column of each stage: after what it reads, and no earlier than its readers ask for."""
-    order = sorted(stages, key=lambda name: stages[name].finished)
-    found: dict[str, int] = {}
-    for name in order:
-        found[name] = 1 + max((found.get(other, 0) for other in needs[name]), default=-1)
+    # A stage that was made again has finished after its readers: the arrows alone give the order.
+    found = dict.fromkeys(stages, 0)
+    for _ in stages:
+        for name in stages:
+            found[name] = 1 + max((found[other] for other in needs[name]), default=-1)
+    order = sorted(stages, key=found.__getitem__)
     for name in reversed(order):
         readers = [found[other] for other in stages if name in needs[other]]
         if readers and not needs[name]:

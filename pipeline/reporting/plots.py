@@ -13,7 +13,8 @@ from pipeline.common.errors import InputError
 
 INK = "#123456"  # stands for the page's own text colour
 SIZE = (4.6, 2.7)  # inches
-COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7")
+COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
+BASELINES = ("#9aa3ad", "#c3c9cf")  # quiet: what a score is compared with
 
 mpl.rcParams |= {
     "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 10,
@@ -94,13 +95,14 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
-    """Grouped horizontal bars, one group a name."""
-    figure = Figure(figsize=(SIZE[0], 0.9 + 0.55 * len(names)), layout="constrained")
+    """Draw horizontal bars, a group per name; the first series is ours, others are baselines."""
+    figure = Figure(figsize=(SIZE[0], 1.5 + 0.55 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     height = 0.8 / len(series)
     for number, (title, values) in enumerate(series):
         places = [index + number * height for index in range(len(names))]
-        axes.barh(places, values, height, label=title, color=COLOURS[number])
+        colour = BASELINES[min(number, len(BASELINES)) - 1] if number else COLOURS[0]
+        axes.barh(places, values, height, label=title, color=colour)
     axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], names)
     axes.invert_yaxis()
     axes.set(xlabel=label, xlim=(0, None))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.manifest import Manifest
+from pipeline.evaluation import chance
 from pipeline.reporting import plots
 
 Stages = dict[str, tuple[Path, Manifest]]
@@ -31,6 +32,7 @@ def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
         "title": part.get("title", figures["task"]),
         "sample": figures["sample"],
         "metric": part["metric"],
+        "remark": chance.verdict({**part, "rows": part.get("rows") or {}}),
         "score": shown(part["score"]) + (f" ± {deviation:.3f}" if deviation else ""),
         "baseline": shown(baseline),
         "majority": shown(majority),

@@ -12,6 +12,7 @@ from pipeline import report
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.config import ReportConfig
+from pipeline.reporting import graph_svg
 from pipeline.stages import stage
 
 
@@ -55,7 +56,7 @@ def work(tmp_path: Path) -> Path:
 
 def page(work: Path) -> str:
     config = ReportConfig(workdir=str(work), out=str(work / "report"))
-    stage.run("report", config, report.make)
+    report.run(config)
     return (work / "report" / "report.html").read_text()
 
 
@@ -147,13 +148,13 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
     averages = {row["name"]: round(row["average"], 1) for row in others}
     assert averages["BERT-large"] == 82.1
     assert averages["BERT-base"] == 79.6
-    for shown in ("Beside published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
+    for shown in ("Next to published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
         assert shown in text
     assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
 
 
 def test_without_glue_nothing_is_compared(work: Path) -> None:
-    assert "Beside published models" not in page(work)
+    assert "Next to published models" not in page(work)
     assert not (work / "report" / "scores.json").exists()
 
 
@@ -176,3 +177,47 @@ def test_sets_that_a_model_was_scored_on_too_have_rows(work: Path) -> None:
     glue(work, "mnli", 0.7, also=also)
     text = page(work)
     assert re.search(r"MNLI-mm.*?0\.610", text, flags=re.DOTALL)
+
+
+def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work: Path) -> None:
+    glue(work, "rte", 0.5)
+    text = page(work)
+    card = next(part for part in text.split('<div class="card">') if part.startswith("rte "))
+    assert "<b>0.500</b>" in card
+    assert "0.500 random initialisation, 0.500 most frequent class" in card
+    assert "at chance on 1 dev example<" in card
+    first = next(part for part in text.split('<div class="card">') if "masked-LM" in part)
+    assert "0.193" in first
+    assert "baseline 0.059" in first
+
+
+def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
+    assert "What the model fills in" not in page(work)
+    sample = {"text": "a [MASK] <b>", "masks": [[{"word": "cat", "probability": 0.2512}]]}
+    manifest(work / "convert", "convert", "g", {}, samples=[sample])
+    (work / "logs").mkdir()
+    (work / "logs" / "command.txt").write_text("python -m pipeline.run corpus=x\n")
+    text = page(work)
+    assert "a [MASK] &lt;b&gt;" in text
+    assert "<b>cat</b>" in text
+    assert "0.25" in text
+    assert "python -m pipeline.run corpus=x</pre>" in text
+
+
+def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
+    common = {"version": 1, "config": {}, "files": {}, "figures": {}, "summary": "", "seconds": 1.0}
+    stages = {
+        name: Manifest(stage=name, fingerprint=name, inputs=inputs, finished=finished, **common)  # type: ignore[arg-type]
+        for name, inputs, finished in (
+            ("evaluate", {"pretrained": "convert"}, "1"), ("convert", {"train": "train"}, "2"),
+            ("train", {}, "3"),
+        )
+    }  # fmt: skip
+    columns = graph_svg.columns(stages, graph_svg.needs_of(stages))
+    assert columns == {"train": 0, "convert": 1, "evaluate": 2}
+
+
+def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work: Path) -> None:
+    assert "rte" not in page(work)
+    glue(work, "rte", 0.7)
+    assert "rte" in page(work)
