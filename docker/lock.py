@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TRAINING = {  # what `prepare` and the driver never import
     "torch", "deepspeed", "safetensors", "transformers", "scikit-learn", "scipy", "wandb",
-    "matplotlib",
+    "matplotlib", "threadpoolctl",
 }  # fmt: skip
 EXTRAS = ("kubernetes", "prometheus", "filters", "chinese")  # in both images
 

@@ -76,7 +76,7 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import trainer
+    from model.training import estimate, trainer
 
     fingerprint, sources = fingerprints.fingerprint("train", config)
     make = functools.partial(trainer.make, fingerprint=fingerprint)
@@ -84,6 +84,7 @@ def train(config: TrainConfig) -> None:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         trainer.adopt(Path(config.out), legacy, fingerprint)
         stage.run("train", config, make, in_place=True)
+        estimate.remember(config)
     elif stage.current("train", config) is None:
         make(config, Path(config.out))
 

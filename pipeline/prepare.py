@@ -9,17 +9,20 @@ A Beam job of two phases that sends only paths over the wire (see `pipeline.beam
 import json
 import math
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import transforms
+from pipeline.beam import estimate, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
+from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import Exchange
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
+from pipeline.common import screen
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -30,10 +33,6 @@ from pipeline.shards.validation_share import LowestHashes, advice, sensible_coun
 from pipeline.stages import stage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
-
-# Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
-EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
-
 
 MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
 
@@ -49,13 +48,6 @@ def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> 
     text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
     return {"train": train, "validation": math.ceil(train * share)}
-
-
-def text_bytes(splits: list[readers.FileRange]) -> float:
-    """Bytes of text in the input, about."""
-    return sum(
-        (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
-    )
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -156,8 +148,12 @@ def make(config: PrepareConfig, out: Path) -> Result:
     """
     work = plan(config, out)
     work.scratch.mkdir(parents=True)
+    if expected := estimate.of(config, work.splits):
+        screen.say(f"prepare: {expected}")
+    began = time.monotonic()
     with watch(work):
         transforms.run(work)
+    estimate.remember(config, work.splits, time.monotonic() - began)
     figures = collect(work)
     shutil.rmtree(work.scratch)
     lowest = figures.pop("lowest")

@@ -13,7 +13,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import Exit, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import estimates, graph, run_arguments
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
@@ -42,9 +42,12 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
+    expected = estimates.line(estimates.of_stages(config, nodes, processes(config)))
     if config.dry_run:
-        screen.say(redact.redact(draw(nodes)))
+        screen.say(redact.redact("\n".join(filter(None, [draw(nodes), expected]))))
         return
+    if expected:
+        screen.say(expected)
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
@@ -92,7 +95,7 @@ def show_samples(nodes: list[graph.Node]) -> None:
     for sample in samples:
         screen.say(f"  {sample['text']}")
         for words in sample["masks"]:
-            shown = [f"{one['word']} {one['probability']:.2f}" for one in words]
+            shown = [f"'{one['word']}' {one['probability']:.2f}" for one in words]
             screen.say(f"    -> {', '.join(shown)}")
 
 

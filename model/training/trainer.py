@@ -22,7 +22,7 @@ from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, device_peak, flops, initial_weights
+from model.training import checkpoint, device_peak, estimate, flops, initial_weights
 from model.training.deepspeed_engine import (
     accumulation_steps,
     build_engine,
@@ -298,6 +298,10 @@ class Trainer:
             f"a rank), the first {warmup_steps(config.schedule, config.steps):,} warming up, "
             f"{self.peak:.3g} TFLOP/s a device {best}{done}"
         )
+        speed = None if self.world.device.type == "cpu" else self.peak * 1e12
+        expected = estimate.training(config, model, speed, self.world.size, self.step)
+        if expected.worth_saying:
+            self.tracker.say(f"train: {expected}")
 
     @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:

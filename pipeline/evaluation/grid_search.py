@@ -14,11 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tqdm import tqdm
 
-from pipeline.common import cores
+from pipeline.common import cores, screen
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
+from pipeline.common.estimate import Estimate
+from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
 from pipeline.stages import fingerprints
@@ -189,6 +192,8 @@ def run_trials(
     config = bench.config
     todo = [run for run in keys if run not in done]
     metric = config.task.metrics[0]
+    if (expected := expectation(bench, len(todo))).worth_saying and todo:
+        screen.say(f"{config.task.name}: {expected}")
     with tqdm(
         total=sum(batches_of(bench, run) for run in todo), desc=config.task.name, unit="batch",
         disable=None,
@@ -200,6 +205,25 @@ def run_trials(
             bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
             if config.keep or config.submit:
                 delete_losing_models(folder, done, best_of(metric, keys, done))
+
+
+def expectation(bench: SearchContext, runs: int) -> Estimate:
+    """Return what `runs` runs of the grid will take, by matrix products measured on this device."""
+    from model.training import device_peak, estimate
+
+    config, device = bench.config, device_of()
+    lengths = [
+        np.fromiter(map(len, part.samples.ids), np.int64) for part in (bench.train, bench.dev)
+    ]
+    work = estimate.tuning(bench.size, config.epochs, runs, *lengths)
+    if device.type == "cpu":
+        speed = estimate.processor()
+    else:
+        speed = device_peak.tflops(device, config.precision) * 1e12
+    rows = f"{len(bench.train):,} + {len(bench.dev):,} rows"
+    about = f"{pluralize(runs, 'run')} of {pluralize(config.epochs, 'epoch')} on {rows}"
+    seconds = work / (speed * estimate.REACHED)
+    return Estimate(seconds, memory=estimate.memory_of(bench.size), about=about)
 
 
 def results(

@@ -1,0 +1,126 @@
+"""What training and fine-tuning will take, counted in operations and divided by a measured rate.
+
+PyTorch is not imported here: a dry run answers at once.
+"""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from model.config import ModelConfig, TrainConfig
+from model.training import flops
+from model.training.tracking import read_metrics
+from pipeline.common import cores, estimate
+from pipeline.common.errors import InputError
+from pipeline.common.estimate import Estimate
+from pipeline.common.manifest import Manifest
+
+REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
+FILLED = 0.9  # share of a sequence that is real tokens, where the shards are not there yet
+VOCABULARY = 30522  # entries, where they are not known yet
+STATE = 16  # bytes of memory per parameter: weights, gradient, two moments, in fp32
+SAVED = 12  # bytes of a checkpoint per parameter
+PROCESS = 0.8e9  # bytes of memory of a rank besides
+
+
+def processor(size: int = 512, seconds: float = 0.15) -> float:
+    """Return the operations per second of fp32 matrix products on this machine's cores.
+
+    The best of many short ones on one core, as other programs may use them too; two cores that the
+    system counts are usually one with two threads.
+    """
+    from threadpoolctl import threadpool_limits  # only the trainer image has it
+
+    matrix = np.ones((size, size), np.float32)
+    best, until = float("inf"), time.perf_counter() + seconds
+    with threadpool_limits(1):
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            matrix @ matrix
+            best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best * max(1.0, cores.available() / 2)
+
+
+def parameters(model: ModelConfig) -> int:
+    """Return about how many parameters a model has."""
+    layer = 4 * model.hidden**2 + 2 * model.hidden * model.feed_forward
+    words = (model.vocab_size or VOCABULARY) + model.positions
+    return model.layers * layer + words * model.hidden + 2 * model.hidden**2
+
+
+def memory_of(model: ModelConfig) -> float:
+    """Return the bytes of memory that a process takes which trains a model."""
+    return STATE * parameters(model) + PROCESS
+
+
+def mean_length(folder: str, sequence_length: int = 128) -> float:
+    """Return the tokens of an instance on average, by the manifest of its shards."""
+    try:
+        manifest = Manifest.read(folder)
+    except InputError:
+        manifest = None
+    lengths = manifest.figures.get("lengths") if manifest is not None else None
+    if not lengths:
+        return FILLED * sequence_length
+    return float(sum(int(n) * count for n, count in lengths.items()) / sum(lengths.values()))
+
+
+def training(
+    config: TrainConfig, model: ModelConfig, speed: float | None, ranks: int = 1, done: int = 0,
+    sequence_length: int = 128, timed: bool = True,
+) -> Estimate:  # fmt: skip
+    """Return the estimate of the steps after `done`.
+
+    Args:
+        config: the training.
+        model: its size, all of it known.
+        speed: operations per second of matrix products on one rank; None: those of this CPU.
+        ranks: the number of processes.
+        done: steps that are done.
+        timed: whether the time can be known here.
+        sequence_length: of instances, where the shards are not there yet.
+    """
+    length = mean_length(config.data.dir, sequence_length)
+    samples = (config.steps - done) * config.batch_size
+    work = samples * flops.of_sequences(_known(model), [length])
+    # Ranks on one machine share its cores.
+    seconds = None
+    if timed:
+        reached = estimate.rate_of(config.workdir, "train")
+        seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
+    count = parameters(model)
+    return Estimate(
+        seconds=seconds,
+        disk=SAVED * count * (config.keep + 1),
+        memory=memory_of(model) * ranks,
+        about=f"{config.steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
+    )
+
+
+def remember(config: TrainConfig) -> None:
+    """Keep the operations per second that each rank reached, for the estimates of later runs."""
+    rows = [row for row in read_metrics(Path(config.out)) if row.get("kind") == "train"]
+    manifest = Manifest.read(config.out)
+    if manifest is None or not rows or config.model.layers == 0:
+        return
+    length = mean_length(config.data.dir)
+    work = flops.of_sequences(_known(config.model), [length])
+    rate = median(row["samples_per_second"] for row in rows)
+    ranks = manifest.figures.get("world_size", 1)
+    estimate.remember_rate(config.workdir, "train", work * rate / ranks)
+
+
+def tuning(
+    model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike
+) -> float:
+    """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
+    once = [flops.of_sequences(_known(model), lengths, 0.0) for lengths in (train, dev)]
+    return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from
+
+
+def _known(model: ModelConfig) -> ModelConfig:
+    return model if model.vocab_size else replace(model, vocab_size=VOCABULARY)

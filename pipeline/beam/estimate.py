@@ -1,0 +1,100 @@
+"""What `prepare` will take: measured for a second on a part of the corpus, never by reading it all.
+
+Only reading, cleaning and cutting into sentences are measured, so that no vocabulary is needed: a
+run says what it will take before its vocabulary is there.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.common import estimate
+from pipeline.common.errors import Restart, UserError
+from pipeline.common.estimate import Estimate
+from pipeline.config import PrepareConfig
+from pipeline.readers import FileRange, SkipCounts, open_corpus
+from pipeline.readers.io import read_position
+
+# Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
+EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
+CALIBRATION = 1.0  # seconds
+SMALL = 10e6  # bytes of text
+REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
+START = 2.0  # seconds of a job's start
+BYTES_OF_TOKEN, TEXT_OF_TOKEN = 2, 4.4  # in a shard; in text
+WORKER = 0.5e9  # bytes of memory
+
+
+def text_bytes(splits: list[FileRange]) -> float:
+    """Return the bytes of text in the input, about."""
+    return sum(
+        (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
+    )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a worker did with a part of a split."""
+
+    bytes: int  # of the file
+    characters: int  # of text in them
+    seconds: float  # that all of prepare would have taken
+
+
+def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
+    """Read a split for about a second; None if nothing can be said of it."""
+    reader, counts, reached = DocumentReader(config), DocumentCounts(), [0]
+    began = time.perf_counter()
+    accepting = 0.0
+    try:
+        with read_position.followed(split, reached.append):
+            for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
+                before = time.perf_counter()
+                reader.accept(document, counts)
+                accepting += time.perf_counter() - before
+                if time.perf_counter() - began > CALIBRATION:
+                    break
+            else:
+                reached.append(split.end - split.start)
+    except (UserError, Restart):  # the job itself will say it
+        return None
+    seconds = time.perf_counter() - began + REST * accepting
+    characters = counts.totals["characters"]
+    return Calibration(max(reached), characters, seconds) if characters else None
+
+
+def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> None:
+    """Keep the bytes that a worker prepared per second, where the start did not weigh much."""
+    if config.runner.name == "local" and splits and seconds > 5 * START:
+        busy = min(config.runner.workers, len(splits))
+        rate = sum(split.end - split.start for split in splits) / (seconds - START) / busy
+        estimate.remember_rate(config.workdir, "prepare", rate)
+
+
+def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate | None:
+    """Return the estimate of a configuration, from the last run's rate or a short calibration.
+
+    None where the corpus is so small that the line would be longer than the wait.
+
+    Raises:
+        ConfigError, InputError: the corpus cannot be read.
+    """
+    if splits is None:
+        splits = open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    if text_bytes(splits) < SMALL:
+        return None
+    whole = sum(split.end - split.start for split in splits)
+    found = calibrate(config, splits[len(splits) // 2])
+    text = whole * found.characters / found.bytes if found else text_bytes(splits)
+    rate = estimate.rate_of(config.workdir, "prepare")  # bytes of the files
+    rate = rate or (found.bytes / found.seconds if found else None)
+    tokens = text / TEXT_OF_TOKEN
+    workers = config.runner.workers
+    busy = min(workers, max(1, len(splits)))
+    return Estimate(
+        seconds=START + whole / rate / busy if rate and config.runner.name == "local" else None,
+        disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1),
+        memory=WORKER * workers,
+        about=f"{estimate.size(text)} of text, {tokens / 1e6:,.1f} M tokens",
+    )

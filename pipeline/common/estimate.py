@@ -1,0 +1,73 @@
+"""How long work will take and how much room it needs, said before it starts; and measured rates."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.common.atomic import write_text
+from pipeline.common.formatting import duration
+
+RATES = "rates.json"  # in a run's folder: what its last stages did per second on this machine
+WORTH = 10.0  # seconds from which an estimate is worth a line
+MINUTE, HOUR = 60.0, 3600.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a stage will take."""
+
+    seconds: float | None  # None: not known, as on a device that was not measured
+    disk: float = 0.0  # bytes at most, while it runs
+    memory: float = 0.0  # bytes, of all its processes
+    about: str = ""  # how much work it is
+
+    def __str__(self) -> str:
+        """Return it as people say it: `about 14 min (4,500 steps), 0.1 GB on disk`."""
+        parts = [] if self.seconds is None else [f"about {rounded(self.seconds)}"]
+        parts = [" ".join([*parts, f"({self.about})"])] if self.about else parts
+        parts += [f"{size(self.disk)} on disk"] if self.disk else []
+        parts += [f"{size(self.memory)} of memory"] if self.memory else []
+        return ", ".join(parts)
+
+    @property
+    def worth_saying(self) -> bool:
+        """Whether the work is long, or of unknown length."""
+        return self.seconds is None or self.seconds >= WORTH
+
+
+def rounded(seconds: float) -> str:
+    """Return a time without the digits that an estimate does not have: `40 s`, `14 min`, `5 h`."""
+    if seconds < MINUTE:
+        return f"{max(1, round(seconds, -1 if seconds >= 10 else 0)):.0f} s"
+    if seconds < HOUR:
+        return f"{round(seconds / MINUTE)} min"
+    return f"{seconds / HOUR:,.0f} h" if seconds > 10 * HOUR else duration(seconds)
+
+
+def size(count: float) -> str:
+    """Return bytes in the unit that people would choose: `45 MB`, `1.3 GB`."""
+    if count < 1e8:
+        return f"{max(1, round(count / 1e6))} MB"
+    return f"{count / 1e9:,.1f} GB"
+
+
+def rate_of(workdir: Path | str, name: str) -> float | None:
+    """Return what the last stage of this kind did per second in this run's folder; None if none."""
+    try:
+        value = json.loads(Path(workdir, RATES).read_text(encoding="utf-8"))[name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def remember_rate(workdir: Path | str, name: str, value: float) -> None:
+    """Keep what a stage did per second; where nothing can be written, nothing is kept."""
+    path = Path(workdir, RATES)
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    try:
+        write_text(path, json.dumps({**known, name: value}) + "\n")
+    except (OSError, TypeError):
+        return

@@ -1,0 +1,63 @@
+"""What work will take is said from a part of it, and from what was measured before."""
+
+import json
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+
+from pipeline.beam import estimate as preparation
+from pipeline.cli import conf_files, entry_point
+from pipeline.common import estimate
+from pipeline.common.estimate import Estimate
+from pipeline.config import PrepareConfig
+
+
+def configuration(folder: Path, documents: int) -> PrepareConfig:
+    entry_point.register("prepare", PrepareConfig)
+    text = " ".join(f"Sailor {number} told a story of the sea." for number in range(100))
+    line = json.dumps({"text": text}) + "\n"
+    (folder / "a.jsonl").write_text(line * documents)
+    words = ["+corpus=jsonl", f"corpus.path={folder}/a.jsonl", f"workdir={folder}/work"]
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        return entry_point.validate(compose("prepare", words), PrepareConfig)
+
+
+def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:
+    config = configuration(tmp_path, 8000)  # 30 MB
+    expected = preparation.of(config)
+    assert expected is not None
+    assert expected.seconds is not None
+    assert expected.seconds > 1
+    size = (tmp_path / "a.jsonl").stat().st_size
+    assert 0.3 * size < expected.disk < 2 * size  # two bytes a token, in shards and on the way
+
+
+def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
+    config = configuration(tmp_path, 8000)
+    (tmp_path / "work").mkdir()
+    estimate.remember_rate(config.workdir, "prepare", 1e5)
+    estimate.remember_rate(config.workdir, "train", 7.0)
+    expected = preparation.of(config)
+    assert expected is not None
+    size = (tmp_path / "a.jsonl").stat().st_size
+    assert expected.seconds == preparation.START + size / 1e5
+    assert estimate.rate_of(config.workdir, "train") == 7.0
+
+
+def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:
+    assert preparation.of(configuration(tmp_path, 10)) is None
+
+
+def test_an_estimate_is_as_exact_as_it_is_known() -> None:
+    said = {3.4: "3 s", 44: "40 s", 840: "14 min", 7300: "2 h 01 min", 172_800: "48 h"}
+    assert {seconds: estimate.rounded(seconds) for seconds in said} == said
+    shown = Estimate(840, disk=1.2e9, memory=4.5e7, about="4,500 steps")
+    assert str(shown) == "about 14 min (4,500 steps), 1.2 GB on disk, 45 MB of memory"
+    assert str(Estimate(None, about="9 steps")) == "(9 steps)"
+
+
+def test_a_broken_store_of_rates_is_none(tmp_path: Path) -> None:
+    (tmp_path / estimate.RATES).write_text("{broken")
+    assert estimate.rate_of(tmp_path, "train") is None
+    estimate.remember_rate(tmp_path, "train", 1.0)
+    assert estimate.rate_of(tmp_path, "train") == 1.0
