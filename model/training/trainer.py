@@ -205,8 +205,8 @@ class Trainer:
             self._save(meter)
             signal = self.guard.signal or "another rank's signal"
             raise Restart(
-                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; the same "
-                "command goes on"
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; run the "
+                "same command to resume"
             )
 
     def _global_batches(self) -> Iterator[GlobalBatch]:
