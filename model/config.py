@@ -266,7 +266,10 @@ class TrainConfig(StageConfig):
     precision: str = "fp32"  # bf16, fp16: of the passes; the optimizer keeps weights in fp32
     batch_size: int = 256  # samples a step, over all ranks
     micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
-    steps: int = 1000
+    steps: int = 1000  # updates; with `words` at most
+    # Words of the text, counted as often as they are read, that the run may not pass; null: any
+    words: int | None = None
+    epochs: int | None = None  # readings of all shards that the run may not pass; null: any
     clip: float | None = 1.0  # largest gradient norm; null: any
     seed: int = 0
     log_every: int = runtime_option(10)  # steps from one row of metrics.jsonl to the next
@@ -277,6 +280,8 @@ class TrainConfig(StageConfig):
     keep_every: int | None = runtime_option(
         None
     )  # and for good, those of multiples of so many steps
+    # Words seen at which a checkpoint is kept for good, and one before the first step
+    save_at_words: list[float] = runtime_option([])
     start_timeout: float = runtime_option(
         1800.0
     )  # seconds until all ranks are there, and a step done
@@ -303,9 +308,18 @@ class TrainConfig(StageConfig):
         for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
                     "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
-        for key in ("keep_every", "threads", "processes"):
+        for key in ("keep_every", "threads", "processes", "words", "epochs"):
             value = getattr(self, key)
             check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
+        check(
+            self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
+            f"epochs={self.epochs}: with data.weights nothing is read as a whole; set steps",
+        )
+        marks = self.save_at_words
+        check(
+            all(mark >= 1 for mark in marks) and sorted(set(marks)) == list(marks),
+            f"save_at_words={marks}: rising numbers, at least 1",
+        )
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):

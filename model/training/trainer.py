@@ -33,6 +33,7 @@ from model.training.deepspeed_engine import (
 from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
+from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng
 from pipeline.common.errors import InputError, Restart, first_line
 from pipeline.common.formatting import pluralize
@@ -101,6 +102,7 @@ class Trainer:
             shards.verify(self.world.rank, self.world.size)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
+        self.words = WordsSeen(config, self.loader.words_per_token is not None)
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank was told to stop
@@ -145,6 +147,7 @@ class Trainer:
                     "force=true"
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
+            self.words.resume(state.words, path)
             self.saved, self.health.skipped = state.step, state.skipped
             self.carried = state.carried
             tensors = checkpoint.Tensors(path)
@@ -166,17 +169,20 @@ class Trainer:
         meter = self._meter()
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
-        with prefetch(self._global_batches(), ahead) as batches:
-            while self.step < self.config.steps:
-                meter.clock.skip()
-                batch = next(batches)
+        if not self.step and self.config.save_at_words:
+            self._save(meter, mark=0.0)
+        with prefetch(self.words.until_limit(self._global_batches()), ahead) as batches:
+            meter.clock.skip()
+            for batch in batches:
                 meter.clock.lap("data")
                 self._update(batch, meter)
                 self.step += 1
                 self.samples += batch.sequences
+                reached = self.words.add(batch)
                 self.tracker.advance()
-                self._after_step(meter)
+                self._after_step(meter, batch.last, reached)
                 self._leave_if_due(meter)
+                meter.clock.skip()
         validation = self._evaluate()
         self._save(meter)
         return self._result(validation)
@@ -214,6 +220,8 @@ class Trainer:
         world, config, start = self.world, self.config, self.samples
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
+            if config.epochs is not None and start + size > config.epochs * self.loader.samples:
+                return
             yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
             start += size
 
@@ -254,13 +262,15 @@ class Trainer:
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
-    def _after_step(self, meter: Meter) -> None:
+    def _after_step(self, meter: Meter, last: bool, reached: float | None) -> None:
         """What is due after `self.step` updates: a row, an evaluation, a checkpoint."""
-        config, last = self.config, self.step == self.config.steps
+        config = self.config
         if self.step % config.log_every == 0 or last:
             figures = meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
+            if self.words.count is not None:
+                figures["words"] = self.words.count
             figures["skipped_steps"] = self.health.skipped
             norm = float(self.engine.get_global_grad_norm())
             if math.isfinite(norm):
@@ -270,8 +280,8 @@ class Trainer:
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             self._evaluate()
-        if self.step % config.save_every == 0 and not last:
-            self._save(meter)
+        if reached is not None or (self.step % config.save_every == 0 and not last):
+            self._save(meter, reached)
         if self.step % config.log_every == 0:
             meter.restart()  # what evaluation and saving took is not training time
 
@@ -323,7 +333,7 @@ class Trainer:
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
-    def _save(self, meter: Meter) -> Path:
+    def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """A checkpoint; every rank takes part in the gathering, rank 0 writes."""
         if self.saved == self.step:
             return self.folder / checkpoint.name_of(self.step)
@@ -338,6 +348,8 @@ class Trainer:
                 tokens=tokens,
                 skipped=self.health.skipped,
                 carried=self.carried,
+                words=self.words.count,
+                mark=mark,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
@@ -371,11 +383,12 @@ class Trainer:
             )
         path = self.folder / checkpoint.name_of(self.step)
         return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {shown}",
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
             figures={
                 "steps": self.step,
                 "samples": self.samples,
                 "tokens": self.tokens,
+                "words": self.words.count,
                 "validation": validation,
                 **figures,
                 "world_size": self.world.size,

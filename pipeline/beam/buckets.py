@@ -49,6 +49,7 @@ class SplitDocuments:
                 "bucket": pa.array([self.plan.bucket(d) for d in digests], pa.int32()),
                 "hash": pa.array(digests, pa.binary(16)),
                 "copies": pa.array([each.copies for each in documents], pa.uint16()),
+                "words": pa.array([each.words for each in documents], pa.int64()),
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )
@@ -150,8 +151,10 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array
 
 def load_bucket(
     plan: PreparePlan, bucket: int, sources: list[int]
-) -> tuple[Documents, np.ndarray, dict[str, int]]:
-    """The documents of a bucket that stay, the copies `(D,)` of each, and how many went, by fate.
+) -> tuple[Documents, np.ndarray, np.ndarray, dict[str, int]]:
+    """Return the documents of a bucket that stay, and how many went, by fate.
+
+    Between the two are the copies and the words of each, `(D,)`.
 
     They are in the order of their hashes, so how they were read does not matter. `sources` are the
     splits that have documents of it, or the groups where splits are merged.
@@ -170,6 +173,7 @@ def load_bucket(
         fates["filtered"] = int(taken.sum())
         order = order[~taken]
     ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
+    words = table["words"].to_numpy()[order]
     del table
     pa.default_memory_pool().release_unused()
     inner = ids.flatten()
@@ -179,7 +183,7 @@ def load_bucket(
         starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
         keys=raw[order, 0] ^ raw[order, 1],
     )
-    return documents, copies, fates
+    return documents, copies, words, fates
 
 
 def hash_keys(raw: np.ndarray) -> np.ndarray:

@@ -26,6 +26,11 @@ class KeptDocument:
     sentences: list[str]
     copies: int
 
+    @property
+    def words(self) -> int:
+        """How many words there are, divided by white space."""
+        return len(self.text.split())
+
 
 @dataclass
 class DocumentCounts:

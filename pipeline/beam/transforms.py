@@ -184,7 +184,7 @@ class WriteShard(Task):
         bucket, sources = element
         plan, name = self.plan, self.plan.shard_name(bucket)
         split = name.partition("-")[0]
-        documents, copies, taken = load_bucket(plan, bucket, sorted(sources))
+        documents, copies, words, taken = load_bucket(plan, bucket, sorted(sources))
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
         tokens, pairs = draw_pairs(documents, copies, plan, name)
@@ -213,9 +213,20 @@ class WriteShard(Task):
             info = dataclasses.replace(plan.info, split=split)
             write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
             sums = {"sha256": sha256(path), "rows": len(pairs), "tokens": len(values)}
+            sums["words"] = words_of(documents, words, plan.separator, values)
+            sums["text_words"] = int(words.sum())
             account["shard"] = {"name": path.name, **sums}
         write_text(plan.shard_account(name), json.dumps(account))
         yield name
+
+
+def words_of(documents: Documents, words: np.ndarray, separator: int, values: np.ndarray) -> float:
+    """Return how many words of the text the tokens `values` of a shard are.
+
+    They are as many for a token as in its documents: exact where all of these are there as often.
+    """
+    tokens = np.count_nonzero(values != separator)
+    return float(words.sum() * (tokens / max(len(documents.tokens), 1)))
 
 
 def draw_pairs(

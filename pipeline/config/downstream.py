@@ -16,6 +16,8 @@ class ConvertConfig(StageConfig):
     train: str = input_path()
     vocab: str | None = input_path()  # null: the one beside the weights
     average: int = 1  # mean of the weights of so many checkpoints, the last ones
+    # marked: those of save_at_words, each in a folder of its own: chck_1M after a million words
+    checkpoints: str | None = None
     dtype: str = "fp32"  # of the stored weights: fp32, bf16, fp16
     shard_bytes: int | None = None  # largest file of weights; null: one file
     license: str | None = None  # of the model card
@@ -27,6 +29,14 @@ class ConvertConfig(StageConfig):
         """Check the ranges."""
         check_choice("dtype", self.dtype, ("fp32", "bf16", "fp16"))
         check(self.average >= 1, f"average={self.average}: at least 1")
+        check(
+            self.checkpoints in (None, "marked"),
+            f"checkpoints={self.checkpoints}: marked, or null for the last one",
+        )
+        check(
+            self.checkpoints is None or (self.average == 1 and self.push is None),
+            "checkpoints=marked: a model each; average and push are for one",
+        )
         check(
             self.shard_bytes is None or self.shard_bytes >= 1,
             f"shard_bytes={self.shard_bytes}: at least 1",

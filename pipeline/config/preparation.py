@@ -169,6 +169,8 @@ class PrepareConfig(StageConfig):
     words: str | None = None  # of text without spaces, marked for masks of whole words: jieba
     minimum_sentences: int = 1  # documents with fewer are counted as short; of sop at least 2
     minimum_characters: int = 50  # likewise
+    # Words, divided by white space, of all different documents; a corpus of more is refused
+    maximum_words: int | None = None
     split_bytes: int = 64 * 2**20  # of an input file that one phase-1 task reads
     shard_bytes: int = 64 * 2**20  # of input text that one shard holds, about
     seed: int = 0
@@ -185,6 +187,8 @@ class PrepareConfig(StageConfig):
         for key in ("duplicates", "split_bytes", "shard_bytes", "minimum_sentences"):
             value = getattr(self, key)
             check(value >= 1, f"{key}={value}: at least 1")
+        most = self.maximum_words
+        check(most is None or most >= 1, f"maximum_words={most}: at least 1, or null")
         least = self.minimum_characters
         check(least >= 0, f"minimum_characters={least}: at least 0")
 
