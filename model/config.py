@@ -312,7 +312,14 @@ class TrainConfig(StageConfig):
     )  # fmt: skip
     batch_size: int = option(256, "Samples per step, over all ranks.", at_least=1)
     micro_batch: int = runtime_option(32, "Samples per pass of a rank, on average.", at_least=1)
-    steps: int = option(1000, "Steps of this run.", at_least=1)
+    steps: int = option(1000, "Steps of this run; with `words` or `epochs` at most.", at_least=1)
+    words: int | None = option(
+        None, "Words of the text, counted each time that they are read, that the run may not "
+        "exceed; null: no limit.", at_least=1,
+    )  # fmt: skip
+    epochs: int | None = option(
+        None, "Epochs over all shards that the run may not exceed; null: no limit.", at_least=1
+    )
     clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
     seed: int = option(0, "Seed of weights, order and masks.")
     log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)
@@ -325,6 +332,10 @@ class TrainConfig(StageConfig):
     keep_every: int | None = runtime_option(
         None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
     )
+    save_at_words: list[float] = runtime_option(
+        [], "Words seen at which a checkpoint is kept for good; adds one before the first step.",
+        at_least=1,
+    )  # fmt: skip
     start_timeout: float = runtime_option(
         1800.0, "Seconds until all ranks have started and finished a step.", above=0
     )
@@ -366,6 +377,17 @@ class TrainConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits and what fits what."""
         super().__post_init__()
+        check(
+            self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
+            f"epochs={self.epochs}: cannot be combined with data.weights; set steps",
+            "epochs",
+        )
+        marks = self.save_at_words
+        check(
+            sorted(set(marks)) == list(marks),
+            f"save_at_words={marks}: must be increasing",
+            "save_at_words",
+        )
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage
@@ -33,6 +34,41 @@ SAMPLES = 3  # sentences of held-out text to fill in
 
 
 def make(config: ConvertConfig, out: Path) -> Result:
+    """Write the folder, or one of each marked checkpoint.
+
+    Raises:
+        InputError: raised by `make_one` and `make_marked`.
+    """
+    return make_one(config, out) if config.checkpoints is None else make_marked(config, out)
+
+
+def make_marked(config: ConvertConfig, out: Path) -> Result:
+    """Write a folder of each checkpoint that `save_at_words` kept, named by millions of words.
+
+    Raises:
+        InputError: no checkpoint was kept so.
+    """
+    from model.training import checkpoint
+
+    last, _ = checkpoint.locate(Path(config.train))
+    marks = {checkpoint.mark_of(path): path for path in checkpoint.steps(last.parent).values()}
+    found = {}
+    for mark, path in marks.items():
+        if mark is not None:
+            name = f"chck_{mark / 1e6:g}M"
+            alone = replace(config, train=str(path), checkpoints=None)
+            found[name] = make_one(alone, out / name).figures
+    if not found:
+        raise InputError(
+            f"train={config.train}: has no checkpoint of save_at_words; train with that option, or "
+            "remove checkpoints",
+            key="checkpoints", path=config.train,
+        )  # fmt: skip
+    summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"
+    return Result(summary=summary, figures={"checkpoints": found})
+
+
+def make_one(config: ConvertConfig, out: Path) -> Result:
     """Write the folder, load it with transformers and compare.
 
     Raises:
@@ -62,6 +98,8 @@ def make(config: ConvertConfig, out: Path) -> Result:
     figures: dict[str, Any] = {
         "parameters": sum(tensor.numel() for tensor in source.state.values()),
         "step": source.steps[-1] if source.steps else None,
+        "tokens": source.last[1].tokens if source.last else None,
+        "words": source.last[1].words if source.last else None,
         "averaged": source.steps,
         "model": source.config.size_name,
         "dtype": config.dtype,

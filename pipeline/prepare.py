@@ -167,6 +167,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     shutil.rmtree(work.scratch)
     lowest = figures.pop("lowest")
     check_train(config, figures)
+    check_word_limit(config, figures)
     check_held_out(config, figures, lowest)
     figures["warnings"] = warnings(config, figures, lowest)
     if not records and trace.Trace.of(config) is not None:
@@ -210,6 +211,22 @@ def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
             key="validation_share",
         )
     raise InputError(f"{start}: {documents_line(config, figures)}", key="corpus.path")
+
+
+def check_word_limit(config: PrepareConfig, figures: dict[str, Any]) -> None:
+    """Raise where the corpus has more words than `maximum_words`.
+
+    Raises:
+        InputError: it has; what is held out counts too, equal documents once.
+    """
+    most = config.maximum_words
+    words = sum(shard["text_words"] for shard in figures["shards"].values())
+    if most is not None and words > most:
+        raise InputError(
+            f"maximum_words={most}: corpus {config.corpus.name} has {words:,} words; take fewer "
+            "documents, or raise the limit",
+            key="maximum_words",
+        )
 
 
 def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:

@@ -9,6 +9,7 @@ Shapes: N samples, B sequences, T tokens, M masked positions.
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from model.loader.sample_order import Mixture, Order, even_cuts
 from model.loader.sample_stream import SCAN, SampleStream, SampleTable
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.shards import Shard, open_folder
+from pipeline.shards import Shard, open_folder, words_per_token
 
 # Sequences computed at once: enough to amortise numpy's calls, few enough for the cache.
 BLOCK = 512
@@ -35,6 +36,8 @@ class GlobalBatch:
     batches: list[Batch]  # the same number on every rank
     masked: int  # positions, over all ranks
     sequences: int  # over all ranks
+    words: float | None = None  # of the text, over all ranks; None: the shards do not know
+    last: bool = False  # the run ends with it
 
 
 class Loader:
@@ -105,7 +108,19 @@ class Loader:
             block = cuts[first : first + at_once + 1]
             samples = np.arange(start + block[0], start + block[-1])
             batches += self._batches(rows[block[0] : block[-1]], samples, block - block[0])
-        return GlobalBatch(batches, int(rows.masked.sum(dtype=np.int64)), count)
+        return GlobalBatch(batches, int(rows.masked.sum(dtype=np.int64)), count, self._words(rows))
+
+    @cached_property
+    def words_per_token(self) -> npt.NDArray[np.float64] | None:
+        """Words of the text for each token of every shard; None where one does not know."""
+        return words_per_token(self._shards)
+
+    def _words(self, rows: SampleTable) -> float | None:
+        """The words of the text in some rows: as many for each token as in the row's shard."""
+        if self.words_per_token is None:
+            return None
+        tokens = rows.a_len.astype(np.int64) + rows.b_len
+        return float(tokens @ self.words_per_token[rows.shard])
 
     def _rows(self, start: int, stop: int) -> SampleTable:
         """Return the rows of samples `start` to `stop - 1`."""

@@ -45,6 +45,8 @@ class State:
     tokenizer: str  # sha256 of tokenizer.json
     skipped: int = 0  # updates skipped because the loss or gradient was not finite
     carried: int = 0  # updates in the optimizer's state from before this run
+    words: float | None = None  # of the text, consumed as often as read; None: not known
+    mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
     format: str = FORMAT
 
     @property
@@ -160,10 +162,19 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
     """Remove temporary folders and all checkpoints but the last `keep` and each `keep_every`-th."""
     for step, path in list(steps(folder).items())[:-keep]:
-        if keep_every is None or step % keep_every:
+        if (keep_every is None or step % keep_every) and mark_of(path) is None:
             _remove(path)
     for path in folder.glob(".step-*.tmp"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def mark_of(path: Path) -> float | None:
+    """Return the words for which a checkpoint is kept for good; None: it is not."""
+    try:
+        mark = json.loads((path / STATE).read_text()).get("mark")
+    except (OSError, ValueError, AttributeError):
+        return None  # it is damaged
+    return mark if isinstance(mark, int | float) else None
 
 
 def runs(folder: Path) -> Path:

@@ -197,6 +197,7 @@ LINE = {
     "loss": "loss {:.3f}",
     "masked_lm_accuracy": "accuracy {:.3f}",
     "next_sentence_accuracy": "pairs {:.3f}",
+    "words": "{:,.0f} words",
     "learning_rate": "rate {:.2e}",
     "gradient_norm": "gradient {:.2f}",
     "loss_scale": "scale {:g}",

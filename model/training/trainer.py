@@ -34,6 +34,7 @@ from model.training.deepspeed_engine import (
 from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
+from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng
 from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError, Restart, first_line
@@ -101,6 +102,7 @@ class Trainer:
             shards.verify(self.world.rank, self.world.size)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
+        self.words = WordsSeen(config, self.loader.words_per_token is not None)
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank got a signal
@@ -150,6 +152,7 @@ class Trainer:
                     path=path,
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
+            self.words.resume(state.words, path)
             self.saved, self.health.skipped = state.step, state.skipped
             self.carried = state.carried
             tensors = checkpoint.Tensors(path)
@@ -171,17 +174,20 @@ class Trainer:
         meter = self._meter()
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
+        if not self.step and self.config.save_at_words:
+            self._save(meter, mark=0.0)
         with prefetch(self._global_batches(), ahead) as batches:
-            while self.step < self.config.steps:
-                meter.clock.skip()
-                batch, parts = next(batches)
+            meter.clock.skip()
+            for batch, parts in batches:
                 meter.clock.lap("data")
                 self._update(batch, parts, meter)
                 self.step += 1
                 self.samples += batch.sequences
+                reached = self.words.add(batch)
                 self.tracker.advance()
-                self._after_step(meter)
+                self._after_step(meter, batch.last, reached)
                 self._leave_if_due(meter)
+                meter.clock.skip()
         validation = self._evaluate()
         self._save(meter)
         return self._result(validation)
@@ -216,12 +222,18 @@ class Trainer:
 
     def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:
         """Yield this rank's part of every remaining batch, its copies to the device started."""
+        copy = Copier(self.world.device)
+        for batch in self.words.until_limit(self._drawn_batches()):
+            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
+
+    def _drawn_batches(self) -> Iterator[GlobalBatch]:
+        """Yield this rank's part of every batch up to the last step or epoch."""
         world, config, start = self.world, self.config, self.samples
-        copy = Copier(world.device)
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
-            batch = self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
-            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
+            if config.epochs is not None and start + size > config.epochs * self.loader.samples:
+                return
+            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
             start += size
 
     def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
@@ -260,13 +272,15 @@ class Trainer:
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
-    def _after_step(self, meter: Meter) -> None:
+    def _after_step(self, meter: Meter, last: bool, reached: float | None) -> None:
         """Log, evaluate and save if due after `self.step` updates."""
-        config, last = self.config, self.step == self.config.steps
+        config = self.config
         if self.step % config.log_every == 0 or last:
             figures = meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
+            if self.words.count is not None:
+                figures["words"] = self.words.count
             figures["skipped_steps"] = self.health.skipped
             norm = float(self.engine.get_global_grad_norm())
             if math.isfinite(norm):
@@ -276,8 +290,8 @@ class Trainer:
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             self._evaluate()
-        if self.step % config.save_every == 0 and not last:
-            self._save(meter)
+        if reached is not None or (self.step % config.save_every == 0 and not last):
+            self._save(meter, reached)
         if self.step % config.log_every == 0:
             meter.restart()  # exclude evaluation and saving from training time
 
@@ -333,7 +347,7 @@ class Trainer:
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
         return kept
 
-    def _save(self, meter: Meter) -> Path:
+    def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
             return self.folder / checkpoint.name_of(self.step)
@@ -348,6 +362,8 @@ class Trainer:
                 tokens=tokens,
                 skipped=self.health.skipped,
                 carried=self.carried,
+                words=self.words.count,
+                mark=mark,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
@@ -383,11 +399,12 @@ class Trainer:
             )
         path = self.folder / checkpoint.name_of(self.step)
         return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {shown}",
+            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
             figures={
                 "steps": self.step,
                 "samples": self.samples,
                 "tokens": self.tokens,
+                "words": self.words.count,
                 "validation": validation,
                 **figures,
                 "world_size": self.world.size,

@@ -53,6 +53,7 @@ class SplitDocuments:
                 "bucket": pa.array([self.plan.bucket(d) for d in digests], pa.int32()),
                 "hash": pa.array(digests, pa.binary(16)),
                 "copies": pa.array([each.copies for each in documents], pa.uint16()),
+                "words": pa.array([each.words for each in documents], pa.int64()),
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )
@@ -162,6 +163,7 @@ class Bucket:
 
     documents: Documents
     copies: np.ndarray  # (D,)
+    words: np.ndarray  # (D,) separated by white space
     dropped: dict[str, int]  # how many were left out, by outcome
     origins: trace.Origins | None  # of a job that traces
 
@@ -191,6 +193,7 @@ def load_bucket(plan: PreparePlan, bucket: int, sources: list[int]) -> Bucket:
     dropped = {"duplicate": len(distinct) - len(order), "filtered": int(near.sum())}
     order = order[~near]
     ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
+    words = table["words"].to_numpy()[order]
     del table
     pa.default_memory_pool().release_unused()
     inner = ids.flatten()
@@ -200,7 +203,7 @@ def load_bucket(plan: PreparePlan, bucket: int, sources: list[int]) -> Bucket:
         starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
         keys=raw[order, 0] ^ raw[order, 1],
     )
-    return Bucket(documents, copies, dropped, origins)
+    return Bucket(documents, copies, words, dropped, origins)
 
 
 def near_duplicates(plan: PreparePlan) -> np.ndarray:

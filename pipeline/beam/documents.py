@@ -29,6 +29,11 @@ class KeptDocument:
     id: str
     number: int  # in its split, from 1
 
+    @property
+    def words(self) -> int:
+        """How many words there are, divided by white space."""
+        return len(self.text.split())
+
 
 @dataclass
 class DocumentCounts:

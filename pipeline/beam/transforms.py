@@ -191,6 +191,7 @@ class WriteShard(Task):
         split = name.partition("-")[0]
         loaded = load_bucket(plan, bucket, sorted(sources))
         documents, copies, dropped = loaded.documents, loaded.copies, loaded.dropped
+        words = loaded.words
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
         tokens, pairs = draw_pairs(documents, copies, plan, name)
@@ -220,6 +221,8 @@ class WriteShard(Task):
             info = dataclasses.replace(plan.info, split=split)
             write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
             sums = {"sha256": sha256(path), "rows": len(pairs), "tokens": len(values)}
+            sums["words"] = words_of(documents, words, plan.separator, values)
+            sums["text_words"] = int(words.sum())
             account["shard"] = {"name": path.name, **sums}
         write_text(plan.shard_account(name), json.dumps(account))
         yield name
@@ -241,6 +244,15 @@ class WriteShard(Task):
             return trace.rows_of_documents(*gather(tokens, pairs), len(documents))
 
         return bucket.origins.account(following, f"{name}.arrow", rows)
+
+
+def words_of(documents: Documents, words: np.ndarray, separator: int, values: np.ndarray) -> float:
+    """Return the number of words of the text that the tokens `values` of a shard are.
+
+    A token counts as many words as in its documents on average: exact if all appear equally often.
+    """
+    tokens = np.count_nonzero(values != separator)
+    return float(words.sum() * (tokens / max(len(documents.tokens), 1)))
 
 
 def draw_pairs(

@@ -32,6 +32,10 @@ class ConvertConfig(StageConfig):
     )
     vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
     average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
+    checkpoints: str | None = option(
+        None,
+        "marked: those of save_at_words, each in its own folder, as chck_1M after a million words.",
+    )
     dtype: str = option("fp32", "Type of the stored weights.", choices=("fp32", "bf16", "fp16"))
     shard_bytes: int | None = option(
         None, "Largest size of a weight file, in bytes; null: one file.", at_least=1
@@ -45,6 +49,22 @@ class ConvertConfig(StageConfig):
     onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
     push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
     check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")
+
+    def __post_init__(self) -> None:
+        """Check the examples and what fits what."""
+        super().__post_init__()
+        for text in self.examples:
+            check("[MASK]" in text, f"examples: {text!r} has no [MASK]; add one", "examples")
+        check(
+            self.checkpoints in (None, "marked"),
+            f"checkpoints={self.checkpoints}: must be null, or marked",
+            "checkpoints",
+        )
+        check(
+            self.checkpoints is None or (self.average == 1 and self.push is None),
+            "checkpoints=marked: cannot be combined with average and push, which are for one model",
+            "checkpoints",
+        )
 
 
 @dataclass(kw_only=True)

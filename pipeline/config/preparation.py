@@ -235,6 +235,11 @@ class PrepareConfig(StageConfig):
     minimum_characters: int = option(
         50, "Documents with fewer characters count as short.", at_least=0
     )
+    maximum_words: int | None = option(
+        None,
+        "Words, separated by white space, of all distinct documents; a larger corpus is refused.",
+        at_least=1,
+    )
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")

@@ -42,7 +42,7 @@ class Candidate:
     folder: Path
     step: int | None = None
     tokens: int | None = None
-    words: int | None = None
+    words: float | None = None
 
 
 def candidates(config: EvaluateConfig) -> list[Candidate]:
@@ -51,8 +51,11 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
     Raises:
         InputError: there is none.
     """
+    from model.huggingface import bert_format
+
     place = Path(config.pretrained)
     if config.checkpoints is None:
+        bert_format.read_config(place)  # says where a model may be instead
         return [_converted(place)]
     folders = [path.parent for path in sorted(place.glob("*/config.json"))]
     found = [_converted(folder) for folder in folders] or list(_checkpoints(place))
@@ -67,8 +70,9 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    made = Manifest.read(folder)
+    made = Manifest.read(folder) or Manifest.read(folder.parent)
     figures = made.figures if made is not None and made.stage == "convert" else {}
+    figures = figures.get("checkpoints", {}).get(folder.name, figures)
     known = {key: figures.get(key) for key in ("step", "tokens", "words")}
     return Candidate(folder.name, folder, **known)
 
@@ -83,8 +87,7 @@ def _checkpoints(place: Path) -> list[Candidate]:
     found = []
     for path in checkpoint.steps(newest.parent).values():
         state = checkpoint.read_state(path)
-        words = getattr(state, "words", None)
-        found.append(Candidate(path.name, path, state.step, state.tokens, words))
+        found.append(Candidate(path.name, path, state.step, state.tokens, state.words))
     return found
 
 

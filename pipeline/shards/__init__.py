@@ -8,6 +8,7 @@ from pipeline.shards.format import (
     open_folder,
     open_shard,
     schema,
+    words_per_token,
     write_shard,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "open_folder",
     "open_shard",
     "schema",
+    "words_per_token",
     "write_shard",
 ]

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.manifest import Manifest
 
 FORMATS = ("shard/1", "shard/2")  # plain ids; ids with a word bit
 KEY = b"shard"
@@ -224,3 +225,22 @@ def open_folder(folder: Path | str, split: str) -> list[Shard]:
                 path=shard.path,
             )
     return shards
+
+
+def words_per_token(shards: list[Shard]) -> npt.NDArray[np.float64] | None:
+    """Return the words of the text for each stored id of every shard `(N,)`.
+
+    None where a folder was made before `prepare` counted them, or has no manifest.
+    """
+    counted: dict[Path, dict[str, Any]] = {}
+    found = []
+    for shard in shards:
+        folder = shard.path.parent
+        if folder not in counted:
+            made = Manifest.read(folder)
+            counted[folder] = made.figures.get("shards", {}) if made is not None else {}
+        words = counted[folder].get(shard.path.name, {}).get("words")
+        if words is None:
+            return None
+        found.append(words / max(len(shard.values), 1))
+    return np.array(found, np.float64)

@@ -273,3 +273,24 @@ def test_the_line_says_what_was_passed_over(
     )  # fmt: skip
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
+
+
+def test_shards_know_the_words_of_their_text(
+    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
+) -> None:
+    """Of packed sentences exactly, however often they are there; of pairs by their tokens."""
+    texts = {clean.clean(path.read_text()) for path in corpus.glob("[0-9]*.txt")}
+    words = sum(len(text.split()) for text in texts)
+    made = prepare(root, corpus, vocab, tmp_path / "twice", "pairs=none", "duplicates=2")
+    found = sum(shard["words"] for name, shard in made.figures["shards"].items())
+    assert found == pytest.approx(2 * words)
+    pairs = Manifest.read(one)
+    assert pairs is not None
+    assert all(shard["words"] > 0 for shard in pairs.figures["shards"].values())
+    assert sum(shard["text_words"] for shard in pairs.figures["shards"].values()) == words
+    refused = command(corpus, vocab, tmp_path / "limit", f"maximum_words={words - 1}")
+    done = subprocess.run(
+        [sys.executable, "-m", *refused], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"error: maximum_words={words - 1}: " in done.stderr

@@ -1,0 +1,153 @@
+"""Training counts the words of the text: exactly over epochs and resumes, and ends by them."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.training import checkpoint
+from pipeline import convert, evaluate
+from pipeline.common.manifest import Manifest
+from pipeline.config import ConvertConfig, EvaluateConfig
+from pipeline.evaluation import examples
+from pipeline.stages import stage
+from tests.model.conftest import SMALL, rows, train_many
+
+pytestmark = pytest.mark.slow
+SHARD = "train-00000-of-00001.arrow"
+WORDS = 3000.0  # of the 300 rows
+RUNS = {
+    "whole": ["steps=50", "batch_size=12", "save_every=10", "keep=20"],  # two epochs
+    "epoch": ["steps=50", "epochs=1", "batch_size=16"],
+    "limited": ["steps=50", "words=700", "save_at_words=[250,500]", "save_every=100", "keep=1"],
+}
+
+
+def counted(work: Path, folder: Path) -> Path:
+    """The prepared shards with their words, as `prepare` notes them."""
+    shutil.copytree(work / "prepare", folder)
+    made = Manifest.read(folder)
+    assert made is not None
+    figures = made.figures | {"shards": {SHARD: {"words": WORDS}}}
+    replace(made, figures=figures).write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    data = counted(work, folder / "prepare")
+    common = [f"workdir={work}", f"data.dir={data}", *SMALL]
+    train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
+    shutil.copytree(folder / "whole", folder / "resumed")
+    (folder / "resumed" / "manifest.json").unlink()
+    for step, path in checkpoint.steps(run_of(folder / "resumed")).items():
+        if step > 20:
+            shutil.rmtree(path)
+    more = RUNS["whole"]
+    train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    return folder
+
+
+def run_of(out: Path) -> Path:
+    (found,) = checkpoint.runs(out).iterdir()
+    return found
+
+
+def figures(out: Path) -> dict[str, Any]:
+    made = Manifest.read(out)
+    assert made is not None
+    return made.figures
+
+
+def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
+    seen = {row["step"]: row["words"] for row in rows(runs / "whole")}
+    assert seen[25] == pytest.approx(WORDS)
+    assert seen[50] == pytest.approx(2 * WORDS)
+    assert figures(runs / "whole")["words"] == seen[50]
+
+
+def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
+    assert figures(runs / "resumed")["words"] == figures(runs / "whole")["words"]
+
+
+def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:
+    found = figures(runs / "limited")
+    assert 700 - WORDS / 25 * 2 < found["words"] <= 700
+    assert found["steps"] < 50
+    assert rows(runs / "limited")[-1]["words"] == found["words"]
+
+
+def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
+    assert figures(runs / "epoch")["samples"] == 300 // 16 * 16
+    assert figures(runs / "epoch")["words"] <= WORDS
+
+
+def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
+    marks = {
+        step: json.loads((path / checkpoint.STATE).read_text())["mark"]
+        for step, path in checkpoint.steps(run_of(runs / "limited")).items()
+    }
+    assert marks[0] == 0
+    assert sorted(mark for mark in marks.values() if mark) == [250, 500]
+    for step, path in checkpoint.steps(run_of(runs / "limited")).items():
+        state = checkpoint.read_state(path)
+        assert state.mark is None or state.words >= state.mark, step
+
+
+def test_shards_without_words_train_unless_a_setting_needs_them(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
+    said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
+    assert "error: words=500: " in said
+    assert "words" not in rows(tmp_path / "old")[-1]
+
+
+@pytest.fixture(scope="module")
+def converted(runs: Path, work: Path) -> Path:
+    """The marked checkpoints as folders of models."""
+    vocab = runs / "vocab"
+    shutil.copytree(work / "vocab", vocab)
+    Manifest(
+        stage="vocab", fingerprint="", version=1, config={}, inputs={}, files={}, figures={},
+        summary="", seconds=0.0, finished="",
+    ).write(vocab)  # fmt: skip
+    config = ConvertConfig(
+        workdir=str(runs), out=str(runs / "convert"), train=str(runs / "limited"),
+        vocab=str(vocab), checkpoints="marked",
+    )  # fmt: skip
+    stage.run("convert", config, convert.make)
+    return runs / "convert"
+
+
+def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
+    names = sorted(path.name for path in converted.iterdir() if path.is_dir())
+    assert names == ["chck_0.00025M", "chck_0.0005M", "chck_0M"]
+    found = figures(converted)["checkpoints"]
+    assert found["chck_0M"]["words"] == 0
+    assert found["chck_0.00025M"]["words"] >= 250
+
+
+@pytest.mark.parametrize("start", ["limited", "convert"])
+def test_minimal_pairs_are_scored_over_a_training(
+    converted: Path, runs: Path, tmp_path: Path, start: str
+) -> None:
+    """From checkpoints and from converted folders alike."""
+    (tmp_path / "data").mkdir()
+    lines = [
+        json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)
+    ]
+    (tmp_path / "data" / "pairs.jsonl").write_text("\n".join(lines))
+    config = EvaluateConfig(
+        workdir=str(tmp_path), out=str(tmp_path / "out"), task=examples.task_of("blimp"),
+        data=str(tmp_path / "data"), pretrained=str(runs / start), checkpoints="all", threads=1,
+    )  # fmt: skip
+    found = stage.run("evaluate", config, evaluate.make, in_place=True).figures["checkpoints"]
+    words = [point["words"] for point in found]
+    assert words == sorted(words)
+    assert words[0] == 0
+    assert len(found) == (4 if start == "limited" else 3)  # the last one of all has no mark
