@@ -199,7 +199,7 @@ class ComputeConfig:
 
     name: str = "plain"
     recompute: bool = False  # activations, in the backward pass, instead of keeping them
-    compile: bool = False  # with torch.compile
+    compile: bool | None = None  # with torch.compile; null: on a GPU, up to ZeRO stage 2
 
 
 @dataclass(kw_only=True)

@@ -61,6 +61,7 @@ class Layer(nn.Module):
         self.window = None if sees_all else config.local_window // 2  # tokens on each side
         self.base = config.rotary_global if sees_all else config.rotary_local
         self.positions, self.share = config.positions, config.attention_dropout
+        self.head_width = config.hidden // config.heads
         # What the first layer reads is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
@@ -70,6 +71,10 @@ class Layer(nn.Module):
         self.up = Linear(config.hidden, 2 * config.feed_forward, bias=False)
         self.dropout = Dropout(config.dropout)
         self.down = Linear(config.feed_forward, config.hidden, bias=False)
+
+    def prepare(self, where: Sequences) -> None:
+        """Make the angles of the pass, outside of what may be compiled."""
+        rotation(where, self.positions, self.head_width, self.base)
 
     def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
         """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""

@@ -23,7 +23,7 @@ from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, device_peak, flops, initial_weights
+from model.training import checkpoint, compilation, device_peak, flops, initial_weights
 from model.training.deepspeed_engine import (
     accumulation_steps,
     build_engine,
@@ -118,9 +118,9 @@ class Trainer:
         module = build_model(self.model_config)
         before = self._fill(module)
         module.encoder.recompute = self.config.compute.recompute
-        if self.config.compute.compile:
-            for layer in module.encoder.layers:
-                layer.compile_rest()  # type: ignore[operator]
+        if compilation.wanted(self.config, self.world):
+            precision = device_peak.TYPES[self.config.precision]
+            module.encoder.compile_layers(self.world.device, precision)
         engine = build_engine(module, self.config, self.world)
         if before is not None:
             load_state(engine, *before)
