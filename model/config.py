@@ -265,7 +265,10 @@ class TrainConfig(StageConfig):
     start_optimizer: bool = False  # with `start`, a `train` folder: its optimizer's state too
     precision: str = "fp32"  # bf16, fp16: of the passes; the optimizer keeps weights in fp32
     batch_size: int = 256  # samples a step, over all ranks
-    micro_batch: int = runtime_option(32)  # samples at a time on one rank, on average
+    # samples at a time on one rank, on average; auto: as many as fit into its memory
+    micro_batch: Any = runtime_option(32)
+    # the same in tokens, for samples of full length; null: as micro_batch says
+    micro_tokens: int | None = runtime_option(None)
     steps: int = 1000
     clip: float | None = 1.0  # largest gradient norm; null: any
     seed: int = 0
@@ -300,10 +303,15 @@ class TrainConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the ranges and what fits what."""
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
-        for key in ("batch_size", "micro_batch", "steps", "log_every", "evaluate_every",
+        if self.micro_batch != AUTO:
+            check(
+                isinstance(self.micro_batch, int) and self.micro_batch >= 1,
+                f"micro_batch={self.micro_batch}: at least 1, or auto",
+            )
+        for key in ("batch_size", "steps", "log_every", "evaluate_every",
                     "evaluate_samples", "save_every", "keep", "bad_steps"):  # fmt: skip
             check(getattr(self, key) >= 1, f"{key}={getattr(self, key)}: at least 1")
-        for key in ("keep_every", "threads", "processes"):
+        for key in ("keep_every", "threads", "processes", "micro_tokens"):
             value = getattr(self, key)
             check(value is None or value >= 1, f"{key}={value}: at least 1, or null")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing

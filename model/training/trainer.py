@@ -23,7 +23,14 @@ from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, compilation, device_peak, flops, initial_weights
+from model.training import (
+    checkpoint,
+    compilation,
+    device_peak,
+    flops,
+    initial_weights,
+    micro_batch,
+)
 from model.training.deepspeed_engine import (
     accumulation_steps,
     build_engine,
@@ -35,7 +42,7 @@ from model.training.schedule import batch_size, lr_factor, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from pipeline.common import counter_rng
-from pipeline.common.errors import InputError, Restart, first_line
+from pipeline.common.errors import InputError, Restart
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
@@ -64,8 +71,9 @@ def make(config: TrainConfig, out: Path, fingerprint: str) -> Result:
             trainer.tracker.close()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        if process_group.is_peer_failure(error):
-            raise Restart(f"rank {rank}: lost the others ({first_line(error)})") from error
+        found = micro_batch.ending(error, config, rank, checkpoint.runs(out) / fingerprint[:12])
+        if found is not None:
+            raise found from error
         raise
     dist.destroy_process_group()
     guard.close()
@@ -100,6 +108,10 @@ class Trainer:
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify:
             shards.verify(self.world.rank, self.world.size)
+        longest = self.loader.sequence_length
+        config = micro_batch.resolved(config, self.model_config, self.world, longest)
+        self.config = config
+        micro_batch.forget(self.folder)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.carried = 0  # updates of the optimizer before this run
@@ -217,7 +229,7 @@ class Trainer:
         for step in range(self.step, config.steps):
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
             batch = self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
-            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
+            yield batch, [copy(part) for part in batch.batches]
             start += size
 
     def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
@@ -311,8 +323,8 @@ class Trainer:
         for start in range(0, count, config.batch_size):
             size = min(config.batch_size, count - start)
             part = self.held_out.batch(start, size, world.rank, world.size, config.micro_batch)
-            for micro_batch in part.batches:
-                micro = micro_batch.to(world.device)
+            for one in part.batches:
+                micro = one.to(world.device)
                 masked_logits, pair_logits = self.engine(micro)
                 meter.add(losses(masked_logits, pair_logits, micro)[2])
                 self.guard.beat()
