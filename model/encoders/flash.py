@@ -4,7 +4,7 @@ PyTorch's own kernels `aten::_flash_attention_forward` and `_backward` do all of
 faces do not: `varlen_attn` has no dropout, and nested tensors cost milliseconds of Python for each
 layer. The operator here is a direct call. The compiler sees it as one node, so that a layer is one
 graph. On a CPU it computes the same by plain softmax attention: to check the mathematics and the
-graph where there is no GPU, not to be quick.
+graph without a GPU, not to be quick.
 
 Shapes: B sequences, L longest of them, T tokens, N heads, D width of a head.
 """

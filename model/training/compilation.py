@@ -19,7 +19,7 @@ def wanted(config: TrainConfig, world: "World") -> bool:
     """Return whether to compile.
 
     Raises:
-        ConfigError: it is asked for on a GPU, and there is no C compiler.
+        ConfigError: it is asked for on a GPU without a C compiler.
     """
     chosen = config.compute.compile
     if chosen is False or (chosen is None and world.device.type != "cuda"):
@@ -27,7 +27,7 @@ def wanted(config: TrainConfig, world: "World") -> bool:
     if world.device.type == "cuda" and not has_compiler():
         if chosen:
             raise ConfigError(
-                "compute.compile=true: there is no C compiler with Python's headers, which Triton "
+                "compute.compile=true: found no C compiler with Python's headers, which Triton "
                 "needs at run time; install gcc and python3-dev, or set compute.compile=false",
                 key="compute.compile",
             )
