@@ -12,20 +12,20 @@ WORDS = 120
 LENGTH = 32
 
 
-def make_work(folder: Path) -> None:
-    """Write `vocab` and `prepare` below `folder`, with geometrically distributed words."""
+def make_work(folder: Path, words: int = WORDS, rows: int = 300, length: int = LENGTH) -> None:
+    """Write `vocab` and `prepare` below `folder`: words, some far more frequent than others."""
     (folder / "vocab").mkdir(parents=True)
-    words = [f"w{number}" for number in range(WORDS)]
-    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
+    names = [f"w{number}" for number in range(words)]
+    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *names], lowercase=True))
     wordpiece = WordPiece.load(folder / "vocab")
     draws = np.random.default_rng(0)
     (folder / "prepare").mkdir()
-    for split, rows in (("train", 300), ("validation", 40)):
-        lengths = draws.integers(8, LENGTH - 3, rows)
-        tokens = np.minimum(draws.geometric(0.3, lengths.sum()), WORDS)
+    for split, count in (("train", rows), ("validation", 40)):
+        lengths = draws.integers(8, length - 3, count)
+        tokens = np.minimum(draws.geometric(0.3, lengths.sum()), words)
         info = ShardInfo(
             split=split, pairs="nsp", tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
-            sequence_length=LENGTH, seed=0,
+            sequence_length=length, seed=0,
         )  # fmt: skip
         write_shard(
             folder / "prepare" / f"{split}-00000-of-00001.arrow", info,
@@ -35,7 +35,7 @@ def make_work(folder: Path) -> None:
     Manifest(
         stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
         files=file_checksums(folder / "prepare", {}),
-        figures={"sequence_length": LENGTH}, summary="", seconds=0.0, finished="",
+        figures={"sequence_length": length}, summary="", seconds=0.0, finished="",
     ).write(folder / "prepare")  # fmt: skip
 
 

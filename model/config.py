@@ -235,7 +235,9 @@ class ComputeConfig:
     recompute: bool = option(
         False, "Compute activations again in the backward pass instead of storing them."
     )
-    compile: bool = option(False, "Use torch.compile.")
+    compile: bool | None = option(
+        None, "Use torch.compile; null: on a GPU, up to ZeRO stage 2, not on a CPU."
+    )
 
 
 @dataclass(kw_only=True)
@@ -311,7 +313,12 @@ class TrainConfig(StageConfig):
         choices=("fp32", "bf16", "fp16"),
     )  # fmt: skip
     batch_size: int = option(256, "Samples per step, over all ranks.", at_least=1)
-    micro_batch: int = runtime_option(32, "Samples per pass of a rank, on average.", at_least=1)
+    micro_batch: Any = runtime_option(
+        32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
+    )
+    micro_tokens: int | None = runtime_option(
+        None, "The same in tokens, of samples of full length; null: as micro_batch.", at_least=1
+    )
     steps: int = option(1000, "Steps of this run; with `words` or `epochs` at most.", at_least=1)
     words: int | None = option(
         None, "Words of the text, counted each time that they are read, that the run may not "
@@ -377,6 +384,12 @@ class TrainConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits and what fits what."""
         super().__post_init__()
+        check(
+            self.micro_batch == AUTO
+            or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
+            f"micro_batch={self.micro_batch}: must be at least 1, or auto",
+            "micro_batch",
+        )
         check(
             self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
             f"epochs={self.epochs}: cannot be combined with data.weights; set steps",

@@ -13,6 +13,7 @@ head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from torch.utils.checkpoint import checkpoint
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.batch import Batch
+
+VARIANTS = 64  # graphs of one layer's code at most; a handful are made
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,14 @@ class Sequences:
     backend: str  # a name from `attention.resolve`, or `attention.EQUAL`
     # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A layer that makes something once for each pass, for all layers of its kind."""
+
+    def prepare(self, where: Sequences) -> None:
+        """Put it into `where.shared`."""
 
 
 class WordEmbeddings(nn.Module):
@@ -95,7 +106,8 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig, parts: Architecture) -> None:
         super().__init__()
         self.config = config
-        self.recompute = False  # recompute activations in the backward pass instead of keeping them
+        self.recompute = False  # what layers compute, in the backward pass, instead of keeping it
+        self.compiled = False  # whether layers are
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
         self.norm = parts.norm(config) if parts.norm else None
@@ -116,7 +128,7 @@ class Encoder(nn.Module):
         others, which does not change the result.
         """
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
-        where = Sequences(position_ids, cu_seqlens, max_length, self._backend(x))
+        where = self._sequences(x, position_ids, cu_seqlens, max_length)
         for number, layer in enumerate(self.layers, 1):
             wanted = keep if number == len(self.layers) else None
             if self.recompute and torch.is_grad_enabled():
@@ -140,16 +152,57 @@ class Encoder(nn.Module):
         Arguments as in `forward`. The last output includes the final norm, if any.
         """
         found = [self.embeddings(input_ids, segment_ids, position_ids)]
-        where = Sequences(position_ids, cu_seqlens, max_length, self._backend(found[0]))
+        where = self._sequences(found[0], position_ids, cu_seqlens, max_length)
         for layer in self.layers:
             found.append(layer(found[-1], where, None))
         if self.norm is not None:
             found[-1] = self.norm(found[-1])
         return found
 
-    def _backend(self, x: Tensor) -> str:
+    def _sequences(
+        self, x: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int
+    ) -> Sequences:
+        """Return where the sequences of `x` are, with what the layers have in common."""
+        backend = self.backend(x.device, x.dtype)
+        where = Sequences(position_ids, cu_seqlens, max_length, backend)
+        for layer in self.layers:
+            if isinstance(layer, Prepared):
+                layer.prepare(where)
+        if self.compiled:  # else the compiler takes sizes for constants that were the same twice
+            from torch._dynamo import maybe_mark_dynamic  # seconds, which others need not wait
+
+            common = (table for tables in where.shared.values() for table in tables)
+            for tensor in (position_ids, cu_seqlens, *common):
+                maybe_mark_dynamic(tensor, 0)
+        return where
+
+    def backend(self, device: torch.device, dtype: torch.dtype) -> str:
+        """Return the name of the attention backend for a device and a type.
+
+        Raises:
+            ConfigError: the one that the configuration names cannot work there.
+        """
         config = self.config
-        return attention.resolve(config.attention, x.device, x.dtype, config.hidden // config.heads)
+        return attention.resolve(config.attention, device, dtype, config.hidden // config.heads)
+
+    def compile_layers(
+        self, device: torch.device, dtype: torch.dtype, compiler: str = "inductor"
+    ) -> None:
+        """Compile each layer, as one graph for batches of all sizes.
+
+        One graph of all layers would give no gradient before the last is made: nothing could be
+        sent meanwhile. On a CPU attention is a loop that no compiler takes: it stays outside.
+        """
+        from torch._dynamo import config as dynamo_config
+
+        self.compiled = True
+        # Layers share their code, and with it the limit: train and evaluation, last and others.
+        dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, VARIANTS)
+        for layer in self.layers:
+            if self.backend(device, dtype) == "each":
+                layer.compile_rest()  # type: ignore[operator]
+            else:
+                layer.compile(dynamic=True, fullgraph=True, backend=compiler)
 
 
 def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:

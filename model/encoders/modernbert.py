@@ -56,7 +56,7 @@ class Embeddings(WordEmbeddings):
 
 
 class Layer(EncoderLayer):
-    """One layer: local or global self-attention, then a gated unit, each on a normalised branch."""
+    """One pre-norm layer: local or global self-attention, then a gated unit."""
 
     def __init__(self, config: ModelConfig, number: int) -> None:
         super().__init__()
@@ -64,6 +64,7 @@ class Layer(EncoderLayer):
         self.window = None if sees_all else config.local_window // 2  # tokens on each side
         self.base = config.rotary_global if sees_all else config.rotary_local
         self.positions, self.share = config.positions, config.attention_dropout
+        self.head_width = config.hidden // config.heads
         # The first layer's input is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
@@ -73,6 +74,10 @@ class Layer(EncoderLayer):
         self.up = nn.Linear(config.hidden, 2 * config.feed_forward, bias=False)
         self.dropout = Dropout(config.dropout)
         self.down = nn.Linear(config.feed_forward, config.hidden, bias=False)
+
+    def prepare(self, where: Sequences) -> None:
+        """Compute the angles of the pass, outside of what may be compiled."""
+        rotation(where, self.positions, self.head_width, self.base)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, H)`."""

@@ -58,6 +58,14 @@ def any_rank(flag: bool) -> bool:
     return bool(flags.numpy()[0])
 
 
+def smallest(number: int) -> int:
+    """Return the smallest of all ranks' numbers."""
+    numbers = torch.zeros(1, dtype=torch.int64)
+    numbers.numpy()[0] = number
+    dist.all_reduce(numbers, op=dist.ReduceOp.MIN, group=_host_group)
+    return int(numbers.numpy()[0])
+
+
 def broadcast_from_rank0(value: Any) -> Any:
     """Return rank 0's value on every rank."""
     box = [value]

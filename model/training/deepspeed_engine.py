@@ -71,7 +71,7 @@ def start_world(
 def accumulation_steps(config: TrainConfig, world: World) -> int:
     """Return the number of micro-batches per step on each rank."""
     largest_share = math.ceil(config.batch_size / world.size)
-    return math.ceil(largest_share / config.micro_batch)
+    return math.ceil(largest_share / int(config.micro_batch))
 
 
 def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:

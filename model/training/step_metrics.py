@@ -5,6 +5,7 @@ Shapes: M masked positions, V vocabulary, B sequences.
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -12,9 +13,11 @@ from torch.nn import functional
 
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
-from model.training.deepspeed_engine import World
 from model.training.device_peak import memory
 from model.training.phase_timer import PhaseTimer
+
+if TYPE_CHECKING:  # figures need no DeepSpeed
+    from model.training.deepspeed_engine import World
 
 SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
         "masked", "sequences", "samples", "tokens")  # fmt: skip
@@ -56,8 +59,10 @@ def losses(
 class Meter:
     """Metrics summed over micro-batches and ranks, and time by phase, since the last read."""
 
-    def __init__(self, world: World, work: Callable[[Batch], float] | None = None, peak: float = 0):
-        """Take `work`, the operations to train on a batch, and `peak`, the device's TFLOP/s."""
+    def __init__(
+        self, world: "World", work: Callable[[Batch], float] | None = None, peak: float = 0
+    ):
+        """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
         self.world, self.rate = world, 0.0
         self.clock = PhaseTimer(world.device)
         self._work, self._peak = work, peak

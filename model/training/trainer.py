@@ -23,7 +23,15 @@ from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, device_peak, estimate, flops, initial_weights
+from model.training import (
+    checkpoint,
+    compilation,
+    device_peak,
+    estimate,
+    flops,
+    initial_weights,
+    micro_batch,
+)
 from model.training.deepspeed_engine import (
     accumulation_steps,
     build_engine,
@@ -37,7 +45,7 @@ from model.training.tracking import Tracker
 from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng
 from pipeline.common.background_upload import CheckpointStore
-from pipeline.common.errors import InputError, Restart, first_line
+from pipeline.common.errors import InputError, Restart
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
@@ -69,9 +77,10 @@ def make(
         finally:
             trainer.tracker.close()
     except Exception as error:
-        guard.leaving()  # keep it running: a signal or a hang must not change the exit code
-        if process_group.is_peer_failure(error):
-            raise Restart(f"rank {rank}: lost its peers ({first_line(error)})") from error
+        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        found = micro_batch.ending(error, config, rank, checkpoint.runs(out) / fingerprint[:12])
+        if found is not None:
+            raise found from error
         raise
     dist.destroy_process_group()
     guard.close()
@@ -100,6 +109,10 @@ class Trainer:
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify:
             shards.verify(self.world.rank, self.world.size)
+        longest = self.loader.sequence_length
+        config = micro_batch.resolved(config, self.model_config, self.world, longest)
+        self.config = config
+        micro_batch.forget(self.folder)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.words = WordsSeen(config, self.loader.words_per_token is not None)
@@ -119,9 +132,9 @@ class Trainer:
         module = build_model(self.model_config)
         before = self._fill(module)
         module.encoder.recompute = self.config.compute.recompute
-        if self.config.compute.compile:
-            for layer in module.encoder.layers:
-                layer.compile_rest()  # type: ignore[operator]
+        if compilation.wanted(self.config, self.world):
+            precision = device_peak.TYPES[self.config.precision]
+            module.encoder.compile_layers(self.world.device, precision)
         engine = build_engine(module, self.config, self.world)
         if before is not None:
             load_state(engine, *before)
@@ -224,7 +237,7 @@ class Trainer:
         """Yield this rank's part of every remaining batch, its copies to the device started."""
         copy = Copier(self.world.device)
         for batch in self.words.until_limit(self._drawn_batches()):
-            yield batch, [copy(micro_batch) for micro_batch in batch.batches]
+            yield batch, [copy(part) for part in batch.batches]
 
     def _drawn_batches(self) -> Iterator[GlobalBatch]:
         """Yield this rank's part of every batch up to the last step or epoch."""
@@ -333,8 +346,8 @@ class Trainer:
         for start in range(0, count, config.batch_size):
             size = min(config.batch_size, count - start)
             part = self.held_out.batch(start, size, world.rank, world.size, config.micro_batch)
-            for micro_batch in part.batches:
-                micro = micro_batch.to(world.device)
+            for one in part.batches:
+                micro = one.to(world.device)
                 masked_logits, pair_logits = self.engine(micro)
                 meter.add(losses(masked_logits, pair_logits, micro)[2])
                 self.guard.beat()

@@ -48,6 +48,14 @@ def test_the_trainer_installs_all_that_the_project_needs(root: Path) -> None:
     assert "torch" not in prepare
 
 
+def test_the_trainer_has_the_compiler_that_triton_calls(root: Path) -> None:
+    text = (root / "docker" / "Dockerfile").read_text()
+    stage = text.partition("AS packages-trainer")[2].partition("\nFROM ")[0]
+    assert "gcc libc6-dev" in stage
+    pinned = pins(root / "docker" / "requirements-trainer-cuda.txt")
+    assert "triton" in pinned
+
+
 def test_no_heredoc_and_no_frontend_that_some_builders_lack(root: Path) -> None:
     text = (root / "docker" / "Dockerfile").read_text()
     assert "<<" not in text

@@ -1,0 +1,100 @@
+"""How much is computed at a time, and what to say where it does not fit."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import torch
+
+from model.config import ModelConfig, TrainConfig
+from model.resilience import process_group
+from model.training import memory_model
+from model.training.deepspeed_engine import World
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, Restart, first_line
+
+NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
+
+
+def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int) -> TrainConfig:
+    """Return the configuration with the samples of a micro-batch, where tokens or `auto` are set.
+
+    `length` is that of the longest sequence. All ranks get the number that fits on all.
+
+    Raises:
+        ConfigError: not one sequence fits.
+    """
+    tokens = config.micro_tokens
+    if tokens is None:
+        if config.micro_batch != "auto":
+            return config
+        tokens = tokens_that_fit(config, model, world)
+        if tokens < length:
+            raise ConfigError(
+                f"micro_batch=auto: not one sequence of {length} tokens fits into the memory of "
+                f"{world.device}; take compute=recompute, deepspeed=zero2_offload or a smaller "
+                "model",
+                key="micro_batch",
+            )
+    share = math.ceil(config.batch_size / world.size)
+    samples = process_group.smallest(min(share, max(1, tokens // length)))
+    return dataclasses.replace(config, micro_batch=samples, micro_tokens=None)
+
+
+def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> int:
+    """Return how many tokens the device of this rank can learn from at a time."""
+    if world.device.type != "cuda":
+        return max(memory_model.ON_A_CPU, model.positions)
+    zero = config.deepspeed.get("zero_optimization", {})
+    share = config.objective.mask_share if config.objective.predict == "masked" else 1.0
+    setting = memory_model.Setting(
+        model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
+        world.size, offload="offload_optimizer" in zero,
+    )  # fmt: skip
+    memory = torch.cuda.get_device_properties(world.device).total_memory
+    return memory_model.tokens_that_fit(setting, memory)
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Return whether an error says that memory was too small."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
+    """Return what ends a run whose memory is too small, and leave it for the other ranks."""
+    now = config.micro_batch
+    smaller = f"micro_batch={max(1, now // 2)}" if isinstance(now, int) else "micro_batch=8"
+    message = (
+        f"micro_batch={now}: out of memory on rank {rank}; take {smaller}, compute=recompute, or "
+        "a ZeRO stage that divides more, such as deepspeed=zero2_offload"
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / NOTE, message)
+    return ConfigError(message, key="micro_batch")
+
+
+def advice_of_another(folder: Path) -> ConfigError | None:
+    """Return what a lost rank left here if its memory was too small."""
+    try:
+        return ConfigError((folder / NOTE).read_text(encoding="utf-8"), key="micro_batch")
+    except FileNotFoundError:
+        return None
+
+
+def ending(
+    error: BaseException, config: TrainConfig, rank: int, folder: Path
+) -> ConfigError | Restart | None:
+    """Return what an error that ends training means, where it is not a bug."""
+    if is_too_large(error):
+        return advice(config, rank, folder)
+    if process_group.is_peer_failure(error):
+        lost = Restart(f"rank {rank}: lost the others ({first_line(error)})")
+        return advice_of_another(folder) or lost
+    return None
+
+
+def forget(folder: Path) -> None:
+    """Take away what an earlier start left."""
+    (folder / NOTE).unlink(missing_ok=True)

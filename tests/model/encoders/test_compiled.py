@@ -1,0 +1,82 @@
+"""A layer is one graph, attention included, that batches of all sizes share.
+
+Counted on a CPU with the operator that a GPU takes, so that the same graph is traced.
+"""
+
+import dataclasses
+from itertools import pairwise
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.encoders.batch import Batch
+from model.encoders.encoder import PretrainingModel
+from tests.model.encoders.test_bert import small
+
+pytestmark = pytest.mark.slow  # the first graph takes half a minute
+CPU = torch.device("cpu")
+
+
+def batch(number: int) -> Batch:
+    draws = torch.Generator().manual_seed(number)
+    lengths = torch.randint(4, 30, (3 + number % 5,), generator=draws).tolist()
+    bounds = torch.tensor([0, *lengths]).cumsum(0)
+    tokens = int(bounds[-1])
+    places = torch.cat([torch.arange(length) for length in lengths])
+    ids = torch.randint(5, 50, (tokens,), generator=draws)
+    masked = torch.tensor([start + 1 for start, _ in pairwise(bounds.tolist())])
+    return Batch(ids, torch.zeros_like(ids), places, bounds.int(), max(lengths), masked,
+                 ids[masked], torch.zeros(len(lengths), dtype=torch.long))  # fmt: skip
+
+
+def learn(model: PretrainingModel, given: Batch) -> torch.Tensor:
+    logits, _ = model(given)
+    model.zero_grad()
+    torch.nn.functional.cross_entropy(logits, given.masked_labels).backward()
+    return logits.detach()
+
+
+def model_of(architecture: str, dropout: float, attention: str = "flash") -> PretrainingModel:
+    more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
+    config: ModelConfig = dataclasses.replace(
+        small(attention=attention, dropout=0.0, attention_dropout=dropout, layers=4),
+        architecture=architecture, **more,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return build_model(config)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "attention"),
+    [("bert", "flash"), ("modernbert", "flash"), ("bert", "padded")],
+)
+def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
+    architecture: str, attention: str
+) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    # Dropout elsewhere has code of its own on a CPU, which ModernBERT's share falls on too.
+    model = model_of(architecture, 0.1 if architecture == "bert" else 0.0, attention)
+    model.encoder.compile_layers(CPU, torch.float32, "aot_eager")
+    learn(model, batch(0))
+    made = counters["stats"]["unique_graphs"]
+    assert 2 <= made <= 4  # inner layers, the last, which computes few rows; local and global ones
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for number in range(1, 21):
+            learn(model, batch(number))
+    assert counters["stats"]["unique_graphs"] == made
+    assert not counters["graph_break"]
+
+
+def test_a_compiled_model_computes_the_same() -> None:
+    torch._dynamo.reset()
+    plain, compiled = (model_of("bert", dropout=0.0) for _ in range(2))
+    compiled.encoder.compile_layers(CPU, torch.float32, "aot_eager")
+    for number in range(2):
+        torch.testing.assert_close(learn(plain, batch(number)), learn(compiled, batch(number)))
+        for one, other in zip(plain.parameters(), compiled.parameters(), strict=True):
+            if one.grad is not None:  # of the head for pairs there is none
+                torch.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())

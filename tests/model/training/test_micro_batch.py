@@ -1,0 +1,70 @@
+"""How much is computed at a time: chosen, or in tokens; and the end where it does not fit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from model.config import TrainConfig
+from model.training import micro_batch
+from pipeline.common.errors import ConfigError, Restart
+from tests.model.conftest import SMALL, losses, train_many
+
+
+def test_a_size_that_is_neither_a_number_nor_auto_is_refused() -> None:
+    for wrong in ("all", 0, 2.5):
+        with pytest.raises(ConfigError):
+            TrainConfig(out="", micro_batch=wrong)
+
+
+def test_an_allocation_that_fails_is_known_for_what_it_is() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 58)
+    assert micro_batch.is_too_large(caught.value)
+    assert micro_batch.is_too_large(torch.OutOfMemoryError())
+    assert not micro_batch.is_too_large(RuntimeError("gloo: connection closed"))
+
+
+def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None:
+    config, lost = TrainConfig(out="", micro_batch=64), RuntimeError("gloo: connection closed")
+    assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
+    first = micro_batch.ending(torch.OutOfMemoryError(), config, 1, tmp_path)
+    other = micro_batch.ending(lost, config, 0, tmp_path)
+    assert isinstance(other, ConfigError)
+    assert str(first) == str(other)
+    assert other.key == "micro_batch"
+    assert "micro_batch=32" in str(other)
+    micro_batch.forget(tmp_path)
+    assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
+
+
+def test_recipes_for_gpus_fill_them(root: Path) -> None:
+    for name in ("devlin", "lamb", "modern"):
+        recipe = yaml.safe_load((root / "conf" / "recipe" / f"{name}.yaml").read_text())
+        trained = {k: v for k, v in recipe["stages"].items() if k.startswith("train")}
+        assert trained
+        assert {stage["micro_batch"] for stage in trained.values()} == {"auto"}
+
+
+@pytest.mark.slow
+def test_tokens_and_auto_learn_what_a_number_of_samples_does(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    ways = {"samples": [], "tokens": ["micro_tokens=64"], "auto": ["micro_batch=auto"]}
+    plan = [
+        (2, [f"workdir={work}", f"out={tmp_path / name}", *SMALL, "steps=3", *more])
+        for name, more in ways.items()
+    ]
+    train_many(root, plan)
+    for name in ways:
+        assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "samples"), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_where_memory_is_too_small_every_rank_ends_with_2(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    large = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"model.feed_forward={1 << 50}"]
+    said = train_many(root, [(2, large)], code=2)
+    assert said.count("error: micro_batch=4: out of memory") == 2
