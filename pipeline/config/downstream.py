@@ -167,9 +167,9 @@ class EvaluateConfig(StageConfig):
             f"force=true, part={self.part}: no part can know what the others have made anew; "
             f"remove {self.out} instead",
         )
-        pairs = self.task.kind == MINIMAL_PAIRS
+        self._check_zero_shot()
         check(
-            bool(self.task.train) or pairs,
+            bool(self.task.train) or self.task.kind == MINIMAL_PAIRS,
             f"task {self.task.name} has no training set: the model of another task answers it",
         )
         check(self.epochs >= 1, f"epochs={self.epochs}: at least 1")
@@ -196,11 +196,6 @@ class EvaluateConfig(StageConfig):
         ):
             check_choice(key, getattr(self, key), choices)
         check(
-            self.checkpoints is None or (self.checkpoints == "all" and pairs),
-            f"checkpoints={self.checkpoints}: all, and for tasks of kind minimal_pairs, or null",
-        )
-        check(not pairs or not (self.keep or self.submit), "keep, submit: no model is trained here")
-        check(
             self.encoder == "tuned" or not (self.keep or self.submit),
             "keep, submit: only with encoder=tuned",
         )
@@ -208,6 +203,15 @@ class EvaluateConfig(StageConfig):
             not self.keep or self.truncation != "chunks",
             "keep: a model of chunks has no Hugging Face form; take another truncation",
         )
+
+    def _check_zero_shot(self) -> None:
+        """Check what belongs to minimal pairs, or not."""
+        pairs = self.task.kind == MINIMAL_PAIRS
+        check(
+            self.checkpoints is None or (self.checkpoints == "all" and pairs),
+            f"checkpoints={self.checkpoints}: all, and for tasks of kind minimal_pairs, or null",
+        )
+        check(not pairs or not (self.keep or self.submit), "keep, submit: no model is trained here")
 
 
 @dataclass(kw_only=True)
