@@ -235,9 +235,9 @@ class EvaluateConfig(StageConfig):
             f"have made since; delete {self.out} instead",
             "force",
         )
-        pairs = self.task.kind == MINIMAL_PAIRS
+        self._check_zero_shot()
         check(
-            bool(self.task.train) or pairs,
+            bool(self.task.train) or self.task.kind == MINIMAL_PAIRS,
             f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",
             "task",
         )
@@ -245,16 +245,6 @@ class EvaluateConfig(StageConfig):
             values = getattr(self, key)
             check(bool(values), f"{key}=[]: must be at least one", key)
             check(len(set(values)) == len(values), f"{key}={values}: contains a value twice", key)
-        check(
-            self.checkpoints is None or (self.checkpoints == "all" and pairs),
-            f"checkpoints={self.checkpoints}: must be null, or all for tasks of kind minimal_pairs",
-            "checkpoints",
-        )
-        check(
-            not pairs or not (self.keep or self.submit),
-            f"keep, submit: task {self.task.name} trains no model; remove them",
-            "keep",
-        )
         check(
             self.encoder == "tuned" or not (self.keep or self.submit),
             "keep, submit: cannot be combined with encoder=frozen; set encoder=tuned",
@@ -265,6 +255,20 @@ class EvaluateConfig(StageConfig):
             "keep=true: cannot be combined with truncation=chunks, which has no Hugging Face form; "
             "set another truncation",
             "truncation",
+        )
+
+    def _check_zero_shot(self) -> None:
+        """Check what belongs to minimal pairs, or not."""
+        pairs = self.task.kind == MINIMAL_PAIRS
+        check(
+            self.checkpoints is None or (self.checkpoints == "all" and pairs),
+            f"checkpoints={self.checkpoints}: must be null, or all for tasks of kind minimal_pairs",
+            "checkpoints",
+        )
+        check(
+            not pairs or not (self.keep or self.submit),
+            f"keep, submit: task {self.task.name} trains no model; remove them",
+            "keep",
         )
 
 
