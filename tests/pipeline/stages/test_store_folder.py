@@ -168,6 +168,18 @@ def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) 
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
+def test_logs_are_put_without_secrets(bucket: str, tmp_path: Path) -> None:
+    logs = store_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
+    logs.mkdir(parents=True)
+    (logs / "vocab.log").write_text("said")
+    (logs / "vocab.yaml").write_text("path: https://user:hunter2@example.com/a\n")
+    store_folder.put_logs(f"{bucket}/run", str(tmp_path))
+    assert names(f"{bucket}/run/logs") == {"vocab.log", "vocab.yaml"}
+    found = s3_transfer.read(f"{bucket}/run/logs/vocab.yaml")
+    assert found is not None
+    assert b"hunter2" not in found[0]
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let locks be renewed every second."""
