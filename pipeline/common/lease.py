@@ -38,17 +38,19 @@ class Lease:
     def take(self, wait: bool) -> None:
         """Get the lock; with `wait`, when its holder lets go.
 
+        A lock counts as held once it is seen to be renewed: a process that was killed a moment ago,
+        on a machine that is lost, must not stop the one that takes its place.
+
         Raises:
             InputError: another process holds it.
             StoreError, Restart: the store refuses, or does not answer.
         """
+        first: str | None = None  # the lock as it was when it was seen first
         while not self._try():
-            found = s3_transfer.read(self.address)
-            age = s3_transfer.age(self.address)
+            found, age = s3_transfer.read(self.address), s3_transfer.age(self.address)
             if found is None or age is None:
                 continue
-            data, etag = found
-            holder = _holder(data)
+            holder, etag = _holder(found[0]), found[1]
             if holder.get("token") == self._token:  # the answer to our own request was lost
                 self._etag = etag
                 break
@@ -56,15 +58,17 @@ class Lease:
                 self._etag = s3_transfer.put(self.address, self._text(), etag=etag)
                 if self._etag is not None:
                     break
-            elif not wait:
+            elif first not in (None, etag) and not wait:
                 raise InputError(
                     f"{self.key}={self.address.rpartition('/')[0]}: {_described(holder)} works "
                     f"there, and holds the lock for at least {LEASE - age:.0f} s more; wait, or "
                     "choose another folder",
                     key=self.key,
                 )
-            else:
-                time.sleep(ASK)
+            elif first is None:
+                print(f"waiting: {_described(holder)} may work there", file=sys.stderr, flush=True)
+            first = first or etag
+            time.sleep(min(ASK, LEASE / 4))
         self._thread.start()
 
     def check(self) -> None:

@@ -17,6 +17,7 @@ from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.mirror import Copy, hidden
+from pipeline.common.redact import redact
 from pipeline.config import StageConfig
 from pipeline.stages.store_inputs import (
     CHECKPOINT,
@@ -48,8 +49,13 @@ def put_logs(workdir: str, mirror: str | None) -> None:
     """Put a run's logs and the settings of its stages."""
     if in_store(workdir):
         logs = Copy(root_of(mirror), f"{storage.normal(workdir)}/logs")
-        s3_transfer.each(logs.put, logs.files())
+        files = logs.files()
+        s3_transfer.each(logs.put, [name for name in files if not name.endswith(".yaml")])
         logs.save_index()
+        for name, path in files.items():
+            if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
+                text = redact(path.read_text(encoding="utf-8"))
+                s3_transfer.put(f"{logs.address}/{name}", text.encode())
 
 
 class StoreFolder:

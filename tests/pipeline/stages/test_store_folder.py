@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import lease, s3, s3_transfer
-from pipeline.common.errors import InputError, StoreError
+from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.stages import stage, store_folder, store_inputs
@@ -168,7 +168,26 @@ def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) 
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
-def test_two_runs_in_one_folder_are_refused_by_name(bucket: str, tmp_path: Path) -> None:
+def test_logs_are_put_without_secrets(bucket: str, tmp_path: Path) -> None:
+    logs = store_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
+    logs.mkdir(parents=True)
+    (logs / "vocab.log").write_text("said")
+    (logs / "vocab.yaml").write_text("path: https://user:hunter2@example.com/a\n")
+    store_folder.put_logs(f"{bucket}/run", str(tmp_path))
+    assert names(f"{bucket}/run/logs") == {"vocab.log", "vocab.yaml"}
+    found = s3_transfer.read(f"{bucket}/run/logs/vocab.yaml")
+    assert found is not None
+    assert b"hunter2" not in found[0]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let locks be renewed every second."""
+    monkeypatch.setattr(lease, "LEASE", 4.0)
+
+
+@pytest.mark.usefixtures("short")
+def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
     with store_folder.locked_run(f"{bucket}/run"):
         with pytest.raises(InputError) as caught, store_folder.locked_run(f"{bucket}/run"):
             raise AssertionError
@@ -193,19 +212,28 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(
         pass
 
 
-def test_a_lock_that_is_not_renewed_is_taken_over(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("short")
+def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
     s3_transfer.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
-    with pytest.raises(InputError), store_folder.locked_run(f"{bucket}/run"):
-        raise AssertionError
-    monkeypatch.setattr(lease, "LEASE", -10.0)  # the clock of the store has whole seconds
+    with store_folder.locked_run(f"{bucket}/run"):
+        one = lease.Lease(f"{bucket}/run/.lock", "workdir")
+        with pytest.raises(InputError):
+            one.take(False)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_process_whose_lock_was_taken_over_writes_no_manifest(bucket: str) -> None:
     one = lease.Lease(f"{bucket}/run/.lock", "workdir")
     one.take(False)
     one.check()
+    s3_transfer.put(f"{bucket}/run/.lock", b'{"host": "other", "pid": 1, "token": "t"}')
+    with pytest.raises(Restart):
+        one.check()
     one.release()
+    assert names(f"{bucket}/run") == {".lock"}  # it is the other's
 
 
+@pytest.mark.usefixtures("short")
 def test_of_many_one_gets_the_lock(bucket: str) -> None:
     got: list[lease.Lease] = []
 
