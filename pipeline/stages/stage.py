@@ -24,6 +24,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
+from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
@@ -132,6 +133,7 @@ def recover(out: Path) -> None:
 
 def current(stage: str, config: StageConfig) -> Manifest | None:
     """Return the manifest of `config.out` if it is up to date, else None."""
+    pin(config)
     return None if config.force else recognise(stage, config, *fingerprint(stage, config))
 
 
@@ -163,6 +165,7 @@ def run(
     Raises:
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
+    pin(config)
     store = StoreFolder(stage, config)
     out = output_place(str(local_place(config.out, config.mirror)))
     with disk_errors_as_input_errors(out), locked(out, wait), store.locked(wait):
