@@ -242,7 +242,7 @@ def call(
     from botocore.exceptions import ClientError
 
     began, waited = time.monotonic(), False
-    for pause in _pauses():
+    for pause in pauses():
         try:
             found = request(s3)
         except ClientError as error:
@@ -264,13 +264,13 @@ def call(
             _reached.add(s3.meta.endpoint_url)
             return found
         spent = time.monotonic() - began
-        if s3.meta.endpoint_url not in _reached and spent > min(UNREACHED, _patience()):
+        if s3.meta.endpoint_url not in _reached and spent > min(UNREACHED, patience()):
             raise StoreError(
                 f"{address}: the store cannot be reached ({reason}); check the network, "
                 "AWS_ENDPOINT_URL and AWS_REGION",
                 path=address,
             )
-        if spent > _patience():
+        if spent > patience():
             raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
         if spent > SILENT and not waited:
             waited = True
@@ -279,14 +279,15 @@ def call(
     raise AssertionError("pauses have no end")
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """Yield the seconds to wait after each failed try, without end."""
     pause = PAUSE
     while True:
         yield pause
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _patience() -> float:
+def patience() -> float:
     """Return for how many seconds a store that does not answer is waited for."""
     return float(os.environ.get("STORE_TIMEOUT", "300"))
 

@@ -1,7 +1,7 @@
-"""Files by path, or by address in an object store: s3://, gs://, hdfs://.
+"""Files by path, or by address in an object store: s3://, gs://, hdfs://, hf://.
 
-s3:// is read by `pipeline.common.s3`, the others through Arrow's file systems, with keys from where
-Google's own tools find them: GOOGLE_APPLICATION_CREDENTIALS.
+s3:// is read by `pipeline.common.s3`, hf:// by `pipeline.common.hub`, the others through Arrow's
+file systems, with keys from where Google's own tools find them: GOOGLE_APPLICATION_CREDENTIALS.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import file_search, s3
+from pipeline.common import file_search, hub, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
@@ -32,6 +32,7 @@ BROKEN_ZIP = (
     ValueError,
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
+_STORES: dict[str, Any] = {"s3": s3, "hf": hub}  # what Arrow does not read, or not well enough
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -86,8 +87,8 @@ class Remote:
         Raises:
             UserError: the store does not answer, or does not let us look.
         """
-        if self._is_s3:
-            return s3.is_folder(self.address)
+        if self._store is not None:
+            return bool(self._store.is_folder(self.address))
         with _reached(self.address):
             return bool(self._arrow_info().type == fs.FileType.Directory)
 
@@ -97,7 +98,7 @@ class Remote:
         Raises:
             UserError: the store does not answer, or does not let us look.
         """
-        if self._is_s3:
+        if self._store is not None:
             return self._look() is not None
         with _reached(self.address):
             return bool(self._arrow_info().type == fs.FileType.File)
@@ -109,8 +110,9 @@ class Remote:
             OSError: it is not there, or may not be read.
         """
         assert mode == "rb"
-        if self._is_s3:
-            raw = s3.S3File(self.address, self._info())
+        if self._store is not None:
+            kind = s3.S3File if self._store is s3 else hub.HubFile
+            raw = kind(self.address, self._info())
             return cast(BinaryIO, io.BufferedReader(raw, s3.SMALLEST))
         with _told():
             system, inner = _system(self.address)
@@ -127,9 +129,10 @@ class Remote:
         Raises:
             UserError: the store does not answer, or does not let us look.
         """
-        if self._is_s3:
-            top = self.address.partition("://")[2].partition("/")[0]
-            return [Remote(f"s3://{top}/{info.key}", [info]) for info in s3.below(self.address)]
+        if self._store is not None:
+            top, slash, rest = self.address.partition("://")
+            top += slash + rest.partition("/")[0]
+            return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
         with _reached(self.address), _told():
             system, inner = _system(self.address)
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
@@ -137,18 +140,19 @@ class Remote:
         return [Remote(f"{scheme}://{i.path}") for i in found if i.type == fs.FileType.File]
 
     @property
-    def _is_s3(self) -> bool:
-        return self.address.startswith("s3://")
+    def _store(self) -> Any:
+        """The module that reads the store; None: Arrow reads it."""
+        return _STORES.get(self.address.partition("://")[0])
 
     def _look(self) -> s3.Info | None:
         """Ask the store once; None if there is no such object."""
         if not self._known:
-            self._known.append(s3.head(self.address))
+            self._known.append(self._store.head(self.address))
         return self._known[0]
 
     def _info(self) -> s3.Info:
         info: s3.Info | None
-        if self._is_s3:
+        if self._store is not None:
             info = self._look()
         else:
             found = self._arrow_info()
@@ -179,6 +183,29 @@ def normal(place: str) -> str:
         return os.path.normpath(place)
     scheme, _, rest = place.partition("://")
     return f"{scheme.lower()}://{'/'.join(part for part in rest.split('/') if part)}"
+
+
+def pinned(place: str) -> str:
+    """Return an address of the hub with a commit for its revision; any other place as it is.
+
+    Raises:
+        ConfigError, StoreError: it is not the address of a data set that may be read.
+        Restart: the hub does not answer.
+    """
+    if not place.lower().startswith(hub.SCHEME):
+        return place
+    return hub.pinned(normal(place))
+
+
+def content_mark(file: File) -> str:
+    """Return a word that changes when a file's content does, for fingerprints.
+
+    Raises:
+        OSError: it is not there, or may not be read.
+    """
+    if isinstance(file, Remote) and file.address.startswith(hub.SCHEME):
+        return file.version  # the hub states no time of change
+    return str(file.stat().st_mtime_ns)
 
 
 def at(place: File | str) -> File:

@@ -18,6 +18,7 @@ from pipeline.common.schema import (
 )
 
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?")
 ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
 
 
@@ -45,6 +46,15 @@ class CorpusConfig(Section, key="corpus"):
     )
     path: str | None = option(None, "File, folder or glob; null: the files that `download` made.")
     files: list[DownloadFile] = option([], "Files that `download` fetches.")
+    subset: str | None = option(
+        None, "Part of a published data set, where `path` in the corpus's file names it: nld_Latn."
+    )
+    limit: str | None = option(
+        None,
+        "Bytes of files to read, as stored: 500MB, 20GB; null: all. Files are taken in a random "
+        "order, a function of their names and `limit_seed`, the last one in part.",
+    )
+    limit_seed: int = option(0, "Seed of the order of files, with `limit`.")
     encoding: str | None = option(None, "Encoding of text files; null: detected per file.")
     mend: bool = option(
         False, "Repair text that was once decoded with the wrong encoding, using ftfy."
@@ -70,6 +80,25 @@ class CorpusConfig(Section, key="corpus"):
             "corpus.path=: must not be empty; name a file or folder, or leave this key out",
             "corpus.path",
         )
+        check(
+            self.subset != "",
+            f"corpus.subset is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the "
+            "folder of the language: nld_Latn",
+            "corpus.subset",
+        )
+        if self.limit is not None:
+            check(
+                self.limit_bytes > 0,
+                f"corpus.limit={self.limit}: must be a number of bytes above 0, such as 500MB or "
+                "20GB",
+                "corpus.limit",
+            )
+            check(
+                self.reader not in ("mix", "sample"),
+                f"corpus.limit={self.limit}: reader {self.reader} does not read files of its own; "
+                "limit the corpora of a mix with corpus.parts.NAME.limit",
+                "corpus.limit",
+            )
         if self.encoding is not None:
             try:
                 " ".encode(self.encoding)  # Python looks up codecs too that are not for text
@@ -79,6 +108,12 @@ class CorpusConfig(Section, key="corpus"):
                     "knows, such as utf-8 or cp1252",
                     key="corpus.encoding",
                 ) from error
+
+    @property
+    def limit_bytes(self) -> int:
+        """`limit` as a number; 0 if it is not one."""
+        found = SIZE.fullmatch(str(self.limit))
+        return int(float(found[1]) * 1000 ** " kMGT".index(found[2].strip() or " ")) if found else 0
 
 
 @dataclass(kw_only=True)

@@ -23,6 +23,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import RunConfig, StageConfig
 from pipeline.stages import fingerprints, store_inputs
+from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
 
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
@@ -192,10 +193,12 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
         entry_point.register(one.name, one.schema)
     GlobalHydra.instance().clear()
     found: dict[str, tuple[str, StageConfig]] = {}
+    commits: dict[str, str] = {}  # all stages read the same one
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name, kind, overrides in stages(config, chosen):
             try:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
+                pin(settings, commits)
             except entry_point.MISTAKES as error:
                 raise ConfigError(
                     f"stage {name}: {entry_point.explain(error)}", key=getattr(error, "key", None)

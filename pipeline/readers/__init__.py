@@ -18,6 +18,7 @@ from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.readers.io import size_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     else:
         found = storage.matching(place)
     if found:
-        return found
+        return size_limit.choose(found, place, corpus)
     key = "corpus.path"
     if corpus.path is not None:
         raise InputError(f"{key}={place}: {what_is_missing(place, suffixes)}", key=key, path=place)
@@ -203,7 +204,11 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
             f"corpus.options of {corpus.reader}: {error}; its options are: {known}",
             key="corpus.options",
         ) from error
+    if corpus.path is not None:
+        corpus = replace(corpus, path=storage.pinned(corpus.path))
     reader: Reader = kind(corpus, source, **corpus.options)
+    if corpus.limit is not None:
+        reader = size_limit.SizeLimit(reader, corpus, source)
     return FixEncoding(reader) if corpus.mend else reader
 
 

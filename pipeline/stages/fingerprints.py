@@ -103,7 +103,8 @@ def fingerprint_files(path: Path | str) -> str:
         with contextlib.suppress(FileNotFoundError):
             stat = file.stat()
             name = str(file).removeprefix(f"{top}/") if folder else file.name
-            digest.update(f"{name}\x1f{stat.st_size}\x1f{stat.st_mtime_ns}\n".encode())
+            mark = storage.content_mark(file)
+            digest.update(f"{name}\x1f{stat.st_size}\x1f{mark}\n".encode())
     return digest.hexdigest()
 
 

@@ -24,6 +24,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
+from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
@@ -136,6 +137,7 @@ def current(stage: str, config: StageConfig, identity: Identity | None = None) -
 
     `identity` is the result of `fingerprint`, if known.
     """
+    pin(config)
     if config.force:
         return None
     return recognise(stage, config, *(identity or fingerprint(stage, config)))
@@ -171,6 +173,7 @@ def run(
     Raises:
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
+    pin(config)
     store = StoreFolder(stage, config)
     out = output_place(str(local_place(config.out, config.mirror)))
     with disk_errors_as_input_errors(out), locked(out, wait), store.locked(wait):

@@ -1,0 +1,303 @@
+"""Data sets of the Hugging Face hub, hf://datasets/OWNER/NAME@REVISION/PATH, read by ranges.
+
+Files are listed and read with huggingface_hub's HfFileSystem; nothing is stored on disk. Its HTTP
+client waits for a hub that does not answer, `STORE_TIMEOUT` seconds, as for any other store. Token
+and endpoint are found as huggingface_hub finds them: HF_TOKEN, HF_ENDPOINT.
+"""
+
+import contextlib
+import functools
+import io
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
+from pipeline.common.s3 import SILENT, UNREACHED, Info, patience, pauses
+
+SCHEME = "hf://"
+BLOCK = 2**21  # bytes read ahead; an open file keeps about this much in memory
+TIMEOUT = 20.0  # seconds without a byte after which a request is repeated
+COMMIT = re.compile(r"[0-9a-f]{40}")
+_FORM = "write hf://datasets/OWNER/NAME@REVISION/PATH"
+
+
+def pinned(address: str) -> str:
+    """Return the address with the commit that its revision (default: main) now points to.
+
+    Raises:
+        ConfigError: the address is not of a data set.
+        StoreError: the data set or revision is missing, or the token may not see it.
+        Restart: the hub does not answer.
+    """
+    from huggingface_hub import HfApi, parse_hf_uri
+    from huggingface_hub.errors import HfUriError, HFValidationError
+
+    try:
+        uri = parse_hf_uri(address)
+    except (HfUriError, HFValidationError) as error:
+        raise ConfigError(f"{address}: not an address of the hub; {_FORM}") from error
+    if uri.type != "dataset":
+        raise ConfigError(f"{address}: is not a data set; {_FORM}")
+    if uri.revision and COMMIT.fullmatch(uri.revision):
+        return address
+    _prepare()
+    with _refusals(address):
+        api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+        sha = api.dataset_info(uri.id, revision=uri.revision or "main", timeout=TIMEOUT).sha
+    return f"{SCHEME}datasets/{uri.id}@{sha}/{uri.path_in_repo}".rstrip("/")
+
+
+def head(address: str) -> Info | None:
+    """Return what the hub says of a file; None if it is missing.
+
+    Raises:
+        StoreError: the hub refuses.
+        Restart: it does not answer.
+    """
+    found = _look(address)
+    return None if found is None or found["type"] != "file" else _info(found)
+
+
+def is_folder(address: str) -> bool:
+    """Return whether the address is of a folder."""
+    found = _look(address)
+    return found is not None and found["type"] == "directory"
+
+
+def below(address: str) -> list[Info]:
+    """List all files in a folder and its folders.
+
+    Raises:
+        StoreError, Restart: as `head`.
+    """
+    with _refusals(address):
+        found = _system().find(_path(address), detail=True)
+    return [_info(item) for item in found.values()]
+
+
+class HubFile(io.RawIOBase):
+    """A file of the hub to read, in any order, with one block read ahead."""
+
+    def __init__(self, address: str, info: Info):
+        super().__init__()
+        self.address, self.info = address, info
+        self._at = 0
+        self._file: Any = None
+
+    def readable(self) -> bool:
+        """Return true: that is what it is for."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return true: another request begins anywhere."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position, in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.info.size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read up to `len(buffer)` bytes.
+
+        Raises:
+            StoreError: the hub refuses.
+            Restart: it does not answer.
+        """
+        wanted = min(len(buffer), self.info.size - self._at)
+        if wanted <= 0:
+            return 0
+        with _refusals(self.address):
+            if self._file is None:
+                self._file = _system().open(
+                    _path(self.address), "rb", block_size=BLOCK, cache_type="readahead",
+                    size=self.info.size,
+                )  # fmt: skip
+            self._file.seek(self._at)
+            data = self._file.read(wanted)
+        if not data:
+            raise StoreError(
+                f"{self.address}: the hub sent no bytes from {self._at} on; rerun the command",
+                path=self.address,
+            )
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Free the block that was read ahead."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        super().close()
+
+
+def _path(address: str) -> str:
+    return address.removeprefix(SCHEME)
+
+
+def _info(found: dict[str, Any]) -> Info:
+    """Return an entry of a listing; the version is the hash of the content."""
+    content = found["lfs"].sha256 if found.get("lfs") else found.get("blob_id") or ""
+    return Info(found["name"].partition("/")[2], found["size"] or 0, 0, content)
+
+
+def _look(address: str) -> dict[str, Any] | None:
+    with _refusals(address):
+        try:
+            return dict(_system().info(_path(address)))
+        except FileNotFoundError as error:
+            if error.__cause__ is not None and hasattr(error.__cause__, "response"):
+                raise  # the data set or the revision is missing
+            return None
+
+
+def _system() -> Any:
+    """Return this thread's file system, which keeps listings but no bytes."""
+    _prepare()
+    from huggingface_hub import HfFileSystem
+
+    # One worker: a listing starts no threads, which would delay an interrupt.
+    return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT"), max_workers=1)
+
+
+@functools.cache
+def _prepare() -> None:
+    """Give huggingface_hub an HTTP client that waits for the hub, once per process."""
+    import httpx2
+    from huggingface_hub import get_session, set_client_factory
+
+    hooks = get_session().event_hooks
+
+    class PatientClient(httpx2.Client):
+        def send(self, request: Any, **options: Any) -> Any:
+            def attempt() -> Any:
+                return super(PatientClient, self).send(request, **options)
+
+            # huggingface_hub asks the hub for other things too, which it can do without.
+            return _send(request, attempt) if "/datasets/" in request.url.path else attempt()
+
+    set_client_factory(
+        lambda: PatientClient(event_hooks=hooks, follow_redirects=True, timeout=TIMEOUT)
+    )
+
+
+_reached: set[str] = set()  # hosts that have answered this process
+
+
+def _send(request: Any, attempt: Callable[[], Any]) -> Any:
+    """Send a request until the answer is neither an error that may pass nor incomplete.
+
+    huggingface_hub's own retries end after seconds, or wait as long as the answer asks.
+    """
+    import httpx2
+
+    timeouts = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")
+    }
+    began, waited, host = time.monotonic(), False, request.url.host
+    for pause in pauses():
+        try:
+            answer = attempt()
+        except httpx2.TransportError as error:
+            reason, asked = " ".join(str(error).split()) or type(error).__name__, 0.0
+        else:
+            _reached.add(host)
+            failed = _failure(request, answer)
+            if failed is None:
+                return answer
+            answer.close()
+            reason, asked = failed, _asked_pause(answer.headers)
+        spent = time.monotonic() - began
+        if host not in _reached and spent > min(UNREACHED, patience()):
+            raise StoreError(
+                f"{host}: the hub cannot be reached ({reason}); check the network and HF_ENDPOINT"
+            )
+        pause = max(pause, asked)
+        if spent + asked > patience():
+            raise Restart(f"{host}: the hub did not answer for {spent:.0f} s ({reason})")
+        if (spent > SILENT or asked > SILENT) and not waited:
+            waited = True
+            print(f"waiting for {host} ({reason})", file=sys.stderr, flush=True)
+        time.sleep(pause)
+    raise AssertionError("pauses have no end")
+
+
+def _failure(request: Any, answer: Any) -> str | None:
+    """Return why an answer may be better at another try; None if it is final."""
+    status = answer.status_code
+    if status in (408, 429) or status >= 500:
+        return f"{status} {answer.reason_phrase}".strip()
+    span = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("Range", ""))
+    if not span or status not in (200, 206):
+        return None
+    if status == 200:
+        raise StoreError(
+            f"{answer.url.host}: sent a whole file instead of a range of it; check HF_ENDPOINT "
+            "and the proxy"
+        )
+    wanted = int(span[2]) - int(span[1]) + 1
+    if len(answer.content) != wanted:
+        return f"{len(answer.content):,} bytes instead of {wanted:,}"
+    return None
+
+
+def _asked_pause(headers: Any) -> float:
+    """Return for how many seconds an answer asks to wait; 0 if it does not say."""
+    if limit := re.search(r";r=0;t=(\d+)", headers.get("RateLimit", "")):  # "api";r=0;t=55
+        return float(limit[1])
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(headers.get("Retry-After", "")))
+    return 0.0
+
+
+@contextlib.contextmanager
+def _refusals(address: str) -> Iterator[None]:
+    """Convert the errors of huggingface_hub to StoreError and InputError of one line."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.__cause__ is not None and hasattr(error.__cause__, "response"):
+            raise _refusal(address, error.__cause__) from error
+        raise InputError(f"{address}: no such file or folder", path=address) from error
+    except OSError as error:  # also HfHubHTTPError, and HF_HUB_OFFLINE's
+        raise _refusal(address, error) from error
+
+
+def _refusal(address: str, error: BaseException) -> StoreError:
+    """Return the error for an answer that will not change."""
+    from huggingface_hub import get_token
+    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RevisionNotFoundError
+
+    answer = getattr(error, "response", None)
+    status = answer.status_code if answer is not None else None
+    said = answer.headers.get("X-Error-Message", "") if answer is not None else ""
+    token = get_token() is not None
+    name = "/".join(_path(address).split("/")[:3]).partition("@")[0]
+    if isinstance(error, GatedRepoError):
+        access = "the token has no access" if token else "set HF_TOKEN"
+        words = f"is gated; accept its terms at https://huggingface.co/{name} ({access})"
+    elif isinstance(error, RevisionNotFoundError):
+        words = "no such branch, tag or commit; check what follows @"
+    elif isinstance(error, EntryNotFoundError):
+        words = "no such file or folder"
+    elif status == 401 and token:
+        words = "the hub does not accept the token, or has no such data set; renew HF_TOKEN"
+    elif status in (401, 404):
+        words = "no such data set, or it is private; check the name, or set HF_TOKEN"
+    elif status == 403:
+        words = "the token may not read this; give it the right to, or accept the terms"
+    else:
+        words = first_line(error)
+    note = f" ({status}{f' {said}' if said else ''})" if status else ""
+    return StoreError(f"{address}: {words}{note}", path=address)

@@ -1,0 +1,71 @@
+"""A part of a large corpus: files in a keyed order until a number of bytes is reached.
+
+The order is a function of the files' names below the corpus's folder and of the seed: the same
+limit gives the same documents from any store and on any runner. The last file is used in part.
+"""
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipeline.common import storage
+from pipeline.common.storage import File
+from pipeline.config import CorpusConfig
+
+if TYPE_CHECKING:
+    from pipeline.readers import Document, FileRange, Reader, SkipCounts
+
+
+def choose(files: list[File], place: str, corpus: CorpusConfig) -> list[File]:
+    """Return the files of a corpus at `place` that its limit keeps, sorted as they were."""
+    if corpus.limit is None:
+        return files
+    kept, total = set(), 0
+    for file in _in_keyed_order(files, place, corpus.limit_seed):
+        kept.add(str(file))
+        total += file.stat().st_size
+        if total >= corpus.limit_bytes:
+            break
+    return [file for file in files if str(file) in kept]
+
+
+def _in_keyed_order(files: list[File], place: str, seed: int) -> list[File]:
+    top = place
+    if glob.has_magic(place):
+        top = re.split(r"[*?[]", place, maxsplit=1)[0].rpartition("/")[0]
+
+    def key(file: File) -> tuple[bytes, str]:
+        name = str(file).removeprefix(top).lstrip("/")
+        return hashlib.blake2b(f"{seed}\x1f{name}".encode(), digest_size=8).digest(), name
+
+    return sorted(files, key=key)
+
+
+class SizeLimit:
+    """Wrapper of a reader whose files `choose` has chosen; it leaves out the end of the last."""
+
+    def __init__(self, reader: "Reader", corpus: CorpusConfig, source: str):
+        self.reader, self.corpus, self.place = reader, corpus, corpus.path or source
+
+    def splits(self, split_bytes: int) -> "list[FileRange]":
+        """Return the splits of the wrapped reader up to the limit."""
+        splits = self.reader.splits(split_bytes)
+        paths = list(dict.fromkeys(split.path for split in splits))
+        if self.place in paths and not storage.at(self.place).is_file():
+            return splits  # small files, cut as one
+        files = [storage.at(path) for path in paths]
+        *whole, last = _in_keyed_order(files, self.place, self.corpus.limit_seed)
+        left = self.corpus.limit_bytes - sum(file.stat().st_size for file in whole)
+        share = left / max(1, last.stat().st_size)
+        ends = max(split.end for split in splits if split.path == str(last))
+        return [
+            split
+            for split in splits
+            if split.path != str(last) or split.start < max(1, share * ends)
+        ]
+
+    def read(self, split: "FileRange", tally: "SkipCounts") -> "Iterator[Document]":
+        """Yield the documents of the wrapped reader."""
+        return self.reader.read(split, tally)
