@@ -76,11 +76,11 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import checkpoint, estimate, trainer
+    from model.training import checkpoint, estimate, rank
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
-    make = functools.partial(trainer.make, fingerprint=fingerprint, store=store)
+    make = functools.partial(rank.make, fingerprint=fingerprint, store=store)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)

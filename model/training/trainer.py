@@ -1,9 +1,7 @@
 """The training loop."""
 
 import dataclasses
-import logging
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,69 +20,33 @@ from model.loader.prefetch import prefetch
 from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
-from model.resilience.watchdog import LEAVING, Watchdog
+from model.resilience.watchdog import Watchdog
 from model.training import (
     checkpoint,
     compilation,
     device_peak,
-    estimate,
     flops,
     initial_weights,
     micro_batch,
+    run_summary,
 )
 from model.training.deepspeed_engine import (
-    accumulation_steps,
     build_engine,
     gather_state,
     load_state,
     start_world,
 )
-from model.training.schedule import batch_size, lr_factor, warmup_steps
+from model.training.schedule import batch_size, lr_factor
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng
 from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError, Restart
-from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.tokenization.wordpiece import WordPiece
 
 AHEAD = 4096  # approximate samples per rank to prefetch
-
-
-def make(
-    config: TrainConfig, out: Path, fingerprint: str, store: CheckpointStore | None = None
-) -> Result:
-    """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
-
-    With a `store` the ranks share checkpoints through it, not through the folder.
-
-    Raises:
-        ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
-        Restart: A rank got a signal or lost its peers; the state is saved if possible.
-        Diverged: Too many updates in a row were not finite.
-    """
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    rank = int(os.environ.get("RANK", "0"))
-    # Longer than the start timeout: waiting for peers raises an error of its own.
-    patience = config.start_timeout + LEAVING
-    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
-    try:
-        trainer = Trainer(config, out, fingerprint, guard, store)
-        try:
-            result = trainer.run()
-        finally:
-            trainer.tracker.close()
-    except Exception as error:
-        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(error, config, rank, checkpoint.runs(out) / fingerprint[:12])
-        if found is not None:
-            raise found from error
-        raise
-    dist.destroy_process_group()
-    guard.close()
-    return result
 
 
 class Trainer:
@@ -310,31 +272,16 @@ class Trainer:
 
     def _announce(self) -> None:
         """Print a summary of the run."""
-        config, model = self.config, self.model_config
-        done = f", resumed after step {self.step:,}" if self.step else ""
         other = checkpoint.other_settings(self.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
                 "at step 0. To resume the other one, restore its settings"
             )
-        count = sum(getattr(p, "ds_numel", p.numel()) for p in self.engine.module.parameters())
-        # On a shared CPU the measured peak is too low, which inflates MFU.
-        measured = self.world.device.type == "cpu" and config.peak_tflops is None
-        best = "(measured under current load)" if measured else "peak"
-        batches = pluralize(accumulation_steps(config, self.world), "micro-batch", "es")
-        self.tracker.say(
-            f"train: {model.name}, {count:,} parameters, {self.world.size} x "
-            f"{self.world.device.type}, {config.precision}, ZeRO stage "
-            f"{self.engine.zero_optimization_stage()}, {config.steps:,} steps of "
-            f"{config.batch_size} samples ({batches} "
-            f"per rank), {warmup_steps(config.schedule, config.steps):,} of them warm-up, "
-            f"{self.peak:.3g} TFLOP/s per device {best}{done}"
-        )
-        speed = None if self.world.device.type == "cpu" else self.peak * 1e12
-        expected = estimate.training(config, model, speed, self.world.size, self.step)
-        if expected.worth_saying:
-            self.tracker.say(f"train: {expected}")
+        for line in run_summary.lines(
+            self.config, self.model_config, self.engine, self.world, self.peak, self.step
+        ):
+            self.tracker.say(line)
 
     @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:

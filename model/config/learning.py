@@ -1,0 +1,121 @@
+"""Schemas of what is learnt and how: objective, optimizer, schedule."""
+
+from dataclasses import dataclass
+
+from pipeline.common.schema import (
+    Section,
+    check,
+    option,
+)
+
+
+@dataclass(kw_only=True)
+class ObjectiveConfig(Section, key="objective"):
+    """What is predicted: Devlin et al. 2019, section 3.1."""
+
+    name: str = option(help="Name of the objective.")
+    predict: str = option(
+        "masked", "Tokens to predict: masked ones, or the next one from those before it.",
+        choices=("masked", "next"),
+    )  # fmt: skip
+    next_sentence: bool = option(True, "Add the loss of sentence pairs to that of tokens.")
+    pairs: str = option(
+        "nsp", "Which pairs it classifies, as `prepare` made them.", choices=("nsp", "sop")
+    )
+    mask_share: float = option(0.15, "Share of tokens to predict.", above=0, below=1)
+    mask_token_share: float = option(
+        0.8, "Share of these that is replaced by [MASK].", at_least=0, at_most=1
+    )
+    random_token_share: float = option(
+        0.1, "Share of these that is replaced by random tokens; the rest is kept.", at_least=0,
+        at_most=1,
+    )  # fmt: skip
+    whole_word: bool = option(False, "Mask all tokens of a word, or none.")
+    span: int = option(1, "Largest number of tokens, or whole words, masked in a row.", at_least=1)
+    span_stop: float = option(
+        0.2, "Probability that a run ends after each of them.", above=0, at_most=1
+    )
+
+    def __post_init__(self) -> None:
+        """Check the shares."""
+        super().__post_init__()
+        shares = (self.mask_token_share, self.random_token_share)
+        check(
+            sum(shares) <= 1,
+            f"objective.mask_token_share={shares[0]}, objective.random_token_share={shares[1]}: "
+            "must be at most 1 together",
+            "objective.mask_token_share",
+        )
+
+
+@dataclass(kw_only=True)
+class OptimizerConfig(Section, key="optimizer"):
+    """Adam with decoupled weight decay, plain or with clipped updates, or LAMB.
+
+    Biases and layer norms have no decay.
+    """
+
+    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw"))
+    learning_rate: float = option(1e-4, "Learning rate at the peak of the schedule.", above=0)
+    betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
+    epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
+    weight_decay: float = option(0.01, "Weight decay.", at_least=0)
+
+    def __post_init__(self) -> None:
+        """Check the limits and the number of betas."""
+        super().__post_init__()
+        check(
+            len(self.betas) == 2,
+            f"optimizer.betas={self.betas}: must be two numbers",
+            "optimizer.betas",
+        )
+
+
+@dataclass(kw_only=True)
+class ScheduleConfig(Section, key="schedule"):
+    """The learning rate over the steps, as a share of the peak, and the batch size.
+
+    Warm-up, then decay to `final_share`. A run may be a part of a longer schedule: the second of
+    two phases begins at `first_step` where the first one ended, of `total_steps` of both.
+    """
+
+    name: str = option(
+        help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd")
+    )
+    warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)
+    final_share: float = option(
+        0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1
+    )
+    power: float = option(
+        1.0, "Exponent of the remaining share of steps: polynomial and wsd.", above=0
+    )
+    decay_share: float = option(
+        0.1, "Share of all steps, the last ones, in which wsd decays.", at_least=0, at_most=1
+    )
+    decay: str = option(
+        "power", "Decay of wsd: by `power`, or sqrt: one minus the root of the share that is done.",
+        choices=("power", "sqrt"),
+    )  # fmt: skip
+    first_step: int = option(0, "Step of the schedule at which this run begins.", at_least=0)
+    total_steps: int | None = option(None, "Steps of the schedule; null: it ends with this run.")
+    first_batch: int | None = option(
+        None, "Samples of the first step; null: batch_size.", at_least=1
+    )
+    batch_share: float = option(
+        0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.",
+        at_least=0, at_most=1,
+    )  # fmt: skip
+
+    def check_steps(self, steps: int, batch_size: int) -> None:
+        """Check that a run of `steps` updates fits into the schedule."""
+        check(
+            self.total_steps is None or self.first_step + steps <= self.total_steps,
+            f"schedule.total_steps={self.total_steps}: must be at least {self.first_step + steps}, "
+            f"as steps={steps} follow schedule.first_step={self.first_step}",
+            "schedule.total_steps",
+        )
+        check(
+            (self.first_batch or 1) <= batch_size,
+            f"schedule.first_batch={self.first_batch}: must be at most batch_size={batch_size}",
+            "schedule.first_batch",
+        )

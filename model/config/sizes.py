@@ -1,0 +1,108 @@
+"""Schema of the encoder's size."""
+
+from dataclasses import dataclass, replace
+
+from pipeline.common.schema import (
+    Section,
+    check,
+    option,
+)
+
+# Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
+PUBLISHED = {
+    "tiny": (2, 128, 2, 512),
+    "mini": (4, 256, 4, 1024),
+    "small": (4, 512, 8, 2048),
+    "medium": (8, 512, 8, 2048),
+    "base": (12, 768, 12, 3072),
+    "large": (24, 1024, 16, 4096),
+}
+SHAPE = ("layers", "hidden", "heads", "feed_forward")
+AUTO = "auto"  # the name of a size whose zeros are still to be filled
+
+
+@dataclass(kw_only=True)
+class ModelConfig(Section, key="model"):
+    """The encoder's size: Devlin et al. 2019, section 3; Turc et al. 2019 for the small ones.
+
+    The help texts name the keys that only ModernBERT (Warner et al. 2024) reads.
+    """
+
+    name: str = option(help="Name of the size.")
+    architecture: str = option("bert", "Architecture.", choices=("bert", "modernbert"))
+    layers: int = option(help="Layers; 0: as the model in `start`, or as base.", at_least=0)
+    hidden: int = option(help="Size of a token's vector; 0: as for layers.", at_least=0)
+    heads: int = option(help="Attention heads per layer; 0: as for layers.", at_least=0)
+    feed_forward: int = option(help="Width of the feed-forward part; 0: as for layers.", at_least=0)
+    positions: int = option(512, "Longest sequence; 0: as for layers.", at_least=0)
+    vocab_size: int | None = option(None, "Entries of the vocabulary; null: the tokenizer's.")
+    dropout: float = option(0.1, "Dropout of hidden vectors.", at_least=0, below=1)
+    attention_dropout: float = option(0.1, "Dropout of attention weights.", at_least=0, below=1)
+    initializer_range: float = option(0.02, "Standard deviation of initial weights.", above=0)
+    layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
+    attention: str = option(
+        "auto",
+        "Attention implementation: each, padded or flash; auto: the fastest one supported here.",
+    )
+    causal: bool = option(False, "Let each token attend only to those before it.")
+    local_window: int = option(
+        128,
+        "modernbert: tokens on both sides together that a token of a local layer attends to.",
+        at_least=2,
+    )
+    global_every: int = option(
+        3, "modernbert: layers from one that attends to whole sequences to the next.", at_least=1
+    )
+    rotary_local: float = option(
+        10_000.0, "modernbert: base of the rotary positions in local layers.", above=0
+    )
+    rotary_global: float = option(
+        160_000.0, "modernbert: base of the rotary positions in the other layers.", above=0
+    )
+    classifier_pooling: str = option(
+        "cls", "modernbert: what fine-tuned heads read.", choices=("cls", "mean")
+    )
+
+    def __post_init__(self) -> None:
+        """Check the limits and what fits what."""
+        super().__post_init__()
+        for key in (*SHAPE, "positions"):
+            check(
+                self.name == AUTO or getattr(self, key) >= 1,
+                f"model.{key}={getattr(self, key)}: must be at least 1",
+                f"model.{key}",
+            )
+        check(
+            0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
+            f"model.heads={self.heads}: must divide model.hidden={self.hidden}",
+            "model.heads",
+        )
+        if self.architecture == "modernbert" and self.heads:
+            check(
+                not self.causal,
+                "model.causal=true: cannot be combined with modernbert; use bert",
+                "model.causal",
+            )
+            check(
+                self.hidden // self.heads % 2 == 0,
+                f"model.heads={self.heads}: rotary positions need heads of an even width, not "
+                f"{self.hidden // self.heads}",
+                "model.heads",
+            )
+
+    @property
+    def size_name(self) -> str:
+        """Return the name of the size; a published name only if the sizes agree."""
+        shape = tuple(getattr(self, key) for key in SHAPE)
+        if self.name != AUTO and PUBLISHED.get(self.name, shape) == shape:
+            return self.name
+        known = (name for name, other in PUBLISHED.items() if other == shape)
+        return next(known, f"{self.layers} x {self.hidden}")
+
+    def filled(self, other: "ModelConfig") -> "ModelConfig":
+        """Return this size with the values of `other` where it has zeros, under its true name."""
+        zeros = {
+            key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)
+        }
+        found = replace(self, **{key: getattr(other, key) for key in zeros})
+        return replace(found, name=found.size_name)

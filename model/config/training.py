@@ -1,0 +1,222 @@
+"""Schema of a training run: data, tracking, how it is computed, and all of it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
+from model.config.sizes import AUTO, PUBLISHED, ModelConfig
+from pipeline.common.schema import (
+    Section,
+    StageConfig,
+    check,
+    group,
+    input_path,
+    option,
+    runtime_option,
+)
+
+SMALL = 256  # hidden size up to which a rank on a CPU has one thread
+SHARE = 8  # samples per batch that a rank on a CPU should have
+
+
+@dataclass(kw_only=True)
+class ComputeConfig:
+    """How the same numbers are computed."""
+
+    name: str = option("plain", "Name of the choice.")
+    recompute: bool = option(
+        False, "Compute activations again in the backward pass instead of storing them."
+    )
+    compile: bool | None = option(
+        None, "Use torch.compile; null: on a GPU, up to ZeRO stage 2, not on a CPU."
+    )
+
+
+@dataclass(kw_only=True)
+class TrackingConfig(Section, key="tracking"):
+    """Where metrics are sent, in addition to metrics.jsonl."""
+
+    name: str = option(help="Tracker.", choices=("wandb", "none"))
+    project: str = option("bert-pipeline", "Project of the tracker.")
+    mode: str = option(
+        "auto", "Mode of wandb; auto: online if a key is found, else offline.",
+        choices=("auto", "online", "offline"),
+    )  # fmt: skip
+    prometheus_port: int | None = option(
+        None, "Port on which rank 0 serves its metrics; null: none."
+    )
+
+
+@dataclass(kw_only=True)
+class DataConfig(Section, key="data"):
+    """The shards and how they are read.
+
+    With `weights` each folder provides that share of the samples, whatever its size; without, the
+    shards of all folders are read as if they were in one.
+    """
+
+    dir: str = input_path(help="Folder of `prepare`.")
+    more: list[str] = input_path([], "Further folders of `prepare`.")
+    weights: list[float] = option([], "Weights of `dir` and of each of `more`.", above=0)
+    vocab: str = input_path(help="Vocabulary that the shards were made with.")
+    verify: bool = runtime_option(
+        True, "Compare all shards with their checksums before the first step."
+    )
+    window_rows: int = option(
+        1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1
+    )
+
+    def __post_init__(self) -> None:
+        """Check the limits and the number of weights."""
+        super().__post_init__()
+        check(
+            len(self.weights) in (0, len(self.folders)),
+            f"data.weights={self.weights}: must be empty, or one for each of "
+            f"{', '.join(self.folders)}",
+            "data.weights",
+        )
+
+    @property
+    def folders(self) -> list[str]:
+        """All folders."""
+        return [self.dir, *self.more]
+
+
+@dataclass(kw_only=True)
+class TrainConfig(StageConfig):
+    """`python -m pipeline.train`."""
+
+    data: DataConfig = option()
+    model: ModelConfig = option()
+    objective: ObjectiveConfig = option()
+    optimizer: OptimizerConfig = option()
+    schedule: ScheduleConfig = option()
+    tracking: TrackingConfig = runtime_option()
+    compute: ComputeConfig = group(ComputeConfig, role="runtime")
+    deepspeed: dict[str, Any] = runtime_option({}, "Keys of a DeepSpeed configuration.")
+    start: str | None = input_path(
+        None, "Weights to start from: a folder of `train` or in Hugging Face's format."
+    )
+    start_optimizer: bool = option(
+        False, "Load the optimizer's state too, from a `start` that `train` made."
+    )
+    precision: str = option(
+        "fp32", "Precision of the passes; the optimizer keeps weights in fp32.",
+        choices=("fp32", "bf16", "fp16"),
+    )  # fmt: skip
+    batch_size: int = option(256, "Samples per step, over all ranks.", at_least=1)
+    micro_batch: Any = runtime_option(
+        32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
+    )
+    micro_tokens: int | None = runtime_option(
+        None, "The same in tokens, of samples of full length; null: as micro_batch.", at_least=1
+    )
+    steps: int = option(1000, "Steps of this run; with `words` or `epochs` at most.", at_least=1)
+    words: int | None = option(
+        None, "Words of the text, counted each time that they are read, that the run may not "
+        "exceed; null: no limit.", at_least=1,
+    )  # fmt: skip
+    epochs: int | None = option(
+        None, "Epochs over all shards that the run may not exceed; null: no limit.", at_least=1
+    )
+    clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
+    seed: int = option(0, "Seed of weights, order and masks.")
+    log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)
+    evaluate_every: int = runtime_option(200, "Steps per evaluation.", at_least=1)
+    evaluate_samples: int = option(
+        2000, "Samples of the validation shards per evaluation, always the same.", at_least=1
+    )
+    save_every: int = runtime_option(200, "Steps per checkpoint.", at_least=1)
+    keep: int = runtime_option(2, "Checkpoints that are kept, the last ones.", at_least=1)
+    keep_every: int | None = runtime_option(
+        None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
+    )
+    save_at_words: list[float] = runtime_option(
+        [], "Words seen at which a checkpoint is kept for good; adds one before the first step.",
+        at_least=1,
+    )  # fmt: skip
+    start_timeout: float = runtime_option(
+        1800.0, "Seconds until all ranks have started and finished a step.", above=0
+    )
+    timeout: float = runtime_option(
+        900.0, "Seconds that a rank waits for another, at most.", above=0
+    )
+    watchdog: float = runtime_option(
+        600.0, "Seconds without progress after which a rank exits.", above=0
+    )
+    heartbeat: str | None = runtime_option(
+        None, "Folder of this node where ranks show that they are alive."
+    )
+    bad_steps: int = runtime_option(
+        10, "Steps in a row with a loss or gradient not finite until training ends.", at_least=1
+    )
+    peak_tflops: float | None = runtime_option(
+        None, "Peak of a device, for MFU; null: known or measured.", above=0
+    )
+    threads: int | None = runtime_option(
+        None, "Threads per rank on a CPU; null: an equal share of the cores.", at_least=1
+    )
+    processes: int | None = runtime_option(
+        None,
+        "Ranks that `python -m pipeline.train` starts on this machine; null: one per GPU; on a CPU "
+        "one, or one per core for models as small as mini.",
+        at_least=1,
+    )
+
+    def ranks(self, gpus: bool, cores: int) -> int | None:
+        """Return the ranks to start on this machine; None: one per GPU, which the launcher counts.
+
+        Matrices of small models gain little from a second thread: on two cores two ranks of one
+        thread train `tiny` 1.26 times as fast as one rank of two.
+        """
+        if gpus or self.processes is not None:
+            return self.processes
+        return max(1, min(cores, self.batch_size // SHARE)) if self.model.hidden <= SMALL else 1
+
+    def __post_init__(self) -> None:
+        """Check the limits and what fits what."""
+        super().__post_init__()
+        check(
+            self.micro_batch == AUTO
+            or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
+            f"micro_batch={self.micro_batch}: must be at least 1, or auto",
+            "micro_batch",
+        )
+        check(
+            self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
+            f"epochs={self.epochs}: cannot be combined with data.weights; set steps",
+            "epochs",
+        )
+        marks = self.save_at_words
+        check(
+            sorted(set(marks)) == list(marks),
+            f"save_at_words={marks}: must be increasing",
+            "save_at_words",
+        )
+        if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
+            self.schedule.check_steps(self.steps, self.batch_size)
+        if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
+            check(
+                self.model.causal == (self.objective.predict == "next"),
+                f"objective.predict={self.objective.predict}, model.causal="
+                f"{str(self.model.causal).lower()}: cannot be combined, as the next token is "
+                "predicted only by causal attention; set attention=causal, which sets both",
+                "model.causal",
+            )
+            check(
+                not self.objective.next_sentence or self.model.architecture == "bert",
+                f"objective.next_sentence=true: cannot be combined with model={self.model.name}; "
+                "set objective=modern (or mlm), or objective.next_sentence=false",
+                "objective.next_sentence",
+            )
+        if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
+            layers, hidden, heads, width = PUBLISHED["base"]
+            base = ModelConfig(
+                name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width
+            )
+            self.model = replace(self.model.filled(base), name="base")
+        check(
+            not self.start_optimizer or self.start is not None,
+            "start_optimizer=true: needs the run to load it from; set start=FOLDER",
+            "start",
+        )

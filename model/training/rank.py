@@ -1,0 +1,48 @@
+"""Training as one of the ranks, with the end that its exit code means."""
+
+import logging
+import os
+from pathlib import Path
+
+import torch.distributed as dist
+
+from model.config import TrainConfig
+from model.resilience.watchdog import LEAVING, Watchdog
+from model.training import checkpoint, micro_batch
+from model.training.trainer import Trainer
+from pipeline.common.background_upload import CheckpointStore
+from pipeline.common.manifest import Result
+
+
+def make(
+    config: TrainConfig, out: Path, fingerprint: str, store: CheckpointStore | None = None
+) -> Result:
+    """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
+
+    With a `store` the ranks share checkpoints through it, not through the folder.
+
+    Raises:
+        ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
+        Restart: A rank got a signal or lost its peers; the state is saved if possible.
+        Diverged: Too many updates in a row were not finite.
+    """
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    rank = int(os.environ.get("RANK", "0"))
+    # Longer than the start timeout: waiting for peers raises an error of its own.
+    patience = config.start_timeout + LEAVING
+    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
+    try:
+        trainer = Trainer(config, out, fingerprint, guard, store)
+        try:
+            result = trainer.run()
+        finally:
+            trainer.tracker.close()
+    except Exception as error:
+        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        found = micro_batch.ending(error, config, rank, checkpoint.runs(out) / fingerprint[:12])
+        if found is not None:
+            raise found from error
+        raise
+    dist.destroy_process_group()
+    guard.close()
+    return result
