@@ -205,7 +205,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
     request.extensions["timeout"] = {
         key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")
     }
-    began, waited, host = time.monotonic(), False, request.url.host
+    began, waited, host = time.monotonic(), False, request.url.netloc.decode()
     for pause in pauses():
         try:
             answer = attempt()
@@ -270,6 +270,8 @@ def _refusals(address: str) -> Iterator[None]:
         if error.__cause__ is not None and hasattr(error.__cause__, "response"):
             raise _refusal(address, error.__cause__) from error
         raise InputError(f"{address}: no such file or folder", path=address) from error
+    except StoreError as error:  # of the HTTP client, which knows hosts alone
+        raise StoreError(f"{address}: {error}", path=address) from error
     except OSError as error:  # also HfHubHTTPError, and HF_HUB_OFFLINE's
         raise _refusal(address, error) from error
 

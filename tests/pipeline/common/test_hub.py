@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,18 @@ def test_a_hub_that_stays_away_asks_for_a_restart(
     hub.fault = lambda path, number: (503, {})
     with pytest.raises(Restart):
         file.read_bytes()
+
+
+def test_a_hub_that_was_never_reached_is_most_likely_a_wrong_address(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv("STORE_TIMEOUT", "1")
+        with pytest.raises(StoreError, match="HF_ENDPOINT") as caught:
+            storage.pinned(f"{TOP}/data")
+    assert caught.value.path == f"{TOP}/data"
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "3600"}, {"RateLimit": '"api";r=0;t=3600'}])
