@@ -56,7 +56,7 @@ class Rows:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a JSON-lines file; none where there is no file."""
+    """Return the rows of a JSON-lines file; no rows if the file does not exist."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

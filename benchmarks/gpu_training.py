@@ -36,7 +36,7 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
 
 
 def installed(name: str) -> bool:
-    """Return whether a package is there, and not only what stands in for it."""
+    """Return whether a package is installed, and not only imitated."""
     try:
         return importlib.util.find_spec(name) is not None
     except ValueError:  # made by `benchmarks.gpu`, not found
