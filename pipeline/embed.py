@@ -1,7 +1,7 @@
 """`python -m pipeline.embed`: contextual vectors of lines of text, as Arrow or .npy.
 
-An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has a row a line: `text`, and
-`vector`, or with pooling=tokens `tokens` and `vectors`.
+An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has one row per line: `text`,
+and `vector`, or with pooling=tokens `tokens` and `vectors`.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     Blocks = Iterator[tuple[list[str], Samples, list[np.ndarray]]]  # texts, samples, vectors
 
-BLOCK = 4096  # lines that are held at once
+BLOCK = 4096  # lines in memory at a time
 
 
 def read_lines(path: str | None) -> list[str]:
     """Return the lines of a text file; empty ones too, so that rows are line numbers.
 
-    Without a path they come from standard input.
+    Without a path, read standard input.
 
     Raises:
-        InputError: it cannot be read, or holds nothing.
+        InputError: the file is unreadable or empty.
     """
     place = path or "standard input"
     try:
@@ -47,13 +47,17 @@ def read_lines(path: str | None) -> list[str]:
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place}: not UTF-8 at byte {error.start}", key="input", path=path
+            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8",
+            key="input",
+            path=path,
         ) from error
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"input={place}: empty", key="input", path=path)
+        raise InputError(
+            f"input={place}: is empty; write one text per line", key="input", path=path
+        )
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -150,7 +154,7 @@ def write_arrow(
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("embed", EmbedConfig, embed)
 
 

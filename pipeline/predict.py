@@ -1,9 +1,9 @@
-"""`python -m pipeline.predict pretrained=FOLDER`: a line of JSON for each line of a file.
+"""`python -m pipeline.predict pretrained=FOLDER`: one line of JSON per line of a file.
 
-What a model can do follows from its folder. A pre-trained one fills each [MASK], and says of two
-texts with a tab between them whether the second follows. A fine-tuned one says the class or the
-score of a text (or of two), the tags of words, the answer to a question (question, tab, passage),
-or the best of several endings (sentence, tab, ending, tab, ending ...).
+The folder decides what the model predicts. A pre-trained model fills each [MASK], and classifies
+two texts separated by a tab as next or not. A fine-tuned one predicts the class or the score of a
+text (or of two), the tags of words, the answer to a question (question, tab, passage), or the best
+of several endings (sentence, tab, ending, tab, ending ...).
 """
 
 import json
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
-BLOCK = 1024  # lines that are answered at once
+BLOCK = 1024  # lines per batch
 MASK = "[MASK]"
 
 
 class Line(NamedTuple):
     """A line of the input."""
 
-    where: str  # its file and number, from 1
+    where: str  # file and line number, from 1
     text: str
 
 
 def lines_of(config: PredictConfig) -> Iterator[Line]:
-    """The lines of the input that are not empty.
+    """Yield the lines of the input that are not empty.
 
     Raises:
-        InputError: it cannot be read, or has no such line.
+        InputError: the input is unreadable or empty.
     """
     place = config.input or "standard input"
     found = False
@@ -55,15 +55,21 @@ def lines_of(config: PredictConfig) -> Iterator[Line]:
                     found = True
                     yield Line(f"{place}, line {number}", line.rstrip("\r\n"))
     except OSError as error:
-        raise InputError(f"input={place}: cannot be read ({error.strerror})") from error
+        raise InputError(
+            f"input={place}: cannot be read ({error.strerror})", key="input", path=place
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 ({error}); write it anew as UTF-8") from error
+        raise InputError(
+            f"{place}: not valid UTF-8 ({error}); re-encode the file as UTF-8",
+            key="input",
+            path=place,
+        ) from error
     if not found:
-        raise InputError(f"{place}: no text in it; write a line for each answer")
+        raise InputError(f"{place}: is empty; write one input per line", key="input", path=place)
 
 
 def predict(config: PredictConfig) -> None:
-    """Print the answers, each as soon as its block is done."""
+    """Print the predictions, batch by batch."""
     answer = answerer(config)
     block: list[Line] = []
     for line in lines_of(config):
@@ -71,24 +77,24 @@ def predict(config: PredictConfig) -> None:
         if len(block) == BLOCK:
             show(answer(block))
             block = []
-            if output.is_gone():  # `| head` has seen enough
+            if output.is_gone():  # as `| head` closes it
                 return
     if block:
         show(answer(block))
 
 
 def show(answers: list[Answer]) -> None:
-    """A line of JSON each."""
+    """Print one line of JSON per prediction."""
     for one in answers:
         print(json.dumps(one, ensure_ascii=False))
     sys.stdout.flush()
 
 
 def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
-    """What answers lines, by what the model's folder says it is.
+    """Return the function that predicts for lines with the model of the folder.
 
     Raises:
-        InputError: no model there.
+        InputError: the folder has no model.
     """
     import torch
 
@@ -112,7 +118,7 @@ def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
 
 
 class Pretrained:
-    """Fills masks and judges pairs."""
+    """A pre-trained model, which fills masks and classifies pairs."""
 
     def __init__(self, config: PredictConfig, wordpiece: WordPiece):
         import torch
@@ -133,24 +139,24 @@ class Pretrained:
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 
     def answer(self, block: list[Line]) -> list[Answer]:
-        """Words for masks, or the probability that the second text follows the first.
+        """Predict words for masks, or the probability that the second text follows the first.
 
         Raises:
-            InputError: a line has neither a mask nor a tab, or its head is untrained.
+            InputError: a line has neither a mask nor a tab, or the model lacks the head for it.
         """
         return [self.one(*line) for line in block]
 
     def one(self, where: str, line: str) -> Answer:
-        """The answer to one line; raises what `answer` does."""
+        """Predict for one line; raises as `answer`."""
         first, tab, second = line.partition("\t")
         if MASK not in line and not tab:
             raise InputError(
-                f"{where}: neither {MASK} to fill nor a tab between two texts; to classify, "
-                f"take a fine-tuned model"
+                f"{where}: has neither {MASK} to fill nor a tab between two texts; to classify, "
+                f"use a fine-tuned model"
             )
         if MASK not in line and not self.model.judges_pairs:
             raise InputError(
-                f"{where}: no {MASK} to fill, and this model judges no pairs of texts",
+                f"{where}: has no {MASK} to fill, and this model does not classify pairs of texts",
                 key="pretrained", path=self.folder,
             )  # fmt: skip
         unpaired = sorted({"next_sentence", "pooler"} & self.drawn)
@@ -158,7 +164,7 @@ class Pretrained:
         if lost:
             raise InputError(
                 f"{where}: {self.folder} has no {' and '.join(lost)}, which "
-                f"{'fills masks' if MASK in line else 'judges pairs'}; take a model that has it",
+                f"{'fills masks' if MASK in line else 'classifies pairs'}; use a model that has it",
                 key="pretrained", path=self.folder,
             )  # fmt: skip
         ids, start = self.frame(where, first, second if tab else None)
@@ -171,10 +177,10 @@ class Pretrained:
         return found
 
     def frame(self, where: str, first: str, second: str | None) -> "tuple[np.ndarray, int]":
-        """The sequence of a line, and where its second text starts.
+        """Return the sequence of a line, and the start of its second text.
 
         Raises:
-            InputError: it is too long.
+            InputError: the sequence is too long.
         """
         from model.finetuning import features
 
@@ -183,11 +189,11 @@ class Pretrained:
             self.wordpiece, parts[0], parts[1] if second is not None else None
         )
         if len(ids) > self.longest:
-            raise InputError(f"{where}: {len(ids)} tokens, at most {self.longest}")
+            raise InputError(f"{where}: has {len(ids)} tokens; must be at most {self.longest}")
         return ids, start
 
     def pieces(self, text: str) -> "np.ndarray":
-        """The ids of a text in which [MASK] is the mask."""
+        """Return the ids of a text in which [MASK] is the mask."""
         parts = text.split(MASK)
         ids, lengths = self.wordpiece.encode(parts)
         cut = np.split(ids.astype(np.int64), np.cumsum(lengths)[:-1])
@@ -196,7 +202,7 @@ class Pretrained:
         return np.concatenate(joined)
 
     def logits(self, ids: "np.ndarray", start: int) -> "tuple[torch.Tensor, torch.Tensor | None]":
-        """Of the masks `(M, V)`, and of the pair `(1, 2)`."""
+        """Return the logits of the masks `(M, V)`, and of the pair `(1, 2)`."""
         import torch
 
         from model.encoders.batch import Batch
@@ -215,7 +221,7 @@ class Pretrained:
         return masked, pair
 
     def words(self, logits: "torch.Tensor") -> list[Answer]:
-        """The likeliest entries and their probabilities."""
+        """Return the most probable entries with their probabilities."""
         best = logits.softmax(-1).topk(min(self.top, len(logits)))
         return [
             {"word": self.wordpiece.vocab[index], "probability": round(value, 6)}
@@ -224,7 +230,7 @@ class Pretrained:
 
 
 def predicted(found: "SavedModel", samples: Any) -> Any:
-    """The logits of samples."""
+    """Return the logits of samples."""
     from model.finetuning import loop
     from pipeline.evaluation import grid_search
 
@@ -234,7 +240,7 @@ def predicted(found: "SavedModel", samples: Any) -> Any:
 def classes(
     found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The class of each line and all probabilities, or its score."""
+    """Predict the class of each line with all probabilities, or its score."""
     from model.finetuning.features import TruncationConfig, tokenize
 
     parts = [line.partition("\t") for _, line in block]
@@ -258,7 +264,7 @@ def classes(
 def tags(
     found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The tags of the words of each line."""
+    """Predict the tags of the words of each line."""
     task = TaskConfig(
         name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"]
     )
@@ -272,16 +278,16 @@ def tags(
 def passages(
     found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The answer in each passage; `none` is how much likelier it has none.
+    """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
 
     Raises:
-        InputError: a line is not of two parts.
+        InputError: a line does not have two parts.
     """
     questions = []
     for where, line in block:
         question, tab, passage = line.partition("\t")
         if not tab:
-            raise InputError(f"{where}: no tab between question and passage")
+            raise InputError(f"{where}: expected a tab between question and passage")
         questions.append(Question(where, question, passage, [], 0))
     task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
     kind = Answers("", task, wordpiece, longest, stride=128)
@@ -296,7 +302,7 @@ def passages(
 def endings(
     found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """The likeliest ending of each line.
+    """Predict the most likely ending of each line.
 
     Raises:
         InputError: a line has fewer than two endings.
@@ -307,7 +313,9 @@ def endings(
     for where, line in block:
         first, *others = line.split("\t")
         if len(others) < 2:
-            raise InputError(f"{where}: a sentence and two endings or more, tabs between")
+            raise InputError(
+                f"{where}: expected a sentence and at least two endings, separated by tabs"
+            )
         made = tokenize(
             wordpiece, [first] * len(others), others, [0.0] * len(others), TruncationConfig(longest)
         )
@@ -318,7 +326,7 @@ def endings(
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     entry_point.run("predict", PredictConfig, predict)
 
 

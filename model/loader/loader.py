@@ -116,7 +116,7 @@ class Loader:
         return words_per_token(self._shards)
 
     def _words(self, rows: SampleTable) -> float | None:
-        """The words of the text in some rows: as many for each token as in the row's shard."""
+        """Return the words of the text in some rows: per token as many as in the row's shard."""
         if self.words_per_token is None:
             return None
         tokens = rows.a_len.astype(np.int64) + rows.b_len

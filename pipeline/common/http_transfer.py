@@ -1,8 +1,8 @@
 """HTTP transfers that survive broken connections: retries with back-off, and resuming.
 
-A file grows as NAME.part; `.NAME.part.json` beside it says which version of it the server sent, so
-that a later try, or a later run, goes on only where the server still has that version (RFC 9110,
-section 13.1.5, If-Range).
+A file grows as NAME.part; `.NAME.part.json` next to it identifies the version that the server sent,
+so that a later attempt or run resumes only if the server still has that version (RFC 9110, section
+13.1.5, If-Range).
 """
 
 import contextlib
@@ -35,18 +35,18 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When a try, and when a transfer, is given up."""
+    """When an attempt, and when a transfer, is given up."""
 
     timeout: float  # seconds without a byte
-    tries: int  # in a row that bring next to nothing
+    tries: int  # attempts in a row without progress
 
 
 class NotFound(InputError):
-    """The server has nothing at this address."""
+    """An address that the server does not know."""
 
 
 class TransientError(Exception):
-    """This try failed, but the next one may not."""
+    """A failed attempt that may succeed if repeated."""
 
     def __init__(self, reason: str, pause: float = 0.0):
         super().__init__(reason)
@@ -54,10 +54,10 @@ class TransientError(Exception):
 
 
 def read(url: str, patience: RetryPolicy) -> bytes:
-    """The content of a small file.
+    """Return the content of a small file.
 
     Raises:
-        InputError: it cannot be had.
+        InputError: the file cannot be downloaded.
     """
 
     def once() -> bytes:
@@ -68,13 +68,13 @@ def read(url: str, patience: RetryPolicy) -> bytes:
 
 
 def fetch(url: str, part: Path, patience: RetryPolicy, *, checked: bool) -> None:
-    """Bring the file at `url` to `part`, going on with what is there already.
+    """Download the file at `url` to `part`, resuming an earlier download.
 
-    `checked` says that the content will be checked against a digest: then it is safe to go on
-    where the server does not name versions.
+    `checked` says that the content will be checked against a digest: then it is safe to resume even
+    if the server does not identify versions.
 
     Raises:
-        InputError: it cannot be had, or the disk is full; what came stays for another run.
+        InputError: the download failed, or the disk is full; the part is kept for another run.
     """
 
     def once() -> None:
@@ -84,7 +84,7 @@ def fetch(url: str, part: Path, patience: RetryPolicy, *, checked: bool) -> None
 
 
 def note_of(part: Path) -> Path:
-    """The file beside a part that says which version it is of."""
+    """Return the path of the note that identifies the version of a part."""
     return part.with_name(f".{part.name}.json")
 
 
@@ -159,7 +159,7 @@ def _response(
 
 
 def _root(error: BaseException) -> BaseException:
-    """What an error began with: the message that wrappers repeat at length."""
+    """Return the original error, whose message wrappers repeat at length."""
     while inner := error.__cause__ or error.__context__:
         error = inner
     return error
@@ -177,7 +177,7 @@ def _check_status(url: str, response: requests.Response) -> None:
 
 
 def _transfer(url: str, part: Path, patience: RetryPolicy, checked: bool) -> None:
-    """One try: ask for what is missing, and append it."""
+    """Request the missing bytes once, and append them."""
     offset = part.stat().st_size if part.exists() else 0
     known = _read_note(part, url)
     headers = {}
@@ -207,7 +207,7 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, checked: bool) -> Non
 
 
 def _read_note(part: Path, url: str) -> dict[str, str]:
-    """What the note of a part says, if it is of this address."""
+    """Return the note of a part, or an empty one if it belongs to another address."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(note_of(part).read_text())
         if isinstance(found, dict) and found.get("url") == url:
@@ -216,7 +216,7 @@ def _read_note(part: Path, url: str) -> dict[str, str]:
 
 
 def _version(response: requests.Response, url: str) -> dict[str, str]:
-    """What names the version that the server sends; weak ETags do not promise the same bytes."""
+    """Return what identifies the version sent; weak ETags do not promise the same bytes."""
     etag = response.headers.get("ETag", "")
     return {
         "url": url,
@@ -226,19 +226,19 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
 
 
 def _total(response: requests.Response) -> int | None:
-    """The file's size in a `Content-Range`."""
+    """Return the file's size in a `Content-Range`."""
     match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     return int(match[1]) if match else None
 
 
 def _first(response: requests.Response) -> int | None:
-    """The first byte's place in a `Content-Range`."""
+    """Return the position of the first byte in a `Content-Range`."""
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     return int(match[1]) if match else None
 
 
 def _check_space(part: Path, missing: int | None, offset: int) -> None:
-    """Refuse to begin what cannot fit.
+    """Check that the rest of the file fits on the disk.
 
     Raises:
         InputError: the disk has too little room.

@@ -83,7 +83,7 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
     assert set(found) == {"text", "masks"}
-    with pytest.raises(InputError, match="judges no pairs of texts"):
+    with pytest.raises(InputError, match="does not classify pairs"):
         answers(modern, "the cat\tsat .\n", monkeypatch, capsys)
 
 
@@ -137,7 +137,7 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("the cat", r"standard input, line 1: neither \[MASK\] to fill nor a tab"),
+    [("the cat", r"standard input, line 1: has neither \[MASK\] to fill nor a tab"),
      ("\n[MASK] " + "cat " * 60, "standard input, line 2: 63 tokens, at most 40")],
 )  # fmt: skip
 def test_lines_that_cannot_be_answered_are_named(
