@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 @dataclass(frozen=True)
 class Stat:
-    """What readers ask of a file, by the names of `os.stat_result`."""
+    """Size and modification time of a file, with the names of `os.stat_result`."""
 
     st_size: int
     st_mtime_ns: int
@@ -48,7 +48,7 @@ class Stat:
 class Remote:
     """A file or folder of an object store, with what readers need of `pathlib.Path`.
 
-    What the store said of it is kept: an object asks once, and reads the version that it saw then.
+    The store's answer is kept: an object is looked up once, and reads the version seen then.
     """
 
     address: str
@@ -59,33 +59,33 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The last part of the address."""
+        """Return the last part of the address."""
         return PurePosixPath(self.address).name
 
     @property
     def parent(self) -> "Remote":
-        """The folder it is in."""
+        """Return the folder that contains it."""
         return Remote(self.address.rpartition("/")[0])
 
     @property
     def version(self) -> str:
-        """A word that changes when the object does; empty if the store has none."""
+        """Return an identifier that changes with the content; empty if the store has none."""
         return self._info().etag
 
     def stat(self) -> Stat:
-        """Size and time of change.
+        """Return size and modification time.
 
         Raises:
-            OSError: it is not there, or may not be read.
+            OSError: the object does not exist or is not readable.
         """
         info = self._info()
         return Stat(info.size, info.mtime_ns)
 
     def is_dir(self) -> bool:
-        """Whether there is something below it.
+        """Return whether objects exist below it.
 
         Raises:
-            UserError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or denies access.
         """
         if self._store is not None:
             return bool(self._store.is_folder(self.address))
@@ -93,10 +93,10 @@ class Remote:
             return bool(self._arrow_info().type == fs.FileType.Directory)
 
     def is_file(self) -> bool:
-        """Whether it is an object.
+        """Return whether it is an object.
 
         Raises:
-            UserError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or denies access.
         """
         if self._store is not None:
             return self._look() is not None
@@ -104,10 +104,10 @@ class Remote:
             return bool(self._arrow_info().type == fs.FileType.File)
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """The object, to be read in any order.
+        """Open the object for reading in any order.
 
         Raises:
-            OSError: it is not there, or may not be read.
+            OSError: the object does not exist or is not readable.
         """
         assert mode == "rb"
         if self._store is not None:
@@ -119,15 +119,15 @@ class Remote:
             return cast(BinaryIO, io.BufferedReader(system.open_input_file(inner), BUFFER))
 
     def read_bytes(self) -> bytes:
-        """All of it."""
+        """Return the whole content."""
         with self.open() as file:
             return file.read()
 
     def below(self) -> list["Remote"]:
-        """All objects in it and in its folders.
+        """Return all objects below it.
 
         Raises:
-            UserError: the store does not answer, or does not let us look.
+            UserError: the store does not answer, or denies access.
         """
         if self._store is not None:
             top, slash, rest = self.address.partition("://")
@@ -141,7 +141,7 @@ class Remote:
 
     @property
     def _store(self) -> Any:
-        """The module that reads the store; None: Arrow reads it."""
+        """Return the module that reads the store, or None if Arrow does."""
         return _STORES.get(self.address.partition("://")[0])
 
     def _look(self) -> s3.Info | None:
@@ -201,7 +201,7 @@ def content_mark(file: File) -> str:
     """Return a word that changes when a file's content does, for fingerprints.
 
     Raises:
-        OSError: it is not there, or may not be read.
+        OSError: the object does not exist or is not readable.
     """
     if isinstance(file, Remote) and file.address.startswith(hub.SCHEME):
         return file.version  # the hub states no time of change
@@ -209,7 +209,7 @@ def content_mark(file: File) -> str:
 
 
 def at(place: File | str) -> File:
-    """The file or folder that a path or an address names."""
+    """Return the file or folder at a path or an address."""
     if isinstance(place, str) and is_address(place):
         scheme, _, rest = place.rstrip("/").partition("://")
         return Remote(f"{scheme.lower()}://{rest}")
@@ -220,7 +220,7 @@ def is_folder(place: File) -> bool:
     """Return whether `place` is a folder, or a prefix of addresses.
 
     Raises:
-        InputError: that cannot be found out.
+        InputError: the file system does not answer.
     """
     return file_search.is_folder(place) if isinstance(place, Path) else place.is_dir()
 
@@ -229,7 +229,7 @@ def below(top: File) -> list[File]:
     """List all files in a folder and in its folders, but hidden ones, sorted.
 
     Raises:
-        InputError: a part of it cannot be looked into.
+        InputError: a part of it is not readable.
     """
     found: list[File] = list(
         top.below() if isinstance(top, Remote) else file_search.files_below(top)
@@ -245,7 +245,7 @@ def matching(pattern: str) -> list[File]:
     """List the files that a path or an address with wildcards names, sorted.
 
     Raises:
-        InputError: a part of what it may name cannot be looked into.
+        InputError: a folder that may contain matches is not readable.
     """
     top = at(pattern)
     if isinstance(top, Path):
@@ -272,12 +272,12 @@ def _opened(root: str) -> tuple[Any, str]:
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
         raise ConfigError(
-            f"{root}: no such kind of address; fetch its files first, or give a path, s3:// or gs://"
+            f"{root}: scheme not supported; download the files first, or use a path, s3:// or gs://"
         ) from error
 
 
 def _system(address: str) -> tuple[Any, str]:
-    """The file system of an address, one a bucket and process, and the path in it."""
+    """Return the file system of an address, one per bucket and process, and the path in it."""
     scheme, _, rest = address.partition("://")
     bucket, _, inner = rest.partition("/")
     system, root = _opened(f"{scheme}://{bucket}")
@@ -286,7 +286,7 @@ def _system(address: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _reached(address: str) -> Iterator[None]:
-    """A store that cannot be looked into is the user's to mend."""
+    """Turn errors of an unreachable store into user errors."""
     try:
         yield
     except FileNotFoundError:
@@ -300,7 +300,7 @@ def _reached(address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Arrow's errors with their words where Python's have them."""
+    """Give Arrow's errors the message that Python's have."""
     try:
         yield
     except OSError as error:

@@ -110,7 +110,7 @@ def test_what_is_not_there_is_named(bucket: Any) -> None:
     bucket.Object("gone/a.txt").delete()
     with pytest.raises(InputError, match=r"s3://corpora/gone/a.txt: cannot be read"):
         list(reader.read(split, SkipCounts()))
-    with pytest.raises(ConfigError, match="ftp://host: no such kind of address"):
+    with pytest.raises(ConfigError, match="ftp://host: scheme not supported"):
         storage.at("ftp://host/x").is_dir()
 
 
