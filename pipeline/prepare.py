@@ -153,7 +153,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
         InputError: the corpus is unreadable, or gives no training or no validation instances.
     """
     work = plan(config, out)
-    work.scratch.mkdir(parents=True)
+    # A worker of a killed run may have made it again: it writes no more, see `is_current`.
+    work.scratch.mkdir(parents=True, exist_ok=True)
     if expected := estimate.of(config, work.splits):
         screen.say(f"prepare: {expected}")
     began = time.monotonic()

@@ -34,7 +34,8 @@ class ConvertConfig(StageConfig):
     average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
     checkpoints: str | None = option(
         None,
-        "marked: those of save_at_words, each in its own folder, as chck_1M after a million words.",
+        "Null: the last ones; marked: those of save_at_words, each in its own folder, as chck_1M "
+        "after a million words.",
     )
     dtype: str = option("fp32", "Type of the stored weights.", choices=("fp32", "bf16", "fp16"))
     shard_bytes: int | None = option(

@@ -218,7 +218,8 @@ def _scored(
     whole = not config.force and known.is_file() and scores.is_file()
     if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
         bar.update(2 * len(pairs))
-        return np.asarray(np.load(scores))
+        with scores.open("rb") as file:
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
     known.unlink(missing_ok=True)
     values = scores_of(config, model, start, pairs, bar.update)
     np.save(scores, values)

@@ -103,7 +103,7 @@ def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
     assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
     assert ", majority 0.500" in manifest.summary
-    assert manifest.summary.endswith(f") of {manifest.config['pretrained']}")
+    assert manifest.summary.endswith(f") with {manifest.config['pretrained']}")
 
 
 def test_the_predictions_are_those_that_were_scored(config):
@@ -305,7 +305,7 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 
 
 def test_a_task_without_a_training_set_says_so(config):
-    with pytest.raises(ConfigError, match="task ax has no training set"):
+    with pytest.raises(ConfigError, match="task ax: has no training set"):
         replace(config, task=examples.task_of("ax"))
 
 
@@ -379,4 +379,4 @@ def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: pretrained ")
     done = evaluate_own(root, *words, f"workdir={tmp_path}")
-    assert f"{tmp_path}/convert: no model in Hugging Face's format" in done.stderr
+    assert f"{tmp_path}/convert: no model in Hugging Face format" in done.stderr

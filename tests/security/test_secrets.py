@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.common.manifest import Result
 from pipeline.common.redact import redact
-from pipeline.config import DownloadConfig
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
 from pipeline.stages import stage
 
 SECRET = "hf_Zm9vYmFyYmF6"
@@ -49,8 +49,8 @@ def test_a_secret_that_json_writes_otherwise_is_hidden_too(
 def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORPUS_PASSWORD", SECRET)
     url = f"https://me:{SECRET}@host/corpus.gz"
-    corpus = {"name": "x", "reader": "text", "files": [{"url": url}]}
-    config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"))  # type: ignore[arg-type]
+    corpus = CorpusConfig(name="x", reader="text", files=[DownloadFile(url=url)])
+    config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"))
     monkeypatch.setattr(stage, "fingerprint", lambda *_: ("f" * 64, {}))
     stage.run("download", config, lambda c, out: Result(summary=url, figures={"url": url}))
     text = (tmp_path / "out" / "manifest.json").read_text()
