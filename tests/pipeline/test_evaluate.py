@@ -223,6 +223,7 @@ def test_a_grid_that_cannot_be_is_refused(config, change):
         replace(config, **change)
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_leave_the_same_bytes(config):
     config = replace(config, seeds=[0, 1], threads=1)  # a sum's order is that of its threads
     one = run(config).files

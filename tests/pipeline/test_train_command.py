@@ -36,6 +36,7 @@ def test_help_and_mistakes_do_not_wait_for_pytorch(root: Path, words: list[str])
     assert not {"torch", "deepspeed", "transformers"} & imported
 
 
+@pytest.mark.slow
 def test_one_process_trains_without_a_launchers_words(
     root: Path, work: Path, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_one_process_trains_without_a_launchers_words(
     assert "step-00000002" in other.stdout
 
 
+@pytest.mark.slow
 def test_several_processes_train_as_one(root: Path, work: Path, tmp_path: Path) -> None:
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=2"]
     done = train(root, *words)

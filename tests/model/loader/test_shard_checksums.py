@@ -11,6 +11,8 @@ from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, train_many, write_split
 
+pytestmark = pytest.mark.slow
+
 SHARD = "train-00000-of-00001.arrow"
 
 

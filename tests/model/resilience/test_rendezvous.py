@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.orchestration.graph import free_port
 
 Plan = dict[str, Any]
@@ -43,6 +45,7 @@ def test_one_process_needs_no_port(root: Path) -> None:
         assert [kind for kind, _, _ in meet(root, rank(0, port, size=1))] == ["met"]
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_named(root: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -51,6 +54,7 @@ def test_a_taken_port_is_named(root: Path) -> None:
     assert f"master_port={port}" in words
 
 
+@pytest.mark.slow
 def test_a_rank_does_not_join_another_training_on_the_same_port(root: Path) -> None:
     port, other = free_port(), {"settings": {"out": "other"}}
     first, stray, second = meet(
@@ -62,6 +66,7 @@ def test_a_rank_does_not_join_another_training_on_the_same_port(root: Path) -> N
     assert "out=other" in stray[1]
 
 
+@pytest.mark.slow
 def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -> None:
     port = free_port()
     before = [rank(0, port, stay=6), rank(1, port, stay=0)]

@@ -9,6 +9,8 @@ from model.training import checkpoint
 from pipeline.common.manifest import Manifest
 from tests.model.conftest import SMALL, losses, rows, train_many
 
+pytestmark = pytest.mark.slow
+
 MODERN = ("model=modern-tiny", "model.local_window=8", "objective=modern", *SMALL[1:], "steps=30")
 STABLE = ("optimizer=stable_adamw", "clip=null", "optimizer.learning_rate=2e-2")
 STAGES = (0, 1, 2, 3)

@@ -153,6 +153,7 @@ tracker.close()
 """
 
 
+@pytest.mark.slow
 def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(
     root: Path, tmp_path: Path
 ) -> None:
