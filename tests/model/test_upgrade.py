@@ -65,7 +65,7 @@ def test_a_new_option_does_not_begin_a_training_again(
 ) -> None:
     out, log = tmp_path / "train", tmp_path / "log"
     first = interrupted_after(0, start(release, work, out, log), out, log)
-    schema = release / "model/config.py"
+    schema = release / "model/config/training.py"
     text = schema.read_text()
     (line,) = [line for line in text.splitlines() if line.startswith(SETTING)]
     schema.write_text(text.replace(line, f"{line}\n    brand_new: float = 0.5  # of a new release"))
