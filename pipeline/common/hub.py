@@ -7,7 +7,6 @@ and endpoint are found as huggingface_hub finds them: HF_TOKEN, HF_ENDPOINT.
 
 import contextlib
 import functools
-import io
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
+from pipeline.common.remote_file import RemoteFile
 from pipeline.common.s3 import SILENT, UNREACHED, Info, patience, pauses
 
 SCHEME = "hf://"
@@ -79,59 +79,28 @@ def below(address: str) -> list[Info]:
     return [_info(item) for item in found.values()]
 
 
-class HubFile(io.RawIOBase):
+class HubFile(RemoteFile):
     """A file of the hub to read, in any order, with one block read ahead."""
 
     def __init__(self, address: str, info: Info):
-        super().__init__()
-        self.address, self.info = address, info
-        self._at = 0
+        super().__init__(address, info.size)
         self._file: Any = None
 
-    def readable(self) -> bool:
-        """Return true: that is what it is for."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return true: another request begins anywhere."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position, in bytes."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.info.size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read up to `len(buffer)` bytes.
-
-        Raises:
-            StoreError: the hub refuses.
-            Restart: it does not answer.
-        """
-        wanted = min(len(buffer), self.info.size - self._at)
-        if wanted <= 0:
-            return 0
+    def _next(self, wanted: int) -> bytes:
         with _refusals(self.address):
             if self._file is None:
                 self._file = _system().open(
                     _path(self.address), "rb", block_size=BLOCK, cache_type="readahead",
-                    size=self.info.size,
+                    size=self.size,
                 )  # fmt: skip
             self._file.seek(self._at)
-            data = self._file.read(wanted)
+            data: bytes = self._file.read(wanted)
         if not data:
             raise StoreError(
                 f"{self.address}: the hub sent no bytes from {self._at} on; rerun the command",
                 path=self.address,
             )
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        return data
 
     def close(self) -> None:
         """Free the block that was read ahead."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, Restart, StoreError
+from pipeline.common.remote_file import RemoteFile
 
 SMALLEST, LARGEST = 2**18, 2**23  # bytes of one request: doubled while a file is read on
 SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
@@ -105,55 +106,30 @@ def is_folder(address: str) -> bool:
     return bool(page.get("KeyCount"))
 
 
-class S3File(io.RawIOBase):
+class S3File(RemoteFile):
     """An object as a file to read, in any order, bound to one version of it."""
 
     def __init__(self, address: str, info: Info):
-        super().__init__()
-        self.address, self.info = address, info
+        super().__init__(address, info.size)
+        self.info = info
         self._bucket, self._key = parse(address)
-        self._at = 0
         self._body: Any = None  # a response that is being read
         self._body_end = 0
         self._asked = SMALLEST
 
-    def readable(self) -> bool:
-        """Return true: that is what it is for."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return true: another request begins anywhere."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position, in bytes."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a position; the next read makes a new request if it is elsewhere."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.info.size}[whence]
-        if start + offset != self._at:
+        before = self._at
+        if super().seek(offset, whence) != before:
             self._drop()
             self._asked = SMALLEST
-        self._at = max(0, start + offset)
         return self._at
 
-    def readinto(self, buffer: Any) -> int:
-        """Read up to `len(buffer)` bytes.
-
-        Raises:
-            StoreError: the object was changed or deleted since it was first seen.
-            Restart: the store does not answer, or not at a usable speed.
-        """
-        wanted = min(len(buffer), self.info.size - self._at)
-        if wanted <= 0:
-            return 0
-        data = call(self.address, lambda s3: self._read(s3, wanted), failed=self._drop)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        if self._at == self._body_end:
+    def _next(self, wanted: int) -> bytes:
+        data: bytes = call(self.address, lambda s3: self._read(s3, wanted), failed=self._drop)
+        if self._at + len(data) == self._body_end:
             self._drop()
-        return len(data)
+        return data
 
     def close(self) -> None:
         """Give the connection back."""
@@ -162,7 +138,7 @@ class S3File(io.RawIOBase):
 
     def _read(self, s3: Any, wanted: int) -> bytes:
         if self._body is None:
-            self._body_end = min(self._at + max(self._asked, wanted), self.info.size)
+            self._body_end = min(self._at + max(self._asked, wanted), self.size)
             self._asked = min(2 * self._asked, LARGEST)
             answer = s3.get_object(
                 Bucket=self._bucket, Key=self._key, IfMatch=self.info.etag,

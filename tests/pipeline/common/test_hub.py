@@ -1,6 +1,5 @@
 """Files of the hub are read by ranges at one commit; a hub that fails costs time, never bytes."""
 
-import io
 import os
 import random
 import socket
@@ -16,6 +15,7 @@ from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Exit, Restart, StoreError
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
+from tests.pipeline.common.reads import read_in_any_order
 from tests.pipeline.hub_server import Hub, environment, server
 
 DATA = random.Random(1).randbytes(5_000_000)
@@ -34,16 +34,7 @@ def big(hub: Hub) -> Any:
 
 
 def test_any_way_to_read_gives_the_bytes(hub: Hub) -> None:
-    draw, file = random.Random(2), big(hub)
-    with file.open() as opened:
-        assert opened.read(8) == DATA[:8]
-        for _ in range(20):
-            start, size = draw.randrange(len(DATA)), draw.randrange(400_000)
-            opened.seek(start)
-            assert opened.read(size) == DATA[start : start + size]
-        opened.seek(-100, io.SEEK_END)
-        assert opened.read() == DATA[-100:]
-    assert file.read_bytes() == DATA
+    read_in_any_order(big(hub), DATA)
 
 
 def test_a_look_at_the_beginning_does_not_fetch_the_file(hub: Hub) -> None:

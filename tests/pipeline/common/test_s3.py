@@ -1,6 +1,5 @@
 """A store that fails costs time, never documents or wrong bytes."""
 
-import io
 import os
 import random
 import subprocess
@@ -18,6 +17,7 @@ from pipeline.common.errors import Exit, Restart, StoreError
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.pipeline.common.reads import read_in_any_order
 from tests.pipeline.store_proxy import Proxy, proxy
 
 pytestmark = pytest.mark.slow
@@ -62,16 +62,7 @@ def bucket(server: tuple[str, int], store: Proxy) -> Any:
 
 
 def test_any_way_to_read_gives_the_bytes(bucket: Any) -> None:
-    draw, file = random.Random(2), storage.at("s3://faults/data")
-    with file.open() as opened:
-        assert opened.read(8) == DATA[:8]
-        for _ in range(20):
-            start, size = draw.randrange(len(DATA)), draw.randrange(400_000)
-            opened.seek(start)
-            assert opened.read(size) == DATA[start : start + size]
-        opened.seek(-100, io.SEEK_END)
-        assert opened.read() == DATA[-100:]
-    assert file.read_bytes() == DATA
+    read_in_any_order(storage.at("s3://faults/data"), DATA)
 
 
 def test_a_look_at_the_beginning_does_not_fetch_the_file(bucket: Any, store: Proxy) -> None:
