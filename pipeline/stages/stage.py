@@ -178,6 +178,7 @@ def run(
     out = output_place(str(local_place(config.out, config.mirror)))
     with disk_errors_as_input_errors(out), locked(out, wait), store.locked(wait):
         recover(out)
+        place = config.out if store.stored else out
         if store.stored:
             store.check_free()
         else:
@@ -185,8 +186,7 @@ def run(
         wanted, sources = identity or fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
-            summary = f"{present.summary} -> {config.out if store.stored else out}"
-            screen.say(f"{stage}: up to date{age(present)}, {summary}")
+            screen.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
             return present
         manifest = None
         if store.stored:
@@ -196,7 +196,6 @@ def run(
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
             store.finish(manifest)
-    place = config.out if store.stored else out
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
     screen.say(redact(line))
     return manifest
@@ -212,10 +211,24 @@ def _made(
     wanted: str,
     sources: dict[str, str],
 ) -> Manifest:
-    """Make the local folder, with its manifest."""
+    """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
     started = time.monotonic()
-    result = _make(store, config, make, out, in_place, uploads)
-    folder = _place(out, in_place)
+    local = localised(store.stage, config)
+    folder = out if in_place else out.with_name(f".{out.name}.tmp")
+    if in_place:
+        (out / MANIFEST).unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with store.uploading(uploads) if in_place else contextlib.nullcontext():
+            result = make(local, folder)
+    except BaseException:
+        if not in_place:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    remove_leftovers(folder)
+    result = store.addressed(result)
     manifest = Manifest(
         stage=store.stage,
         fingerprint=wanted,
@@ -232,35 +245,3 @@ def _made(
     if not in_place:
         replace(out, folder)
     return manifest
-
-
-def _place(out: Path, in_place: bool) -> Path:
-    """Return the folder in which `out` is made."""
-    return out if in_place else out.with_name(f".{out.name}.tmp")
-
-
-def _make(
-    store: StoreFolder,
-    config: Config,
-    make: Callable[[Config, Path], Result],
-    out: Path,
-    in_place: bool,
-    uploads: BackgroundUpload | None,
-) -> Result:
-    """Call `make` with local paths on an empty folder, or on that of a stage that resumes."""
-    local = localised(store.stage, config)
-    folder = _place(out, in_place)
-    if in_place:
-        (out / MANIFEST).unlink(missing_ok=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with store.uploading(uploads) if in_place else contextlib.nullcontext():
-            result = make(local, folder)
-    except BaseException:
-        if not in_place:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    remove_leftovers(folder)
-    return store.addressed(result)
