@@ -49,22 +49,25 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
                 key="workdir",
             )
     if config.dry_run:
-        nodes = graph.plan(config, chosen)
-        if config.executor.name in ("local", "slurm"):
-            graph.check_places(config, nodes)
-        expected = estimates.line(estimates.of_stages(config, nodes))
+        nodes, expected = planned(config, chosen)
         screen.say(redact.redact("\n".join(filter(None, [draw(nodes), expected]))))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config, chosen)
 
 
-def run_graph(config: RunConfig, chosen: list[str]) -> None:
-    """Run what has to run of the graph."""
+def planned(config: RunConfig, chosen: list[str]) -> tuple[list[graph.Node], str]:
+    """Return the checked graph, and what it will take; empty if no stage is long."""
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
-    if expected := estimates.line(estimates.of_stages(config, nodes)):
+    return nodes, estimates.line(estimates.of_stages(config, nodes))
+
+
+def run_graph(config: RunConfig, chosen: list[str]) -> None:
+    """Run what has to run of the graph."""
+    nodes, expected = planned(config, chosen)
+    if expected:
         screen.say(expected)
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
