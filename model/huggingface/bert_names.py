@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.encoders.bert import SEGMENTS
-from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
+from model.huggingface.names import ANSWER, CHOICE, CLASS, SIZES, TAG, Names
 
 PARTS = {
     "encoder.embeddings.word": "bert.embeddings.word_embeddings",
@@ -75,13 +75,8 @@ BERT = Names(
     },
     answer_head="qa_outputs",
     parts=PARTS,
-    sizes={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "feed_forward": "intermediate_size",
-        "positions": "max_position_embeddings",
-        "vocab_size": "vocab_size",
+    sizes=SIZES
+    | {
         "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob",
         "initializer_range": "initializer_range",

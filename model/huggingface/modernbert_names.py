@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
+from model.huggingface.names import ANSWER, CHOICE, CLASS, SIZES, TAG, Names
 
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
@@ -125,13 +125,8 @@ MODERNBERT = Names(
         "masked_head": "head",
         "pooler": "head",
     },
-    sizes={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "feed_forward": "intermediate_size",
-        "positions": "max_position_embeddings",
-        "vocab_size": "vocab_size",
+    sizes=SIZES
+    | {
         "dropout": "mlp_dropout",
         "attention_dropout": "attention_dropout",
         "initializer_range": "initializer_range",

@@ -8,6 +8,14 @@ from torch import Tensor
 
 from model.config import ModelConfig
 
+SIZES = {  # our size -> the name that it has in every architecture
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+    "positions": "max_position_embeddings",
+    "vocab_size": "vocab_size",
+}
 CLASS, CHOICE, TAG, ANSWER = "class", "choice", "tag", "answer"  # types of fine-tuned heads
 
 
