@@ -20,11 +20,11 @@ from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, read_hosts
 from model.launching.local_ranks import Launch
 from model.resilience.rank_card import HOSTS
-from pipeline.common import output
+from pipeline.common import cores, output
 from pipeline.common.errors import Exit, Restart, UserError
 
 HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd")  # of NVIDIA's and of AMD's driver
+GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
 GPUS = "TRAIN_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
 
 
@@ -46,7 +46,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
         launch.environment.setdefault(HOSTS, ",".join(read_hosts(path)))
         if os.environ.get("CUDA_VISIBLE_DEVICES"):
             launch.environment[GPUS] = os.environ["CUDA_VISIBLE_DEVICES"]
-    if not any(Path(device).exists() for device in GPU_DEVICES):
+    if not any(device.exists() for device in GPU_DEVICES):
         # Otherwise every process of DeepSpeed warns about the missing GPU.
         launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
     launch.command = command.with_free_port().words()

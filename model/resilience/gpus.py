@@ -1,11 +1,10 @@
 """Check of the announced GPUs: training must not silently fall back to the CPU."""
 
 import os
-from pathlib import Path
 
+from pipeline.common.cores import NVIDIA as CONTROL
 from pipeline.common.errors import ConfigError
 
-CONTROL = Path("/dev/nvidiactl")  # of NVIDIA's driver: a node with its GPUs has it
 PROMISED = "GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
 OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version of CUDA
 

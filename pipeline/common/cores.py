@@ -15,6 +15,9 @@ def available() -> int:
     return min(cores, int(given)) if given.isdecimal() and int(given) else cores
 
 
+NVIDIA = Path("/dev/nvidiactl")  # of NVIDIA's driver: a node with its GPUs has it
+
+
 def gpus_present() -> bool:
     """Return whether the machine has a driver for NVIDIA's GPUs."""
-    return Path("/dev/nvidiactl").exists()
+    return NVIDIA.exists()
