@@ -96,7 +96,6 @@ def loss_of(logits: tuple[Tensor, Tensor | None], given: Batch) -> Tensor:
 def plain(layers: int, steps: int) -> list[tuple[str, float]]:
     """Time the model and PyTorch's fused AdamW alone."""
     module, given, laps = model(layers), batch(), Laps()
-    module.encoder.embeddings.word.sparse = False
     optimizer = torch.optim.AdamW(module.parameters(), fused=True)
     for _ in range(steps + 2):
         laps.restart()

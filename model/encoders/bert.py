@@ -19,7 +19,6 @@ from model.encoders.encoder import (
     WordEmbeddings,
 )
 from model.encoders.projections import QueryKeyValue
-from pipeline.common.errors import ConfigError
 
 SEGMENTS = 2
 
@@ -28,13 +27,7 @@ class Embeddings(WordEmbeddings):
     """Sum of token, position and segment embeddings, normalised."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        if config.vocab_size is None:
-            raise ConfigError(
-                "model.vocab_size: is required; set it to the tokenizer's size",
-                key="model.vocab_size",
-            )
-        self.word = nn.Embedding(config.vocab_size, config.hidden)
+        super().__init__(config)
         self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden)
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)

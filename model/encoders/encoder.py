@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.batch import Batch
+from pipeline.common.errors import ConfigError
 
 VARIANTS = 64  # graphs of one layer's code at most; a handful are made
 
@@ -53,7 +54,14 @@ class Prepared(Protocol):
 class WordEmbeddings(nn.Module):
     """Embedding of ids, segments and positions, `(T,)` each, as `(T, H)`."""
 
-    word: nn.Embedding  # the decoder's matrix too
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.vocab_size is None:
+            raise ConfigError(
+                "model.vocab_size: is required; set it to the tokenizer's size",
+                key="model.vocab_size",
+            )
+        self.word = nn.Embedding(config.vocab_size, config.hidden)  # the decoder's matrix too
 
 
 class EncoderLayer(nn.Module):
@@ -283,8 +291,6 @@ def prepare_for_gpu(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, MaskedHead):
             part.multiple = 64
-        elif isinstance(part, nn.Embedding):
-            part.sparse = False  # sums in fp32; sparse rows are added up in the weights' type
 
 
 def initialise(module: nn.Module, config: ModelConfig, parts: Architecture) -> None:

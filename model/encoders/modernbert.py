@@ -25,7 +25,6 @@ from model.encoders.encoder import (
 )
 from model.encoders.projections import QueryKeyValue
 from model.encoders.rotary import rotate, rotation
-from pipeline.common.errors import ConfigError
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
@@ -40,13 +39,7 @@ class Embeddings(WordEmbeddings):
     """Token embeddings, normalised; attention adds the positions."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        if config.vocab_size is None:
-            raise ConfigError(
-                "model.vocab_size: is required; set it to the tokenizer's size",
-                key="model.vocab_size",
-            )
-        self.word = nn.Embedding(config.vocab_size, config.hidden)
+        super().__init__(config)
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
 
