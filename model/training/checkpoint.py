@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from pipeline.common.atomic import write_text
+from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest, sha256
 
@@ -160,12 +160,11 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 
 
 def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
-    """Remove temporary folders and all checkpoints but the last `keep` and each `keep_every`-th."""
+    """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th."""
     for step, path in list(steps(folder).items())[:-keep]:
         if (keep_every is None or step % keep_every) and mark_of(path) is None:
             _remove(path)
-    for path in folder.glob(".step-*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
+    remove_leftovers(folder)
 
 
 def mark_of(path: Path) -> float | None:

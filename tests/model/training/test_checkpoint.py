@@ -76,6 +76,15 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
 
+def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
+    kept = write(tmp_path, state(1), *tensors(1))
+    (tmp_path / ".step-00000002.tmp").mkdir()
+    (tmp_path / ".step-00000002.tmp" / checkpoint.WEIGHTS).write_bytes(b"half")
+    (tmp_path / ".latest.0f7957ab.tmp").write_text("")
+    prune(tmp_path, 2)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
+
+
 @pytest.mark.parametrize(
     "name", [checkpoint.WEIGHTS, checkpoint.MOMENTS, checkpoint.STATE, checkpoint.SUMS]
 )
