@@ -22,25 +22,34 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # ranks share their files
 PRELOADED = (
     "pipeline.beam.transforms", "pipeline.cli.entry_point", "pipeline.cli.help_text",
     "pipeline.orchestration.local", "pyarrow.dataset", "deepspeed", "transformers",
     "model.training.trainer", "model.finetuning.loop", "model.huggingface.bert_format",
+    "deepspeed.runtime.zero.muon.original_muon",  # seconds, at the first optimizer
 )  # fmt: skip
 
 
 def run(
     command: Sequence[str], cwd: Path | str | None = None, env: Mapping[str, str] | None = None,
-    capture_output: bool = True, text: bool = True, check: bool = False,
+    capture_output: bool = True, text: bool = True, check: bool = False, ranks: int = 0,
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Run `[sys.executable, "-m", MODULE, ...]` or `[sys.executable, SCRIPT, ...]`; text output."""
+    """Run `[sys.executable, "-m", MODULE, ...]` or `[sys.executable, SCRIPT, ...]`; text output.
+
+    `ranks` processes run it at the same time as the ranks of one training, as a launcher would
+    start them; the exit code is then the highest one.
+    """
     assert command[0] == sys.executable
     assert capture_output, "what a child prints is always kept"
     assert text, "as text"
+    from pipeline.orchestration.graph import free_port  # the server has its path later
+
     with tempfile.TemporaryDirectory() as folder:
         order = {
             "words": [str(word) for word in command[1:]], "cwd": str(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env), "folder": folder,
+            "ranks": ranks, "port": free_port() if ranks else 0,
         }  # fmt: skip
         server = _server()
         assert server.stdin
@@ -63,6 +72,7 @@ def _server() -> "subprocess.Popen[str]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | {"DEEPSPEED_LOG_LEVEL": "warning"},  # read when it is imported
     )
     atexit.register(server.kill)
     return server
@@ -82,18 +92,27 @@ def serve() -> None:
     assert threads <= {Path("/proc/self/comm").read_text().strip(), "jemalloc_bg_thd"}, threads
     for line in sys.stdin:
         order = json.loads(line)
-        child = os.fork()
-        if not child:
-            answers.close()
-            become(order)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
+        children = []
+        for more in rank_environments(order["ranks"], order["port"]):
+            child = os.fork()
+            if not child:
+                answers.close()
+                become(order | {"env": order["env"] | more})
+            children.append(child)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(max(codes, key=abs), file=answers, flush=True)
+
+
+def rank_environments(ranks: int, port: int) -> list[dict[str, str]]:
+    """Return the variables that a launcher sets for each rank; without ranks, for one command."""
+    world = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [world | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)] or [{}]
 
 
 def become(order: dict[str, Any]) -> None:
     """Be the command in this process, to its end."""
     for descriptor, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT), descriptor)
+        os.dup2(os.open(Path(order["folder"], name), WRITE), descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.clear()
     os.environ.update(order["env"])

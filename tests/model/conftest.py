@@ -1,8 +1,6 @@
 """A small world to train in, and real training processes without a launcher's start-up time."""
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from model.training.tracking import read_metrics
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import forked
 
 WORDS = [f"w{number}" for number in range(120)]
 SMALL = (
@@ -70,13 +69,15 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
 
     `code` is the exit code of the last one; those before must succeed.
     """
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("train_many.py")), json.dumps(plan)],
-        cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout
-    return done.stdout
+    said = ""
+    for number, (processes, settings) in enumerate(plan, 1):
+        done = forked.run(
+            [sys.executable, "-m", "model.train", *settings], cwd=root, ranks=processes,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        said += done.stdout + done.stderr
+        assert done.returncode == (code if number == len(plan) else 0), said
+    return said
 
 
 def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:

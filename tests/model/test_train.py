@@ -19,15 +19,15 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 from tests.model.conftest import SMALL, WORDS, losses
 
 pytestmark = pytest.mark.slow
 
 
-def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
+def settings(work: Path, out: Path, *more: str) -> list[str]:
     return [
-        str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", str(processes),
-        "--master_port", str(free_port()), "model/train.py", f"workdir={work}", f"out={out}",
+        f"workdir={work}", f"out={out}",
         "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
         "model.dropout=0", "model.attention_dropout=0", "batch_size=12", "micro_batch=4",
         "steps=12", "log_every=1", "evaluate_every=6", "save_every=6", "threads=1",
@@ -40,17 +40,21 @@ def command(work: Path, out: Path, *more: str, processes: int) -> list[str]:
 def train(
     root: Path, work: Path, out: Path, *more: str, processes: int = 1
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(work, out, *more, processes=processes),
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    """Train in ranks without a launcher, which start in no time."""
+    words = [sys.executable, "-m", "model.train", *settings(work, out, *more)]
+    return forked.run(words, cwd=root, ranks=processes)
 
 
 def start(
     root: Path, work: Path, out: Path, *more: str, processes: int = 1
 ) -> "subprocess.Popen[bytes]":
+    """Start a training by the documented command."""
+    launcher = [
+        str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", str(processes),
+        "--master_port", str(free_port()), "model/train.py",
+    ]  # fmt: skip
     return subprocess.Popen(
-        command(work, out, *more, processes=processes),
+        [*launcher, *settings(work, out, *more)],
         cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -94,7 +98,7 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     root: Path, work: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "train"
-    assert train(root, work, out, "deepspeed=zero2", processes=2).returncode == 0
+    assert start(root, work, out, "deepspeed=zero2", processes=2).wait(280) == 0
     manifest = Manifest.read(out)
     assert manifest is not None
     (out / "manifest.json").unlink()
@@ -112,7 +116,7 @@ def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
     out, steps = tmp_path / "train", "steps=150"
     process = start(root, work, out, steps, "save_every=1000", processes=2)
     wait_for(lambda: len(losses(out)) >= 5)
-    os.kill(ranks(process)[1], signal.SIGUSR1)  # of the others: test_guard.py
+    os.kill(ranks(process)[1], signal.SIGUSR1)  # of the others: test_watchdog.py
     assert process.wait(60) == 75
     (saved,) = out.glob("checkpoints/*/step-*")
     assert int(saved.name.removeprefix("step-")) == len(losses(out)) < 150
@@ -128,10 +132,10 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     bare = BertModel.from_pretrained(tmp_path / "whole", add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", f"start={tmp_path / 'bare'}"]
-    done = subprocess.run(  # no word on its size
+    done = forked.run(  # no word on its size
         [sys.executable, "-m", "model.train", *words, *SMALL[SMALL.index("batch_size=12") :],
          "steps=1"],
-        cwd=root, capture_output=True, text=True, check=False,
+        cwd=root,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 2 x 32, " in done.stdout
