@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DESELECTED := not k8s and not image and not ssh and not slurm and not engines
+DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-all test-k8s test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -34,6 +34,9 @@ CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get insta
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)
 	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m k8s tests/k8s
+
+test-hosts: $(READY)  ## faults of two nodes (link, node, rank, folder) in network namespaces (root)
+	$(BIN)/python -m pytest -m netns tests/model
 
 test-ssh: $(READY)  ## train on two machines of namespaces by a real sshd (root; installs Debian's packages)
 	@{ command -v sshd && command -v pdsh && command -v ip; } >/dev/null || \

@@ -12,7 +12,8 @@ from pipeline.common.errors import Exit
 
 ROOT = Path(__file__).parents[3]
 RANK = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 from model.resilience.watchdog import Watchdog
 guard = Watchdog(3, start_timeout=float(sys.argv[2]), limit=60.0, heartbeat=None)
 if sys.argv[3] == "training":
