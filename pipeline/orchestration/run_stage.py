@@ -5,7 +5,7 @@ process, so that log, signals and exit code are those of the stage.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
-rank order, separated by commas); HEARTBEAT (a folder, see `model.resilience.heartbeat`); PORT
+rank order, separated by commas); HEARTBEAT (a folder, see `pipeline.common.heartbeat`); PORT
 (29500) of the rendezvous. Evaluation: PARTS.
 """
 

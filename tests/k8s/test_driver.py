@@ -262,7 +262,7 @@ def test_a_suspension_by_any_tool_is_undone(
     for count in (1, 2):  # they do it again and again
         driver.wait(lambda story: small.job("a")["status"].get("active"))
         small.change("a", manager, {"spec": {"suspend": True}})
-        driver.wait(lambda story, count=count: story.count("somebody else") == count)
+        driver.wait(lambda story, count=count: story.count("another client suspended it") == count)
     ends.append((0, ""))
     assert "a made" in driver.end()
 

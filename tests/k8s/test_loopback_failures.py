@@ -279,7 +279,7 @@ def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(
     assert max(logs) == 3, "a fault that repeats ends after three tries"
     story = cluster.log("driver")
     assert "error: stage train: its Job failed, MaxFailedIndexesExceeded" in story
-    assert "exit code 9, saying last:\nno\n" in story
+    assert "exit code 9; its last output:\nno\n" in story
 
 
 def test_deleting_the_jobs_saves_what_was_trained(cluster: Cluster, training: Training) -> None:

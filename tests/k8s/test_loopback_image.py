@@ -53,8 +53,8 @@ def test_an_image_is_small_in_what_it_may_and_holds(
     assert sorted(path.name for path in (folder / "app").iterdir()) == [
         "LICENSE", "README.md", "conf", "model", "pipeline",
     ]  # fmt: skip
-    found = [tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")]
-    assert found == []
+    found = {tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")}
+    assert found <= ({"cc", "gcc", "ld"} if target == "trainer" else set()), "for Triton alone"
     assert not (folder / "etc" / "pip.conf").exists()
     assert "extra-index-url" not in json.dumps(held)
 

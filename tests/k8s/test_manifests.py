@@ -132,6 +132,10 @@ MISTAKES = [
     ("Job/train", "spec.template.metadata.labels", {"bert-pretrain/role": "training"}),
     ("Job/evaluate", "spec.completions", 4),
     ("Job/evaluate", "C.env.2.value", "4"),
+    ("Job/evaluate", "C.livenessProbe", ABSENT),
+    ("Job/evaluate", "C.env.4", ABSENT),
+    ("Job/prepare", "C.livenessProbe", ABSENT),
+    ("Job/prepare-512", "C.env.4.value", "/heartbeat"),
 ]
 
 
