@@ -40,6 +40,9 @@ class ExecutorConfig(Section, key="executor"):
     queue: str | None = option(
         None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them."
     )
+    preflight: bool = option(
+        False, "Kubernetes: check the nodes of training first, by `model.preflight`."
+    )
     nodes: int = option(1, "Slurm: nodes for training.", at_least=1)
     gpus: int = option(
         8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0

@@ -178,7 +178,8 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
 
 def test_every_stage_of_the_graph_has_a_job(text: str, root: Path, tmp_path: Path) -> None:
     items = json.loads(text)
-    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"} - {"driver"}
+    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"}
+    jobs -= {"driver", "preflight"}
     lines = graph_of(items[0]["data"]["overrides"], tmp_path, root).splitlines()
     stages = {line.split()[0] for line in lines if not line.startswith("estimate: ")}
     assert {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages} == jobs
@@ -268,7 +269,7 @@ def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:
         for target in ("prepare", "trainer")
     ]
     held = containers(overlay(root, tmp_path, images=images))
-    assert len(held) == 11
+    assert len(held) == 12
     known = {"registry/prepare:1.2.3", "registry/trainer:1.2.3"}
     assert {c["image"] for c in held.values()} == known
 
@@ -283,7 +284,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     target = {"kind": "Job", "name": "[^d].*|download"}
     made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
     held = containers(made, "stage")
-    assert len(held) == 10
+    assert len(held) == 11
     assert all(added in c["env"] and c["args"] for c in held.values())
 
 
@@ -296,7 +297,7 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
     ]  # fmt: skip
     source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
     made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
-    assert [c["image"] for c in containers(made).values()] == ["2"] * 11
+    assert [c["image"] for c in containers(made).values()] == ["2"] * 12
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -323,7 +324,7 @@ def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     )
     assert faults(items) == []  # they compare all places
     jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
-    assert [jobs[n]["completions"] for n in ("train", "train-512")] == [5, 5]
+    assert [jobs[n]["completions"] for n in ("train", "train-512", "preflight")] == [5, 5, 5]
     assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 

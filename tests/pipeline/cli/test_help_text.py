@@ -133,6 +133,7 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
     "module",
     [
         "model.launch",
+        "model.preflight",
         "pipeline.common.heartbeat",
         "pipeline.inspect",
         "pipeline.orchestration.run_stage",
