@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from rules import faults
@@ -17,7 +18,7 @@ from rules import faults
 ABSENT: Any = object()
 OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
-COMPONENTS = ("rdma", "kueue", "placement", "openshift", "monitoring")
+COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -314,6 +315,23 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
     requests = containers(items)["train-512"]["resources"]["requests"]
     assert requests["nvidia.com/gpu"] == {"gpu-8x8": "8", "small-nodes": "1"}[size]
     assert ("rdma/hca" in requests) == ("rdma" in others)
+
+
+def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
+    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5"],
+              "options": {"disableNameSuffixHash": True}}  # fmt: skip
+    names = [f"../../components/{name}" for name in ("gang", "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[merged], components=names)
+    groups = {i["metadata"]["name"]: i for i in items if i["kind"] == "PodGroup"}
+    for item in items:
+        kubernetes_validate.validate(item, "1.37", strict=True)
+        pod = item["spec"]["template"]["spec"] if item["kind"] == "Job" else {}
+        if "schedulingGroup" in pod:
+            group = groups.pop(pod["schedulingGroup"]["podGroupName"])
+            assert group["metadata"]["name"] == item["metadata"]["name"]
+            wanted = group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+            assert wanted == item["spec"]["completions"] == 5
+    assert groups == {}
 
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
