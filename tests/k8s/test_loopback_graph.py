@@ -12,7 +12,7 @@ from cluster import NAMESPACE, Cluster
 from deploy.dashboards import SECTIONS
 from model.training.tracking import read_metrics
 
-pytestmark = [pytest.mark.k8s, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
 
 
 @pytest.mark.parametrize("words", [(), ("--server-side",)], ids=["client-side", "server-side"])
@@ -76,7 +76,7 @@ def test_a_shell_takes_data_in_and_results_out(
 ) -> None:
     shell = root / "k8s" / "shell.yaml"
     cluster.kubectl("apply", "-f", str(shell))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=120s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
     # What `kubectl cp` runs in it both ways, which this kubelet has no streams for.
     inside = cluster.kubelet.enter(NAMESPACE, "shell", "tar", "cf", "-", "sample/report")
     assert b"report.html" in inside

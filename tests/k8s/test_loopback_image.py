@@ -12,7 +12,7 @@ from cluster import Cluster
 from images import Builder, sh
 from pod_script import image_of
 
-pytestmark = [pytest.mark.image, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
 COMPILERS = ("cc", "gcc", "g++", "clang", "make", "nvcc", "ld")
 
