@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit hooks constraints clean
+.PHONY: help install demo test test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit sbom images hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -98,6 +98,27 @@ audit: $(READY)  ## licences of what is installed; known weaknesses in it, where
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'
 	$(BIN)/pip-licenses --order=license --format=markdown --with-urls --ignore-packages bert-pipeline
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off
+
+# Of Python's packages, with their hashes; Debian's are in the one that BuildKit adds to an image.
+SBOM ?= build/sbom
+$(SBOM)/%.cdx.json: docker/requirements-%.txt
+	@mkdir -p $(@D)
+	$(BIN)/cyclonedx-py requirements $< --pyproject pyproject.toml --output-reproducible --output-file $@
+
+sbom: $(READY)  ## a CycloneDX software bill of materials for each image, in build/sbom
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'
+	$(MAKE) -o $(READY) $(patsubst docker/requirements-%.txt,$(SBOM)/%.cdx.json,$(wildcard docker/requirements-*.txt))
+
+REGISTRY ?=
+VARIANT ?= cuda
+BUILDER ?= docker
+images:  ## build both images and push them: make images REGISTRY=registry.example/team (VARIANT=cpu, BUILDER=podman)
+	@test -n "$(REGISTRY)" || { echo "error: name the registry: make images REGISTRY=registry.example/team"; exit 2; }
+	for target in prepare trainer; do \
+		name=$(REGISTRY)/bert-pipeline/$$target:$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' pipeline/__init__.py); \
+		$(BUILDER) build -f docker/Dockerfile --target $$target --build-arg VARIANT=$(VARIANT) -t $$name . \
+		&& $(BUILDER) push $$name || exit 1; \
+	done
 
 hooks: $(READY)  ## run the linters before every commit
 	$(BIN)/pre-commit install

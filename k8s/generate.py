@@ -1,6 +1,6 @@
 """Write k8s/base/pretrain.yaml and k8s/shell.yaml from their templates: `python k8s/generate.py`.
 
-The manifests repeat the same pod eleven times. kustomize cannot patch YAML anchors and merge keys,
+The manifests repeat the same pod twelve times. kustomize cannot patch YAML anchors and merge keys,
 so the committed files have none; the templates contain the repeated parts once.
 """
 

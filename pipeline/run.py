@@ -61,7 +61,7 @@ def planned(config: RunConfig, chosen: list[str]) -> tuple[list[graph.Node], str
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
-    return nodes, estimates.line(estimates.of_stages(config, nodes))
+    return nodes, estimates.line(estimates.of_stages(config, nodes), config)
 
 
 def run_graph(config: RunConfig, chosen: list[str]) -> None:

@@ -1,1 +1,1 @@
-"""Noticing and surviving failures: watchdog, lost peers, non-finite updates, heartbeats."""
+"""Noticing and surviving failures: watchdog, lost peers, non-finite updates."""

@@ -66,6 +66,18 @@ def smallest(number: int) -> int:
     return int(numbers.numpy()[0])
 
 
+def host_group() -> Any:
+    """Return the group of all ranks through host memory; None: the default one is such a group."""
+    return _host_group
+
+
+def gather(value: Any) -> list[Any]:
+    """Return every rank's value on all ranks, in rank order."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value, group=_host_group)
+    return found
+
+
 def broadcast_from_rank0(value: Any) -> Any:
     """Return rank 0's value on every rank."""
     box = [value]
@@ -80,6 +92,18 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     """
     if dist.get_world_size() == 1:
         return
+    seen = sees_shared_folder(folder, timeout), socket.gethostname()
+    if unshared := sorted({host for sees, host in gather(seen) if not sees}):
+        raise InputError(
+            f"out: {', '.join(unshared)} cannot see files that rank 0 writes to {folder}; set out= "
+            "to a folder on a file system shared by all nodes",
+            key="out",
+            path=folder,
+        )
+
+
+def sees_shared_folder(folder: Path, timeout: float) -> bool:
+    """Return whether this rank sees a file that rank 0 writes to a folder; all ranks call it."""
     name = folder / f".shared-{broadcast_from_rank0(uuid.uuid4().hex)}"
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,17 +113,10 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     until = time.monotonic() + min(VISIBLE, timeout / 2)
     while not (seen := name.exists()) and time.monotonic() < until:
         time.sleep(0.2)
-    hosts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(hosts, (seen, socket.gethostname()))
+    dist.barrier()
     if dist.get_rank() == 0:
         name.unlink()
-    if unshared := sorted({host for sees, host in hosts if not sees}):
-        raise InputError(
-            f"out: {', '.join(unshared)} cannot see files that rank 0 writes to {folder}; set out= "
-            "to a folder on a file system shared by all nodes",
-            key="out",
-            path=folder,
-        )
+    return seen
 
 
 def is_peer_failure(error: BaseException) -> bool:

@@ -192,8 +192,14 @@ def _missing(store: Store, size: int, start_timeout: float) -> str:
 
 def name_of(rank: int) -> str:
     """Return a rank's name, with its node if the launcher named the nodes."""
+    host = host_of(rank)
+    return f"rank {rank} ({host})" if host else f"rank {rank}"
+
+
+def host_of(rank: int) -> str:
+    """Return the name of a rank's node; nothing if the launcher named none."""
     hosts = [name for name in os.environ.get(HOSTS, "").split(",") if name]
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if not hosts or size % len(hosts):
-        return f"rank {rank}"
-    return f"rank {rank} ({hosts[rank // (size // len(hosts))]})"
+        return ""
+    return hosts[rank // (size // len(hosts))]

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import NoReturn
 
 from model.resilience import rank_record
-from model.resilience.heartbeat import Heartbeat
 from pipeline.common.errors import Exit
+from pipeline.common.heartbeat import Heartbeat
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 LEAVING = 30.0  # seconds until a rank must exit when its peers are lost
@@ -34,7 +34,7 @@ class Watchdog:
         self._rank, self._limit = rank, limit
         self._training, self._closed = False, threading.Event()
         self._until = time.monotonic() + start_timeout
-        self._heartbeat = Heartbeat(Path(heartbeat), rank) if heartbeat else None
+        self._heartbeat = Heartbeat(Path(heartbeat), f"rank-{rank}") if heartbeat else None
         self._listen, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)

@@ -1,30 +1,13 @@
 """Peak throughput of a device, the denominator of MFU, and peak memory."""
 
-import re
 import resource
 import sys
 import time
 
 import torch
 
-# Dense bf16 or fp16 matrix products, TFLOP/s, from the vendors' data sheets. The first name that
-# is a word of the device's own name applies.
-PUBLISHED = {
-    "B200": 2250.0,
-    "GH200": 989.4,
-    "H200": 989.4,
-    "H100 PCIe": 756.0,
-    "H100 NVL": 835.0,
-    "H100": 989.4,
-    "L40S": 362.0,
-    "L40": 181.0,
-    "L4": 121.0,
-    "A100": 312.0,
-    "A10G": 70.0,
-    "A10": 125.0,
-    "V100": 125.0,
-    "T4": 65.0,
-}
+from model.training.published_peak import published
+
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -35,14 +18,6 @@ def tflops(device: torch.device, precision: str) -> float:
         if figure is not None:
             return figure
     return measured(device, TYPES[precision])
-
-
-def published(name: str) -> float | None:
-    """Return the published figure of a device by its name; None where it is unknown."""
-    for known, figure in PUBLISHED.items():
-        if re.search(rf"\b{known}\b", name):
-            return figure
-    return None
 
 
 @torch.no_grad()

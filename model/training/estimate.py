@@ -24,6 +24,7 @@ FILLED = 0.9  # share of a sequence that is real tokens, where the shards are no
 VOCABULARY = 30522  # entries, where they are not known yet
 STATE = 16  # bytes of memory per parameter: weights, gradient, two moments, in fp32
 SAVED = 12  # bytes of a checkpoint per parameter
+WEIGHTS = 4  # bytes of a converted model per parameter
 PROCESS = 0.8e9  # bytes of memory of a rank besides
 
 
@@ -71,7 +72,7 @@ def mean_length(folder: str, sequence_length: int = 128) -> float:
 
 def training(
     config: TrainConfig, model: ModelConfig, speed: float | None, ranks: int = 1, done: int = 0,
-    sequence_length: int = 128, timed: bool = True,
+    sequence_length: int = 128, timed: bool = True, gpu: float | None = None,
 ) -> Estimate:  # fmt: skip
     """Return the estimate of the steps after `done`.
 
@@ -83,6 +84,7 @@ def training(
         done: steps that are done.
         timed: whether the time can be known here.
         sequence_length: of instances, where the shards are not there yet.
+        gpu: operations per second that a GPU reaches, for the GPU hours; None: not asked for.
     """
     length = mean_length(config.data.dir, sequence_length)
     samples = (config.steps - done) * config.batch_size
@@ -98,6 +100,7 @@ def training(
         disk=SAVED * count * (config.keep + 1),
         memory=memory_of(model) * ranks,
         about=f"{config.steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
+        gpu_hours=None if gpu is None else work / gpu / 3600,
     )
 
 

@@ -1,4 +1,4 @@
-"""Progress bar based on the files that a job's tasks write, independent of the runner."""
+"""Progress bar and heartbeat based on the files that a job's tasks write, for every runner."""
 
 import contextlib
 import json
@@ -13,9 +13,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.beam.plan import PreparePlan
+from pipeline.common import heartbeat
 from pipeline.common.formatting import pluralize
 
 EVERY = 1.0  # seconds between a task's reports, and between reading them
+SLOWLY = 10.0  # seconds between reading them for the heartbeat
 
 FORMAT = "prepare: {desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{rate_fmt}{postfix}]"
 
@@ -91,21 +93,38 @@ def _reported(report: Path) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def watch(plan: PreparePlan) -> Iterator[None]:
-    """Show progress bars while the body runs; no-op without a terminal.
+    """Show progress bars on a terminal, and keep the heartbeat, while the body runs.
 
     The first bar counts the bytes read from the corpus, the second the shards written.
     """
-    if not sys.stderr.isatty():
-        yield
-        return
-    over = threading.Event()
-    thread = threading.Thread(target=_show, args=(plan, lambda: over.wait(EVERY)), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    over, threads = threading.Event(), []
+    with heartbeat.during("prepare") as alive:
+        if alive is not None:
+            arguments = (plan, alive.beat, lambda: over.wait(SLOWLY))
+            threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
+        if sys.stderr.isatty():
+            shown = (plan, lambda: over.wait(EVERY))
+            threads.append(threading.Thread(target=_show, args=shown, daemon=True))
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]) -> None:
+    """Call `beat` whenever the tasks have made progress, until `pause` returns True."""
+    progress, before = Progress(plan), (0.0, 0.0)
+    while not pause():
+        with contextlib.suppress(OSError):  # of a network file system: look again
+            progress.look()
+        seen = progress.bytes, progress.shards
+        if seen != before:
+            beat()
+            before = seen
 
 
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:

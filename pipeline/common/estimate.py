@@ -20,11 +20,13 @@ class Estimate:
     disk: float = 0.0  # bytes at most, while it runs
     memory: float = 0.0  # bytes, of all its processes
     about: str = ""  # how much work it is
+    gpu_hours: float | None = None  # on the device that was named
 
     def __str__(self) -> str:
         """Return it as people say it: `about 14 min (4,500 steps), 0.1 GB on disk`."""
         parts = [] if self.seconds is None else [f"about {rounded(self.seconds)}"]
         parts = [" ".join([*parts, f"({self.about})"])] if self.about else parts
+        parts += [] if self.gpu_hours is None else [f"about {hours(self.gpu_hours)}"]
         parts += [f"{size(self.disk)} on disk"] if self.disk else []
         parts += [f"{size(self.memory)} of memory"] if self.memory else []
         return ", ".join(parts)
@@ -42,6 +44,11 @@ def rounded(seconds: float) -> str:
     if seconds < HOUR:
         return f"{round(seconds / MINUTE)} min"
     return f"{seconds / HOUR:,.0f} h" if seconds > 10 * HOUR else duration(seconds)
+
+
+def hours(count: float) -> str:
+    """Return GPU hours without the digits that an estimate does not have: `0.3 GPU hours`."""
+    return f"{count:,.0f} GPU hours" if count >= 10 else f"{count:.2g} GPU hours"
 
 
 def size(count: float) -> str:

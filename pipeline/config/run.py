@@ -40,6 +40,9 @@ class ExecutorConfig(Section, key="executor"):
     queue: str | None = option(
         None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them."
     )
+    preflight: bool = option(
+        False, "Kubernetes: check the nodes of training first, by `model.preflight`."
+    )
     nodes: int = option(1, "Slurm: nodes for training.", at_least=1)
     gpus: int = option(
         8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0
@@ -87,6 +90,13 @@ class RunConfig(Section):
     )
     seed: int = option(0, "Seed of every stage whose own seed the recipe leaves unset.")
     dry_run: bool = option(False, "Print the graph, and what would run and why.")
+    estimate_gpu: str | None = option(
+        None, "GPU for which the estimate counts the hours of training, as in estimate_gpu=H100."
+    )
+    estimate_mfu: float = option(
+        0.4, "Share of that GPU's peak that training reaches, as `mfu` of metrics.jsonl.",
+        above=0, at_most=1,
+    )  # fmt: skip
     force: list[str] = option(
         [], "Stages to run even if their output is up to date (also --force STAGE)."
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from pipeline.common import cores, screen
+from pipeline.common import cores, heartbeat, screen
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.estimate import Estimate
@@ -205,11 +205,17 @@ def run_trials(
     metric = config.task.metrics[0]
     if (expected := expectation(bench, len(todo))).worth_saying and todo:
         screen.say(f"{config.task.name}: {expected}")
-    with tqdm(
+    with heartbeat.during("evaluate") as alive, tqdm(
         total=sum(batches_of(bench, run) for run in todo), desc=config.task.name, unit="batch",
         disable=None,
     ) as bar:  # fmt: skip
-        for run, found in results(bench, folder, todo, bar.update):
+
+        def on_batch() -> None:
+            bar.update()
+            if alive is not None:
+                alive.beat()
+
+        for run, found in results(bench, folder, todo, on_batch):
             record = {"key": keys[run], **asdict(run), **found}
             write_text(folder / run.name, json.dumps(record) + "\n")
             done[run] = record

@@ -6,9 +6,10 @@ from typing import cast
 
 from model.config import TrainConfig
 from model.training import estimate as training
+from model.training.published_peak import PUBLISHED
 from pipeline.beam import estimate as preparation
-from pipeline.common.errors import Restart, UserError
-from pipeline.common.estimate import Estimate
+from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.estimate import Estimate, hours
 from pipeline.config import PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration.graph import Node
 
@@ -16,9 +17,14 @@ from pipeline.orchestration.graph import Node
 def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
-    With GPUs the number of ranks, and so the time of training, is not known yet.
+    With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that
+    `estimate_gpu` names, the hours that all ranks take together are.
+
+    Raises:
+        ConfigError: that GPU is unknown.
     """
     found: dict[str, Estimate] = {}
+    gpu = _reached(config)
     lengths = {
         str(node.out): cast(PrepareConfig, node.config).sequence_length
         for node in nodes
@@ -26,7 +32,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
     }
     sizes = [cast(VocabConfig, node.config).size for node in nodes if node.kind == "vocab"]
     entries = sizes[0] if sizes else training.VOCABULARY
-    local = config.executor.name == "local"
+    local, weights = config.executor.name == "local", 0.0
     for node in nodes:
         if node.reason is None:
             continue
@@ -42,9 +48,26 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(
                     settings, model, None, ranks or 1,
-                    sequence_length=lengths.get(folder, 128), timed=bool(ranks) and local,
+                    sequence_length=lengths.get(folder, 128), timed=bool(ranks) and local, gpu=gpu,
                 )  # fmt: skip
+                weights = training.WEIGHTS * training.parameters(model)
+        elif node.kind == "convert" and gpu is not None and weights:
+            found[node.name] = Estimate(None, disk=weights)
     return found
+
+
+def _reached(config: RunConfig) -> float | None:
+    """Return the operations per second that the named GPU reaches; None if none is named."""
+    name = config.estimate_gpu
+    if name is None:
+        return None
+    peak = PUBLISHED.get(name)
+    if peak is None:
+        raise ConfigError(
+            f"estimate_gpu={name}: its peak is not known; choose one of {', '.join(PUBLISHED)}",
+            key="estimate_gpu",
+        )
+    return peak * 1e12 * config.estimate_mfu
 
 
 def _preparation(config: PrepareConfig) -> Estimate | None:
@@ -55,6 +78,11 @@ def _preparation(config: PrepareConfig) -> Estimate | None:
         return None
 
 
-def line(found: dict[str, Estimate]) -> str:
+def line(found: dict[str, Estimate], config: RunConfig) -> str:
     """Return all estimates as one line; nothing where no stage is long."""
-    return f"estimate: {'; '.join(f'{name} {each}' for name, each in found.items())}" * bool(found)
+    parts = [f"{name} {each}" for name, each in found.items()]
+    total = [each.gpu_hours for each in found.values() if each.gpu_hours is not None]
+    if total:
+        device = f"{config.estimate_gpu} at an MFU of {config.estimate_mfu:.2f}"
+        parts.append(f"in all about {hours(sum(total))} of training, {device}")
+    return f"estimate: {'; '.join(parts)}" * bool(parts)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.common.errors import Exit
 
+PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("suspended", "starting", "running", "complete", "failed")
 LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is considered lost
 LATE = 30.0  # seconds beyond a pod's grace period

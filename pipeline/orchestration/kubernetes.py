@@ -16,6 +16,7 @@ from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.job_status import (
+    PREFLIGHT,
     PROGRESS,
     lost_node,
     newest_warning,
@@ -56,7 +57,8 @@ class KubernetesExecutor:
 
         Raises:
             ConfigError: a stage has no Job.
-            UserError: a stage ended with exit code 2, or its Job has already completed.
+            UserError: a stage ended with exit code 2, or its Job has already completed; or a node
+                is bad.
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
@@ -66,6 +68,8 @@ class KubernetesExecutor:
             if node.reason is not None:
                 groups.setdefault(node.job, []).append(node)
         self._check(groups)
+        if self.config.preflight and any(node.kind == "train" and node.reason for node in nodes):
+            self._run_preflight()
         ended: dict[str, float] = {}
         while groups:
             jobs = self._jobs()
@@ -86,6 +90,25 @@ class KubernetesExecutor:
                 f"k8s/pretrain.yaml, or choose a recipe with the same stages",
                 key="recipe",
             )
+
+    def _run_preflight(self) -> None:
+        """Run the Job that checks the nodes of training, which is not a stage of the graph."""
+        while True:
+            job = self._jobs().get(PREFLIGHT)
+            if job is None:
+                raise ConfigError(
+                    f"executor.preflight=true: namespace {self.namespace} has no Job {PREFLIGHT}; "
+                    "apply k8s/pretrain.yaml",
+                    key="executor.preflight",
+                )
+            over = state(job)
+            if over == "Failed":
+                self._raise(job)
+            if over == "Complete":
+                self._say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
+                return
+            self._steer(job)
+            time.sleep(self.config.poll)
 
     def _jobs(self) -> dict[str, Any]:
         """Return the Jobs of this run by name."""

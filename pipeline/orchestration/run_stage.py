@@ -5,13 +5,17 @@ process, so that log, signals and exit code are those of the stage.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
-rank order, separated by commas); HEARTBEAT (a folder, see `model.resilience.heartbeat`); PORT
+rank order, separated by commas); HEARTBEAT (a folder, see `pipeline.common.heartbeat`); PORT
 (29500) of the rendezvous. Evaluation: PARTS.
+
+The stage `preflight` checks the nodes instead, with the environment of training; OPTIONS are those
+of `python -m model.preflight`.
 """
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import cast
 
 from pipeline.cli import entry_point
@@ -21,6 +25,8 @@ from pipeline.common.errors import ConfigError, Restart
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration.job_status import PREFLIGHT
+from pipeline.stages import store_inputs
 
 PORT = 29500  # of the rendezvous
 
@@ -59,8 +65,13 @@ def hosts(stage: str, nodes: int) -> list[str]:
     return names
 
 
-def training(node: graph.Node) -> list[str]:
-    """Return the command of one node of several, with rank from the completion index.
+def on_many_nodes(stage: str, alone: list[str], script: str) -> list[str]:
+    """Return the launcher's command for one node of several, with rank from the completion index.
+
+    Args:
+        stage: the Job's name, of which the pods' names are made.
+        alone: the command on one machine.
+        script: the word before which the launcher's options end.
 
     Raises:
         ConfigError: an environment variable is missing or inconsistent.
@@ -72,19 +83,47 @@ def training(node: graph.Node) -> list[str]:
             "completions to NODES",
             key="NODES",
         )
-    names = hosts(node.name, nodes)
+    names = hosts(stage, nodes)
     # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
-    alone = node.command(None)
     launcher = next(index for index, word in enumerate(alone) if word.endswith("deepspeed"))
-    script = next(index for index, word in enumerate(alone) if word.endswith("train.py"))
+    first = next(index for index, word in enumerate(alone) if word.endswith(script))
     many = [
         "--no_ssh", "--node_rank", str(index),
         "--master_addr", names[0], "--master_port", os.environ.get("PORT", str(PORT)),
     ]  # fmt: skip
-    words = [*alone[: launcher + 1], *many, *alone[script:]]
+    return [*alone[: launcher + 1], *many, *alone[first:]]
+
+
+def training(node: graph.Node) -> list[str]:
+    """Return the command of this node's ranks.
+
+    Raises:
+        ConfigError: as `on_many_nodes`.
+    """
+    words = on_many_nodes(node.name, node.command(None), "train.py")
     alive = os.environ.get("HEARTBEAT")
     return [*words, f"heartbeat={quoted(alive)}"] if alive else words
+
+
+def preflight(config: RunConfig) -> list[str]:
+    """Return the command that checks this node and those that will train with it.
+
+    Raises:
+        ConfigError: as `on_many_nodes`.
+    """
+    places = [config.workdir]
+    if store_inputs.in_store(config.workdir):
+        places.append(str(store_inputs.local_place(config.workdir, config.mirror)))
+    script = Path(__file__).resolve().parents[2] / "model" / "preflight.py"
+    launch = [
+        sys.executable,
+        "-m",
+        "model.launch",
+        str(Path(sys.executable).with_name("deepspeed")),
+    ]
+    options = os.environ.get("OPTIONS", "").split()
+    return on_many_nodes(PREFLIGHT, [*launch, str(script), *places, *options], script.name)
 
 
 def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
@@ -107,6 +146,9 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
         ConfigError: the recipe has no such stage.
         Restart: the stage's inputs are not done yet.
     """
+    if stage == PREFLIGHT:
+        words = preflight(config)
+        os.execv(words[0], words)
     config.cores = config.cores or cores.available()
     nodes = graph.plan(config, chosen)
     mine = [node for node in nodes if node.job == stage]

@@ -11,6 +11,8 @@ Object = dict[str, Any]
 GROUPS = {
     "jobs": "apis/batch/v1",
     "poddisruptionbudgets": "apis/policy/v1",
+    "validatingadmissionpolicies": "apis/admissionregistration.k8s.io/v1",
+    "validatingadmissionpolicybindings": "apis/admissionregistration.k8s.io/v1",
     "leases": "apis/coordination.k8s.io/v1",
 }
 SECONDS = 60  # for an answer

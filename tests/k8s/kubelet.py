@@ -287,7 +287,7 @@ class Kubelet(threading.Thread):
         """Take the pod's link down."""
         sh("ip", "-n", self._sandbox(namespace, pod).network, "link", "set", "eth0", "down")
 
-    def enter(self, namespace: str, pod: str, *words: str) -> bytes:
+    def enter(self, namespace: str, pod: str, *words: str, given: bytes = b"") -> bytes:
         """Return what a command prints inside a pod, run as its user in its working directory."""
         sandbox = self._sandbox(namespace, pod)
         inside = sandbox.first()
@@ -300,7 +300,7 @@ class Kubelet(threading.Thread):
             ["nsenter", f"--target={inside}", "--mount", "--net", "--pid", "--root",
              "setpriv", "--reuid", user, "--regid", user, "--clear-groups",
              "env", "-C", place, *words],
-            capture_output=True, check=False,
+            input=given, capture_output=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

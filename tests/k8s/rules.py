@@ -159,8 +159,6 @@ def training_faults(world: World, job: Object) -> Faults:
     gpus = str(number(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)))
     if settings.get("gpus") != gpus:
         yield f"nvidia.com/gpu: {gpus}, but gpus={settings.get('gpus')} in the ConfigMap"
-    if "livenessProbe" not in container:
-        yield "livenessProbe: nobody sees a frozen process"
     terms = pod.get("affinity", {}).get("podAntiAffinity", {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution", []
     )  # fmt: skip

@@ -225,10 +225,12 @@ def probes(container: Object) -> Faults:
     """The liveness probe looks where the ranks leave their signs of life."""
     probe = container.get("livenessProbe")
     if not probe:
+        if {"train", "train-512", "prepare", "prepare-512", "evaluate"} & set(container["args"]):
+            yield "livenessProbe: nobody sees a frozen process"
         return
     words = (probe.get("exec") or {}).get("command") or []
     home = {e["name"]: e.get("value") for e in container.get("env", [])}.get("HEARTBEAT")
-    if "model.resilience.heartbeat" not in words or home not in words:
+    if "pipeline.common.heartbeat" not in words or home not in words:
         yield f"livenessProbe: does not look into HEARTBEAT={home}"
     for key in ("periodSeconds", "timeoutSeconds"):
         if probe.get(key, 1) < 10:

@@ -1,5 +1,6 @@
 """The driver against a real control plane; pods end as each test says."""
 
+import dataclasses
 import itertools
 import threading
 import time
@@ -9,109 +10,18 @@ from pathlib import Path
 import control_plane
 import pytest
 import requests
-from api import Object, Refused, ended
 from control_plane import ControlPlane
-from kubelet import CAPACITY, now
+from small import Ends, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, Restart, UserError
-from pipeline.common.manifest import Manifest
-from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
-PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 QUEUE = "kueue.x-k8s.io/queue-name"
-Ends = Callable[[str], tuple[int, str] | None]  # of a Job's pod: exit code, last words; None: runs
 Begin = Callable[[Ends], "Small"]
-
-
-class Small:
-    """A namespace whose pods do nothing and end as told, on a node that is not there."""
-
-    def __init__(self, control: ControlPlane, namespace: str, folder: Path, ends: Ends):
-        self.control, self.namespace, self.folder = control, namespace, folder
-        self.ends, self.order, self.stories = ends, list[str](), list[str]()
-        self.api, self.nodes = control.api(), control.api()
-        self.stopping = threading.Event()
-        self.pods = threading.Thread(target=self._look, daemon=True)
-
-    def declare(self, name: str, labels: dict[str, str] | None = None, **more: object) -> None:
-        """A suspended Job, as an apply of the manifest creates it."""
-        pod = {"restartPolicy": "Never", "containers": [{"name": "stage", "image": "i:1"}]}
-        policy = {
-            "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}]
-        }
-        template = {"metadata": {"labels": PART}, "spec": pod}
-        spec = {"suspend": True, "backoffLimit": 0, "podFailurePolicy": policy, **more}
-        metadata = {"name": name, "labels": {**PART, **(labels or {})}}
-        item = {"metadata": metadata, "spec": {**spec, "template": template}}
-        self.api.create("jobs", self.namespace, item)
-
-    def node(self, name: str, *needs: str) -> Node:
-        """A stage that has to run."""
-        out = self.folder / name
-        return Node(
-            name=name, kind="report", needs=needs, fingerprint=name,
-            config=ReportConfig(workdir=str(self.folder), out=str(out)), reason="not made yet",
-        )  # fmt: skip
-
-    def job(self, name: str) -> Object:
-        """A Job as it is now."""
-        return self.api.get("jobs", self.namespace, name)
-
-    def change(self, name: str, manager: str, change: Object) -> None:
-        """Change a Job as the tool of this name does."""
-        path = self.api.path("jobs", self.namespace, name)
-        self.api.ask("PATCH", path, change, params={"fieldManager": manager})
-
-    def drive(self, *nodes: Node, **settings: object) -> None:
-        """Run the driver."""
-        config = ExecutorConfig(
-            name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings
-        )  # type: ignore[arg-type]
-        kubernetes.KubernetesExecutor(config).run(list(nodes))
-
-    def _look(self) -> None:
-        while not self.stopping.wait(0.1):
-            beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": now()}
-            status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [beat]}
-            self.nodes.patch("nodes", None, "desk", {"status": status}, "status")
-            for pod in self.nodes.find("pods", self.namespace):
-                try:
-                    self._sync(pod, pod["metadata"]["labels"]["batch.kubernetes.io/job-name"])
-                except Refused:
-                    continue  # deleted meanwhile
-
-    def _sync(self, pod: Object, job: str) -> None:
-        name, leaves = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
-        if not ended(pod) and pod["spec"].get("nodeName"):
-            end = (143, "") if leaves else self.ends(job)
-            if end is not None:
-                self._end(name, job, *end)
-        if leaves:
-            self.nodes.delete("pods", self.namespace, name, gracePeriodSeconds=0)
-
-    def _end(self, pod: str, job: str, code: int, words: str) -> None:
-        self.order.append(job)
-        if code == 0:
-            (self.folder / job).mkdir(exist_ok=True)
-            Manifest(
-                stage="report", fingerprint=job, version=1, config={}, inputs={}, files={},
-                figures={}, summary=f"{job} made", seconds=1.0, finished=now(),
-            ).write(self.folder / job)  # fmt: skip
-        state = {"terminated": {"exitCode": code, "message": words, "reason": "Error",
-                                "startedAt": now(), "finishedAt": now()}}  # fmt: skip
-        status = {
-            "phase": "Failed" if code else "Succeeded",
-            "containerStatuses": [
-                {"name": "stage", "image": "i:1", "imageID": "", "ready": False,
-                 "restartCount": 0, "state": state}
-            ],
-        }  # fmt: skip
-        self.nodes.patch("pods", self.namespace, pod, {"status": status}, "status")
 
 
 @pytest.fixture(scope="module")
@@ -262,25 +172,44 @@ def test_a_suspension_by_any_tool_is_undone(
     for count in (1, 2):  # they do it again and again
         driver.wait(lambda story: small.job("a")["status"].get("active"))
         small.change("a", manager, {"spec": {"suspend": True}})
-        driver.wait(lambda story, count=count: story.count("somebody else") == count)
+        driver.wait(lambda story, count=count: story.count("another client suspended it") == count)
     ends.append((0, ""))
     assert "a made" in driver.end()
 
 
+@pytest.mark.parametrize(
+    ("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")]
+)
 def test_what_keeps_pods_from_being_created_is_said_once(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+    begin: Begin, capsys: pytest.CaptureFixture[str], obstacle: Callable[[Small, bool], None],
+    words: str,
+) -> None:  # fmt: skip
     small = begin(lambda job: (0, ""))
     small.declare("a")
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
-    small.api.create("resourcequotas", small.namespace, quota)
+    obstacle(small, True)
     driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: "exceeded quota" in story)
+    driver.wait(lambda story: words in story)
     driver.wait(lambda story: len(small.api.find("events", small.namespace)) > 3)  # one an attempt
-    assert driver.story.count("exceeded quota") == 1
+    assert driver.story.count(words) == 1
     assert "FailedCreate" in driver.story
-    small.api.delete("resourcequotas", small.namespace, "none")
+    obstacle(small, False)
     assert "a made" in driver.end()
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_the_nodes_are_checked_before_anything_runs(begin: Begin, code: int) -> None:
+    words = "BAD  links\nerror: bad nodes: node-b (links); repair them\n"
+    small = begin(lambda job: (code, words) if job == "preflight" else (0, ""))
+    for name in ("a", "train", "preflight"):
+        small.declare(name)
+    nodes = small.node("a"), dataclasses.replace(small.node("train", "a"), kind="train")
+    if code:
+        with pytest.raises(UserError, match="preflight: bad nodes: node-b"):
+            small.drive(*nodes, preflight=True)
+        assert small.order == ["preflight"]
+    else:
+        small.drive(*nodes, preflight=True)
+        assert small.order == ["preflight", "a", "train"]
 
 
 def test_a_queue_gets_the_job_instead(begin: Begin) -> None:

@@ -12,7 +12,7 @@ from cluster import NAMESPACE, Cluster
 from model.training import checkpoint
 from pipeline.common.manifest import require_manifest, sha256
 
-pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
 
 STEPS, BREAK = 80, 15  # steps in all, and before something happens
 Manifest = dict[str, Any]
@@ -244,7 +244,7 @@ def test_a_mistake_in_the_overrides_fails_the_driver_at_once(
 ) -> None:
     training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
     cluster.apply(training.manifest)
-    cluster.kubectl("wait", "--for=condition=failed", "job/driver", "--timeout=120s")
+    cluster.kubectl("wait", "--for=condition=failed", "job/driver", "--timeout=300s")
     assert len(cluster.pods("driver")) == 1
     assert reason(cluster, "driver") == "PodFailurePolicy"
     said = cluster.kubectl("logs", "job/driver")
@@ -279,7 +279,7 @@ def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(
     assert max(logs) == 3, "a fault that repeats ends after three tries"
     story = cluster.log("driver")
     assert "error: stage train: its Job failed, MaxFailedIndexesExceeded" in story
-    assert "exit code 9, saying last:\nno\n" in story
+    assert "exit code 9; its last output:\nno\n" in story
 
 
 def test_deleting_the_jobs_saves_what_was_trained(cluster: Cluster, training: Training) -> None:

@@ -1,6 +1,7 @@
 """`k8s/pretrain.yaml` runs to a table of scores, on a cluster of this machine's own."""
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from cluster import NAMESPACE, Cluster
 from deploy.dashboards import SECTIONS
 from model.training.tracking import read_metrics
 
-pytestmark = [pytest.mark.k8s, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
 
 
 @pytest.mark.parametrize("words", [(), ("--server-side",)], ids=["client-side", "server-side"])
@@ -25,6 +26,12 @@ def test_the_server_takes_the_files_as_they_are(
 
 
 def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str, Any]) -> None:
+    manifest["items"][0]["data"]["overrides"] += "executor.preflight=true\n"
+    for item in manifest["items"]:
+        if item["metadata"]["name"] == "preflight":  # both nodes are this busy machine
+            container = item["spec"]["template"]["spec"]["containers"][0]
+            options = next(one for one in container["env"] if one["name"] == "OPTIONS")
+            options["value"] = "--seconds 0.1 --share 0"
     cluster.apply(manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 600)
     story = cluster.log("driver")
@@ -36,6 +43,10 @@ def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str,
     status = cluster.job("train")["status"]
     assert (status["succeeded"], status.get("failed", 0)) == (2, 0)
     assert "2 x cpu" in cluster.log("train")
+    said = cluster.log("preflight").splitlines()
+    measured = {line.split()[1] for line in said if line.startswith("ok ")}
+    assert {"all-reduce", "links", "clocks", "write", "read", "/dev/shm"} <= measured
+    assert story.index("all nodes are good") < story.index("vocab")
 
 
 def test_dashboards_show_what_training_logs(cluster: Cluster) -> None:
@@ -60,13 +71,22 @@ def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str
     assert report.stat().st_mtime_ns == before[0]
 
 
-def test_a_shell_sees_the_volume(cluster: Cluster, root: Path) -> None:
+def test_a_shell_takes_data_in_and_results_out(
+    cluster: Cluster, root: Path, tmp_path: Path
+) -> None:
     shell = root / "k8s" / "shell.yaml"
     cluster.kubectl("apply", "-f", str(shell))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=120s")
-    # What `kubectl cp` runs in it, which this kubelet has no streams for.
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
+    # What `kubectl cp` runs in it both ways, which this kubelet has no streams for.
     inside = cluster.kubelet.enter(NAMESPACE, "shell", "tar", "cf", "-", "sample/report")
     assert b"report.html" in inside
-    cluster.kubelet.enter(NAMESPACE, "shell", "mkdir", "/data/glue")
-    assert (cluster.claim / "glue").stat().st_uid == 1000
+    (tmp_path / "glue").mkdir()
+    (tmp_path / "glue" / "train.tsv").write_text("1\tgood\n")
+    packed = subprocess.run(
+        ["tar", "cf", "-", "-C", tmp_path, "glue"], check=True, capture_output=True
+    ).stdout  # fmt: skip
+    words = ("tar", "xmf", "-", "-C", "/data")
+    cluster.kubelet.enter(NAMESPACE, "shell", *words, given=packed)
+    arrived = cluster.claim / "glue" / "train.tsv"
+    assert (arrived.read_text(), arrived.stat().st_uid) == ("1\tgood\n", 1000)
     cluster.kubectl("delete", "-f", str(shell))

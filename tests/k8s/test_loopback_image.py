@@ -12,7 +12,7 @@ from cluster import Cluster
 from images import Builder, sh
 from pod_script import image_of
 
-pytestmark = [pytest.mark.image, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
 COMPILERS = ("cc", "gcc", "g++", "clang", "make", "nvcc", "ld")
 
@@ -53,8 +53,8 @@ def test_an_image_is_small_in_what_it_may_and_holds(
     assert sorted(path.name for path in (folder / "app").iterdir()) == [
         "LICENSE", "README.md", "conf", "model", "pipeline",
     ]  # fmt: skip
-    found = [tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")]
-    assert found == []
+    found = {tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")}
+    assert found <= ({"cc", "gcc", "ld"} if target == "trainer" else set()), "for Triton alone"
     assert not (folder / "etc" / "pip.conf").exists()
     assert "extra-index-url" not in json.dumps(held)
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from rules import faults
@@ -17,7 +18,7 @@ from rules import faults
 ABSENT: Any = object()
 OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
-COMPONENTS = ("rdma", "kueue", "placement", "openshift", "monitoring")
+COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -132,6 +133,10 @@ MISTAKES = [
     ("Job/train", "spec.template.metadata.labels", {"bert-pretrain/role": "training"}),
     ("Job/evaluate", "spec.completions", 4),
     ("Job/evaluate", "C.env.2.value", "4"),
+    ("Job/evaluate", "C.livenessProbe", ABSENT),
+    ("Job/evaluate", "C.env.4", ABSENT),
+    ("Job/prepare", "C.livenessProbe", ABSENT),
+    ("Job/prepare-512", "C.env.4.value", "/heartbeat"),
 ]
 
 
@@ -174,7 +179,8 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
 
 def test_every_stage_of_the_graph_has_a_job(text: str, root: Path, tmp_path: Path) -> None:
     items = json.loads(text)
-    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"} - {"driver"}
+    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"}
+    jobs -= {"driver", "preflight"}
     lines = graph_of(items[0]["data"]["overrides"], tmp_path, root).splitlines()
     stages = {line.split()[0] for line in lines if not line.startswith("estimate: ")}
     assert {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages} == jobs
@@ -264,7 +270,7 @@ def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:
         for target in ("prepare", "trainer")
     ]
     held = containers(overlay(root, tmp_path, images=images))
-    assert len(held) == 11
+    assert len(held) == 12
     known = {"registry/prepare:1.2.3", "registry/trainer:1.2.3"}
     assert {c["image"] for c in held.values()} == known
 
@@ -279,7 +285,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     target = {"kind": "Job", "name": "[^d].*|download"}
     made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
     held = containers(made, "stage")
-    assert len(held) == 10
+    assert len(held) == 11
     assert all(added in c["env"] and c["args"] for c in held.values())
 
 
@@ -292,7 +298,7 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
     ]  # fmt: skip
     source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
     made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
-    assert [c["image"] for c in containers(made).values()] == ["2"] * 11
+    assert [c["image"] for c in containers(made).values()] == ["2"] * 12
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -311,6 +317,23 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
+def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
+    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5"],
+              "options": {"disableNameSuffixHash": True}}  # fmt: skip
+    names = [f"../../components/{name}" for name in ("gang", "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[merged], components=names)
+    groups = {i["metadata"]["name"]: i for i in items if i["kind"] == "PodGroup"}
+    for item in items:
+        kubernetes_validate.validate(item, "1.37", strict=True)
+        pod = item["spec"]["template"]["spec"] if item["kind"] == "Job" else {}
+        if "schedulingGroup" in pod:
+            group = groups.pop(pod["schedulingGroup"]["podGroupName"])
+            assert group["metadata"]["name"] == item["metadata"]["name"]
+            wanted = group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+            assert wanted == item["spec"]["completions"] == 5
+    assert groups == {}
+
+
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5", "gpus=4"],
               "options": {"disableNameSuffixHash": True}}  # fmt: skip
@@ -319,7 +342,7 @@ def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     )
     assert faults(items) == []  # they compare all places
     jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
-    assert [jobs[n]["completions"] for n in ("train", "train-512")] == [5, 5]
+    assert [jobs[n]["completions"] for n in ("train", "train-512", "preflight")] == [5, 5, 5]
     assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 

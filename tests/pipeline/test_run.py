@@ -85,6 +85,28 @@ def lines_with(output: str, text: str) -> list[str]:
 STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
 
 
+def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(root: Path, tmp_path: Path) -> None:
+    words = ["+corpus=wiki", "recipe=devlin", "model=base", f"workdir={tmp_path}", "dry_run=true"]
+    said = run(root, [sys.executable, "-m", "pipeline.run", *words, "estimate_gpu=H100"])
+    found = re.findall(r"(\w[\w-]*) [^;]*about ([\d.]+) GPU hours", said.partition("estimate: ")[2])
+    hours = {name: float(count) for name, count in found}
+    assert hours.keys() == {"train", "train-512", "in"}
+    assert hours["train"] + hours["train-512"] == pytest.approx(hours["in"], rel=0.1)
+    assert 14 < hours["in"] < 19  # docs/operations.md: 15 hours at this share of the peak
+    assert "H100 at an MFU of 0.40" in said
+
+
+def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> None:
+    words = ["+corpus=sample", f"workdir={tmp_path}", "dry_run=true", "estimate_gpu=H1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.run", *words], cwd=root, text=True, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: estimate_gpu=H1: ")
+    assert "H100" in done.stderr
+
+
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     root: Path, corpus: Path, tmp_path: Path

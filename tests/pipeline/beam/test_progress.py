@@ -65,6 +65,21 @@ def test_tasks_say_how_far_they_are(
     assert before.bytes == 0
 
 
+def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path) -> None:
+    plan = planned(words, tmp_path / "out")
+    beats: list[float] = []
+    counts: list[int] = []
+
+    def pause() -> bool:
+        counts.append(len(beats))
+        if len(counts) == 3:  # after a look without progress
+            plan.report(plan.split_account(0)).write_text("[12, 1]")
+        return len(counts) == 5
+
+    progress._beat(plan, lambda: beats.append(1.0), pause)
+    assert counts == [0, 0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_terminal_shows_both_phases_to_their_end(
     root: Path, words: list[str], workers: int

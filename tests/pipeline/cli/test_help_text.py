@@ -133,7 +133,8 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
     "module",
     [
         "model.launch",
-        "model.resilience.heartbeat",
+        "model.preflight",
+        "pipeline.common.heartbeat",
         "pipeline.inspect",
         "pipeline.orchestration.run_stage",
     ],

@@ -1,0 +1,76 @@
+"""File heartbeats for a liveness probe.
+
+Each rank of a training, and the main process of `prepare` and `evaluate`, touches its file in a
+local folder whenever it makes progress. The probe, `python -m pipeline.common.heartbeat FOLDER
+SECONDS`, fails when a file is older than SECONDS.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = "HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
+INTERVAL = 1.0  # minimum seconds between two touches
+
+
+class Heartbeat:
+    """Heartbeat file of one process."""
+
+    def __init__(self, folder: Path, name: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path, self._last = folder / name, 0.0
+        self.beat()
+
+    def beat(self) -> None:
+        """Touch the file, at most once per INTERVAL."""
+        now = time.monotonic()
+        if now - self._last >= INTERVAL:
+            self._path.touch()
+            self._last = now
+
+    def close(self) -> None:
+        """Remove the file, so that the probe ignores a process that is done."""
+        self._path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def during(name: str) -> Iterator[Heartbeat | None]:
+    """Keep a heartbeat while the body runs; None if the environment names no folder."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        yield None
+        return
+    heartbeat = Heartbeat(Path(folder), name)
+    try:
+        yield heartbeat
+    finally:
+        heartbeat.close()
+
+
+def stale(folder: Path, seconds: float) -> list[str]:
+    """Return the files older than `seconds`; ignores processes that have not started."""
+    limit = time.time() - seconds
+    return [path.name for path in sorted(folder.glob("*")) if path.stat().st_mtime < limit]
+
+
+def main() -> None:
+    """Run the probe: exit with 0 while every process makes progress, else with 1."""
+    parser = argparse.ArgumentParser(
+        "python -m pipeline.common.heartbeat",
+        description="Check that a stage's processes on this node make progress.",
+    )
+    parser.add_argument("folder", type=Path, help=f"of the files: heartbeat= or {FOLDER}")
+    parser.add_argument("seconds", type=float, help="highest age of a heartbeat")
+    options = parser.parse_args()
+    folder, seconds = options.folder, options.seconds
+    silent = stale(folder, seconds)
+    if silent:
+        sys.exit(f"no heartbeat of {', '.join(silent)} for {seconds:g} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""A namespace of a real control plane whose pods end as a test says, and what may refuse them."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from api import Object, Refused, ended
+from control_plane import ControlPlane
+from kubelet import CAPACITY, now
+
+from pipeline.common.manifest import Manifest
+from pipeline.config import ExecutorConfig, ReportConfig
+from pipeline.orchestration import kubernetes
+from pipeline.orchestration.graph import Node
+
+PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
+Ends = Callable[[str], tuple[int, str] | None]  # of a Job's pod: exit code, last words; None: runs
+
+
+class Small:
+    """A namespace whose pods do nothing and end as told, on a node that is not there."""
+
+    def __init__(self, control: ControlPlane, namespace: str, folder: Path, ends: Ends):
+        self.control, self.namespace, self.folder = control, namespace, folder
+        self.ends, self.order, self.stories = ends, list[str](), list[str]()
+        self.api, self.nodes = control.api(), control.api()
+        self.stopping = threading.Event()
+        self.pods = threading.Thread(target=self._look, daemon=True)
+
+    def declare(self, name: str, labels: dict[str, str] | None = None, **more: object) -> None:
+        """A suspended Job, as an apply of the manifest creates it."""
+        pod = {"restartPolicy": "Never", "containers": [{"name": "stage", "image": "i:1"}]}
+        policy = {
+            "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}]
+        }
+        template = {"metadata": {"labels": PART}, "spec": pod}
+        spec = {"suspend": True, "backoffLimit": 0, "podFailurePolicy": policy, **more}
+        metadata = {"name": name, "labels": {**PART, **(labels or {})}}
+        item = {"metadata": metadata, "spec": {**spec, "template": template}}
+        self.api.create("jobs", self.namespace, item)
+
+    def node(self, name: str, *needs: str) -> Node:
+        """A stage that has to run."""
+        out = self.folder / name
+        return Node(
+            name=name, kind="report", needs=needs, fingerprint=name,
+            config=ReportConfig(workdir=str(self.folder), out=str(out)), reason="not made yet",
+        )  # fmt: skip
+
+    def job(self, name: str) -> Object:
+        """A Job as it is now."""
+        return self.api.get("jobs", self.namespace, name)
+
+    def change(self, name: str, manager: str, change: Object) -> None:
+        """Change a Job as the tool of this name does."""
+        path = self.api.path("jobs", self.namespace, name)
+        self.api.ask("PATCH", path, change, params={"fieldManager": manager})
+
+    def drive(self, *nodes: Node, **settings: object) -> None:
+        """Run the driver."""
+        config = ExecutorConfig(
+            name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings
+        )  # type: ignore[arg-type]
+        kubernetes.KubernetesExecutor(config).run(list(nodes))
+
+    def _look(self) -> None:
+        while not self.stopping.wait(0.1):
+            beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": now()}
+            status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [beat]}
+            self.nodes.patch("nodes", None, "desk", {"status": status}, "status")
+            for pod in self.nodes.find("pods", self.namespace):
+                try:
+                    self._sync(pod, pod["metadata"]["labels"]["batch.kubernetes.io/job-name"])
+                except Refused:
+                    continue  # deleted meanwhile
+
+    def _sync(self, pod: Object, job: str) -> None:
+        name, leaves = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
+        if not ended(pod) and pod["spec"].get("nodeName"):
+            end = (143, "") if leaves else self.ends(job)
+            if end is not None:
+                self._end(name, job, *end)
+        if leaves:
+            self.nodes.delete("pods", self.namespace, name, gracePeriodSeconds=0)
+
+    def _end(self, pod: str, job: str, code: int, words: str) -> None:
+        self.order.append(job)
+        if code == 0:
+            (self.folder / job).mkdir(exist_ok=True)
+            Manifest(
+                stage="report", fingerprint=job, version=1, config={}, inputs={}, files={},
+                figures={}, summary=f"{job} made", seconds=1.0, finished=now(),
+            ).write(self.folder / job)  # fmt: skip
+        state = {"terminated": {"exitCode": code, "message": words, "reason": "Error",
+                                "startedAt": now(), "finishedAt": now()}}  # fmt: skip
+        status = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [
+                {"name": "stage", "image": "i:1", "imageID": "", "ready": False,
+                 "restartCount": 0, "state": state}
+            ],
+        }  # fmt: skip
+        self.nodes.patch("pods", self.namespace, pod, {"status": status}, "status")
+
+
+def quota(small: Small, there: bool) -> None:
+    if not there:
+        small.api.delete("resourcequotas", small.namespace, "none")
+        return
+    spec = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    small.api.create("resourcequotas", small.namespace, spec)
+
+
+def admission(small: Small, there: bool) -> None:
+    """A policy of the cluster's, as webhooks are: it refuses pods of this namespace."""
+    name = f"deny-{small.namespace}"
+    if not there:
+        small.api.delete("validatingadmissionpolicybindings", None, name)
+        small.api.delete("validatingadmissionpolicies", None, name)
+        return
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+            "resources": ["pods"]}  # fmt: skip
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "no image is signed"}],
+    }
+    label = {"kubernetes.io/metadata.name": small.namespace}
+    binding = {
+        "policyName": name, "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": label}},
+    }  # fmt: skip
+    for kind, spec in (("policies", policy), ("policybindings", binding)):
+        item = {"metadata": {"name": name}, "spec": spec}
+        small.api.create(f"validatingadmission{kind}", None, item)
+    until = time.monotonic() + 60
+    while not refuses(small):  # the server compiles policies every second
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def refuses(small: Small) -> bool:
+    pod = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "i:1"}]}}
+    path = small.api.path("pods", small.namespace)
+    try:
+        small.api.ask("POST", path, pod, params={"dryRun": "All"})
+    except Refused:
+        return True
+    return False
