@@ -6,6 +6,7 @@ from pipeline.common.cores import NVIDIA as CONTROL
 from pipeline.common.errors import ConfigError
 
 PROMISED = "GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # environment: the numbers of the GPUs that are ours
 OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version of CUDA
 
 
@@ -27,8 +28,10 @@ def require_gpus() -> None:
 
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if usable < int(promised):
+        visible = os.environ.get(VISIBLE)
+        of = "" if visible is None else f" of {VISIBLE}={visible}"
         raise ConfigError(
-            f"{PROMISED}={promised}: PyTorch {torch.__version__} can use only {usable} "
+            f"{PROMISED}={promised}: PyTorch {torch.__version__} can use only {usable}{of} "
             f"({reason()}); {advice()}",
             key=PROMISED,
         )
@@ -40,7 +43,7 @@ def refuse_old_driver() -> None:
     Raises:
         ConfigError: it is built with CUDA and can use none.
     """
-    if not CONTROL.exists() or os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+    if not CONTROL.exists() or os.environ.get(VISIBLE, "0") in ("", "-1"):
         return
     import torch
 

@@ -5,6 +5,7 @@ array. The queue holds all state: this process may end at any moment, and a new 
 queued jobs.
 """
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from pipeline.stages.registry import STAGES
 NAME = "bert"  # prefix of job names, before the stage
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
+TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
         "REVOKED", "TIMEOUT")  # fmt: skip
 
@@ -76,7 +78,8 @@ class SlurmExecutor:
         words = [
             "sbatch", "--parsable", "--requeue", "--open-mode=append", f"--chdir={Path.cwd()}",
             f"--job-name={NAME}-{stage}", f"--comment={self.workdir}",
-            f"--signal=TERM@{MARGIN}", f"--time={self.config.time}", "--ntasks-per-node=1",
+            f"--signal=TERM@{margin(self.config.time)}", f"--time={self.config.time}",
+            "--ntasks-per-node=1",
         ]  # fmt: skip
         array = node.kind == "evaluate"
         words.append(f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out")
@@ -207,3 +210,17 @@ def current(node: Node) -> bool:
     """Return whether the stage's folder is the one that this graph requires."""
     manifest = Manifest.read(node.out)
     return manifest is not None and manifest.fingerprint == node.fingerprint
+
+
+def margin(limit: str) -> int:
+    """Return how many seconds before a time limit (of sbatch) a stage is signalled to save."""
+    found = TIME.fullmatch(limit)
+    if found is None:  # such as UNLIMITED
+        return MARGIN
+    days, *parts = found.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    # D-H:M:S, H:M:S, M:S or M
+    units = (3600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
+    seconds = 86400 * int(days or 0)
+    seconds += sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    return min(MARGIN, seconds // 4) or MARGIN

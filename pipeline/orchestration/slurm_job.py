@@ -5,8 +5,8 @@ turn (STAGE is `all`). Each stage is a step: `srun` starts this module again as 
 runs `pipeline.orchestration.run_stage`.
 
 Across nodes the most serious exit code counts: errors that need a person outweigh those that a
-restart fixes. A job that was preempted or lost a node is requeued, unless it has started STALLED
-times without a new checkpoint or result.
+restart fixes. A job that was preempted, lost a node or reached its time limit is requeued, unless
+it was cancelled or has started STALLED times without a new checkpoint or result.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from model.launching import rank_endings
 from pipeline.cli import entry_point
 from pipeline.common import output
 from pipeline.common.atomic import write_text
@@ -75,7 +76,9 @@ def task(stage: str, overrides: list[str]) -> int:
 
 def run_step(stage: str, nodes: int, overrides: list[str]) -> int:
     """Run a stage on nodes of this job and return its exit code."""
-    words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0"]
+    # Tasks need this job's environment also where it was submitted with --export=NONE.
+    words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0",
+             "--export=ALL"]  # fmt: skip
     if nodes > 1:
         words.append("--label")
     if os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit it from its job
@@ -130,12 +133,16 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
 
     Raises:
         ConfigError: the process is not part of a Slurm job.
+        InputError: an input does not exist.
     """
     if "SLURM_JOB_ID" not in os.environ:
         raise ConfigError(
             "environment variable SLURM_JOB_ID is not set; submit with sbatch (docs/slurm.md)",
             key="SLURM_JOB_ID",
         )
+    # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
+    # which saves, and then decides.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     os.environ |= environment_of_job()
     if int(os.environ.get("SLURM_RESTART_COUNT", "0")):
         # The first start has already forced these stages: resume them.
@@ -143,6 +150,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     stages = [stage]
     if stage == "all":
         nodes = graph.plan(config, run_arguments.overrides_of(words))
+        graph.check_places(config, nodes)
         stages = list(dict.fromkeys(node.job for node in nodes if node.reason is not None))
     for each in stages:
         wide = each == "evaluate" or each.startswith("train")
@@ -151,21 +159,38 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
             finish(each, code, Path(config.workdir))
 
 
+def state_of(job: str) -> str:
+    """Return Slurm's state of a job, such as RUNNING or CANCELLED; "" if it does not answer."""
+    shown = subprocess.run(
+        ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
+    ).stdout
+    return next((w.partition("=")[2] for w in shown.split() if w.startswith("JobState=")), "")
+
+
 def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
     job = os.environ["SLURM_JOB_ID"]
-    if code not in AGAIN:
-        print(f"slurm: stage {stage} ended with exit code {code}; not requeued", flush=True)
+    state = state_of(job)
+    name = rank_endings.signal_name(code) if code > 128 else None
+    ended = f"slurm: stage {stage} ended {f'by {name}' if name else f'with exit code {code}'}"
+    if state == "TIMEOUT":
+        ended += " at the time limit"
+    if state == "CANCELLED":
+        print(f"{ended}: the job was cancelled; not requeued", flush=True)
+    elif code not in AGAIN and not (code == Exit.BUG and state == "TIMEOUT"):  # no further step
+        print(f"{ended}; not requeued", flush=True)
     elif not may_queue_again(workdir, job):
+        print(f"{ended}; not requeued", flush=True)
         print(
             f"error: stage {stage}: started {STALLED} times without a new checkpoint or result; "
-            "not requeued; fix the cause above, then submit the same command",
+            "fix the cause above (SIGTERM: perhaps too short a time limit), then submit the same "
+            "command",
             file=sys.stderr, flush=True,
         )  # fmt: skip
     else:
-        print(f"slurm: stage {stage} ended with exit code {code}; requeued", flush=True)
-        # Slurm may have requeued it already, for a lost node or a job of higher priority.
-        subprocess.run(["scontrol", "requeue", job], check=False)
+        print(f"{ended}; requeued", flush=True)
+        if state != "PENDING":  # as Slurm requeues it for a lost node or a job of higher priority
+            subprocess.run(["scontrol", "requeue", job], check=False)
     sys.exit(code)
 
 
