@@ -3,7 +3,8 @@
 Runs a launcher (deepspeed, torchrun, or plain Python) and adds what these lack: it passes SIGTERM
 only to the ranks, which have time to save instead of being killed after 30 seconds; it stops ranks
 that their launcher left behind; and it reports the outcome in one exit code, the same for all
-launchers (`pipeline.common.errors.Exit`). On one machine it selects a free port.
+launchers (`pipeline.common.errors.Exit`). On one machine it selects a free port. DeepSpeed's own
+log is left out unless `--log_level` asks for it.
 
 With `deepspeed --hostfile HOSTS` and several hosts, it starts all of them over ssh: output lines
 are prefixed with the host's name, signals reach all ranks, and if this process or a connection is
@@ -49,7 +50,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     if not any(device.exists() for device in GPU_DEVICES):
         # Otherwise every process of DeepSpeed warns about the missing GPU.
         launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
-    launch.command = command.with_free_port().words()
+    launch.command = command.with_free_port().quiet().words()
     code = launch.run()
     if code == Exit.RESTART:
         lost = launch.lost()

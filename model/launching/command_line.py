@@ -84,6 +84,16 @@ class LauncherCommand:
             return Path(named)
         return HOSTFILE if HOSTFILE.is_file() else None
 
+    def quiet(self) -> "LauncherCommand":
+        """Return the command without DeepSpeed's log, unless its level is chosen.
+
+        It repeats the command line and the exit code, around the one line of an error.
+        """
+        chosen = {"-q", "--quiet"} & set(self.options) or self.option("--log_level")
+        if self.name != "deepspeed" or chosen:
+            return self
+        return self.adding("--log_level", "critical")
+
     def with_free_port(self) -> "LauncherCommand":
         """Return the command with a free port, if it runs on one machine and sets none."""
         alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}

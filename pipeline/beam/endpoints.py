@@ -6,8 +6,6 @@ import shutil
 import socket
 from pathlib import Path
 
-import requests
-
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
@@ -79,6 +77,8 @@ def listens(host: str, port: int) -> bool:
 
 def check_flink(master: str) -> None:
     """Raise ConfigError unless Flink's REST interface responds."""
+    import requests  # slow to import, and of no use to other runners
+
     place = master if "://" in master else f"http://{master}"
     try:
         answer = requests.get(f"{place}/v1/config", timeout=PATIENCE)

@@ -29,6 +29,8 @@ from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
 
+PORTABLE = ("prism", "portable", "flink", "spark")  # behind a job service, see `services`
+
 # Module, class, and the extra to install for it.
 _SERVICES = {
     "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),

@@ -24,7 +24,6 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.common.errors import ConfigError, Restart, first_line
 from pipeline.config import RunnerConfig
 
-PORTABLE = ("prism", "portable", "flink", "spark")  # runners behind a job service
 POLL = 0.5  # seconds between polls of the job's state
 SILENCE = 20.0  # seconds without a response after which a service counts as lost
 ENDED = ("DONE", "FAILED", "CANCELLED", "DRAINED", "UPDATED", "STOPPED")

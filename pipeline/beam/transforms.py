@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.beam import runners, services, trace
+from pipeline.beam import runners, trace
 from pipeline.beam.buckets import Bucket, SplitDocuments, load_bucket, merge
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.fast_import import beam
@@ -346,10 +346,12 @@ def run(plan: PreparePlan) -> None:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
         with runners.start(plan.config.runner, len(plan.splits)) as (engine, flags):
-            if plan.config.runner.name not in services.PORTABLE:
+            if plan.config.runner.name not in runners.PORTABLE:
                 with beam.Pipeline(runner=engine, options=flags) as pipeline:
                     build(pipeline, plan)
             else:
+                from pipeline.beam import services  # imports an HTTP client
+
                 services.run(plan, engine, flags, lambda pipeline: build(pipeline, plan))
     finally:
         raise_noted(plan)

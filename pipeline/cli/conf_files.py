@@ -10,9 +10,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = (_PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent) / "conf"
 
 
-def choices(group: str) -> list[str]:
-    """Return the names of the YAML files of a config group, sorted."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+def choices(group: str, *own: Path) -> list[str]:
+    """Return the sorted names of the YAML files of a config group, also in the folders `own`."""
+    return sorted({path.stem for conf in (CONF, *own) for path in (conf / group).glob("*.yaml")})
 
 
 def no_such(group: str, name: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -26,7 +27,7 @@ from omegaconf.errors import (
 from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import for_hydra, normalized
+from pipeline.cli.overrides import for_hydra, normalized, split
 from pipeline.common import output, redact, screen
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.schema import StageConfig
@@ -213,6 +214,11 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     register(name, schema)
+    if not split(words)[0]:  # no option of Hydra's, whose own main composes everything twice
+        with hydra_errors_as_config_errors():
+            GlobalHydra.instance().clear()
+            with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+                return hydra.compose(name, for_hydra(words, name))
     composed: list[DictConfig] = []
 
     def keep(config: DictConfig) -> None:  # a function: for a method Hydra would search the stack

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.utils import get_args_parser
@@ -15,7 +16,17 @@ from pipeline.common.errors import ConfigError
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
+SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
+
+
+def search_path(overrides: list[str]) -> list[Path]:
+    """Return the user's own folders of YAML files, which an override names."""
+    named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
+    if not named:
+        return []
+    folders: Any = OverridesParser.create().parse_override(named[-1]).value()
+    return [Path(str(folder).removeprefix("file://")) for folder in folders]
 
 
 def quoted(value: Any) -> str:

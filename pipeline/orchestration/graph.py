@@ -17,7 +17,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
-from pipeline.cli.overrides import quoted
+from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
@@ -142,10 +142,12 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
                 overrides.append(f"mirror={quoted(config.mirror)}")
             if "corpus" in STAGES[kind].schema.__dataclass_fields__:
                 overrides = [o for o in chosen if _about(o, "corpus")] + overrides
+            overrides += [o for o in chosen if _about(o, SEARCH_PATH)]
             if kind == "train":
                 overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
             if task:
-                overrides = [f"+task={task}", *overrides, f"data={quoted(task_data(config, task))}"]
+                data = task_data(config, task, search_path(chosen))
+                overrides = [f"+task={task}", *overrides, f"data={quoted(data)}"]
             if kind == "report":
                 made = [f"{config.workdir}/{other}" for other, _, _ in found]
                 overrides.append(f"stages={quoted(made)}")
@@ -164,13 +166,13 @@ def _about(override: str, group: str) -> bool:
     return name == group or name.startswith(f"{group}.")
 
 
-def task_data(config: RunConfig, task: str) -> str:
-    """Return the folder that holds the files of a task.
+def task_data(config: RunConfig, task: str, own: list[Path]) -> str:
+    """Return the folder that holds the files of a task; `own` are more folders of YAML files.
 
     Raises:
         ConfigError: the task is unknown, or is not a sample task and `glue` is not set.
     """
-    known = conf_files.choices("task")
+    known = conf_files.choices("task", *own)
     if task not in known:
         raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
     if task.startswith(SAMPLE_TASK):

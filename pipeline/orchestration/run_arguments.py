@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.cli.overrides import normalized, split
+from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, split
 from pipeline.common.errors import Exit
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
+
+CONFIG_DIR = ("--config-dir", "-cd")
 
 
 def refuse(mistake: str) -> NoReturn:
@@ -34,15 +36,17 @@ def expand(argv: list[str]) -> list[str]:
     """Expand the words of a command line for Hydra.
 
     `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
+    `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
     kept: list[str] = []
     forced: list[str] = []
     words = iter(argv)
     for word in words:
-        if word == "--force":
-            forced.append(next(words, ""))
-        elif word.startswith("--force="):
-            forced.append(word.removeprefix("--force="))
+        option, equals, value = word.partition("=")
+        if option == "--force":
+            forced.append(value if equals else next(words, ""))
+        elif option in CONFIG_DIR:
+            kept.append(own_folder(value if equals else next(words, "")))
         elif word.startswith("@"):
             kept += lines_of(word[1:])
         else:
@@ -54,6 +58,14 @@ def expand(argv: list[str]) -> list[str]:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+
+
+def own_folder(path: str) -> str:
+    """Return the override that makes Hydra search a folder of YAML files too."""
+    folder = Path(path).expanduser()
+    if not path or not folder.is_dir():
+        refuse(f"--config-dir {path}".rstrip() + ": not a folder; name that of your YAML files")
+    return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
 
 
 def overrides_of(words: list[str]) -> list[str]:

@@ -38,11 +38,12 @@ def _outside(chars: Iterable[int]) -> str:
     return f"[^ -~\n{kept}]"
 
 
-# The other planes have no such character; scanning them all would take 250 ms.
+# The other planes have no such character; scanning them all would take 250 ms. Most characters are
+# printable, and kept without a look at their category.
 _TABLE = {
-    code: new
-    for code in chain(range(0x20000), range(0xE0000, 0xE1000))
-    if (new := _replacement(chr(code))) is not None and chr(code) != new
+    ord(char): new
+    for char in map(chr, chain(range(0x20000), range(0xE0000, 0xE1000)))
+    if not char.isprintable() and (new := _replacement(char)) is not None and char != new
 }
 _ODD = re.compile(_outside(_TABLE))
 _SPACES = re.compile("  +")

@@ -8,8 +8,6 @@ chooses by letter frequencies.
 import codecs
 from dataclasses import dataclass
 
-from charset_normalizer import from_bytes
-
 WESTERN = ("cp1252",)
 _CYRILLIC = ("cp1251", "koi8_r", "cp866")
 _LEGACY = {
@@ -71,6 +69,8 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
     known = candidates(language)
     fitting = [name for name in known if _fits(raw, name, final)] or list(known[:1])
     if len(fitting) > 1:
+        from charset_normalizer import from_bytes  # slow to import, and rarely used
+
         first = next((at for at, byte in enumerate(raw) if byte > 0x7F), 0)
         best = from_bytes(raw[first : first + SAMPLE], cp_isolation=fitting).best()
         if best is not None and best.encoding in fitting:

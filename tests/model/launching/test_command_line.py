@@ -40,6 +40,16 @@ def test_a_port_that_is_asked_for_or_agreed_on_stays(words: list[str]) -> None:
     assert LauncherCommand.parse(words).with_free_port().words() == words
 
 
+@pytest.mark.parametrize("chosen", [["--log_level=info"], ["--log_level", "info"], ["-q"]])
+def test_the_launchers_log_is_shown_to_those_who_ask(chosen: list[str]) -> None:
+    command = LauncherCommand.parse(["deepspeed", *chosen, "model/train.py"])
+    assert command.quiet() == command
+    silent = LauncherCommand.parse(["deepspeed", "model/train.py", "steps=9"]).quiet()
+    assert silent.words()[1:] == ["--log_level", "critical", "model/train.py", "steps=9"]
+    other = LauncherCommand.parse(["torchrun", "model/train.py"])
+    assert other.quiet() == other
+
+
 def test_hosts_are_read_without_comments(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("# two\nnode0 slots=2\n\nnode1 slots=4  # the big one\n")
     assert read_hosts(tmp_path / "hosts") == {"node0": 2, "node1": 4}

@@ -23,3 +23,7 @@ def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
 
 def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> None:
     assert estimate.mean_length(str(tmp_path), 100) == 90
+
+
+def test_a_machine_too_busy_for_a_second_look_has_a_speed_too() -> None:
+    assert estimate.processor(8, seconds=0.0) > 0

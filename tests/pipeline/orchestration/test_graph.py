@@ -102,6 +102,26 @@ def composed_run(*words: str) -> RunConfig:
     return entry_point.validate(config, RunConfig)
 
 
+def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "my conf"
+    for group, name, theirs in (("corpus", "mine", "text"), ("task", "stars", "own")):
+        (own / group).mkdir(parents=True)
+        content = (conf_files.CONF / group / f"{theirs}.yaml").read_text()
+        content = content.replace(f"name: {theirs}", f"name: {name}")
+        (own / group / f"{name}.yaml").write_text(content)
+    (tmp_path / "a.txt").write_text("Words.")
+    words = ["--config-dir", str(own), "corpus=mine", f"corpus.path={tmp_path}/a.txt",
+             f"workdir={tmp_path}/work", "tasks=[stars]", f"glue={tmp_path}"]  # fmt: skip
+    chosen = run_arguments.overrides_of(run_arguments.expand(words))
+    entry_point.register("run", RunConfig)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("run", chosen), RunConfig)
+    found = {node.name: node.config for node in graph.plan(config, chosen)}
+    assert found["prepare"].corpus.name == "mine"  # type: ignore[attr-defined]
+    assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
+
+
 def mistake_of(*words: str) -> InputError:
     config = composed_run(*words)
     chosen = ["+corpus=sample", *words]
