@@ -170,10 +170,11 @@ class Trainer:
     def _meter(self) -> Meter:
         """Return a meter that computes MFU."""
         objective = self.config.objective
-        share = objective.mask_share if objective.predict == "masked" else 1.0
 
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
+            share = objective.share_at(self.step, self.config.steps)
+            share = share if objective.predict == "masked" else 1.0
             return flops.of_sequences(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
@@ -208,7 +209,8 @@ class Trainer:
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
             if config.epochs is not None and start + size > config.epochs * self.loader.samples:
                 return
-            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            share = config.objective.share_at(step, config.steps)
+            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
             start += size
 
     def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
