@@ -84,16 +84,25 @@ def is_share(value: Any) -> bool:
 
 @dataclass(kw_only=True)
 class OptimizerConfig(Section, key="optimizer"):
-    """Adam with decoupled weight decay, plain or with clipped updates, or LAMB.
+    """Adam with decoupled weight decay, plain or with clipped updates, LAMB, or Muon.
 
     Biases and layer norms have no decay.
     """
 
-    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw"))
+    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw", "muon"))
     learning_rate: float = option(1e-4, "Learning rate at the peak of the schedule.", above=0)
     betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
     epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
+    momentum: float = option(
+        0.95, "muon: decay rate of the momentum of hidden matrices.", at_least=0, below=1
+    )
+    adam_share: float = option(
+        0.015,
+        "muon: learning rate of what AdamW updates (embeddings, heads, vectors), as a share of "
+        "that of hidden matrices.",
+        above=0,
+    )
 
     def __post_init__(self) -> None:
         """Check the limits and the number of betas."""

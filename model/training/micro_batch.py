@@ -49,7 +49,7 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     share = max(config.objective.mask_shares) if config.objective.predict == "masked" else 1.0
     setting = memory_model.Setting(
         model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
-        world.size, offload="offload_optimizer" in zero,
+        world.size, offload="offload_optimizer" in zero, average=config.ema is not None,
     )  # fmt: skip
     memory = torch.cuda.get_device_properties(world.device).total_memory
     return memory_model.tokens_that_fit(setting, memory)
