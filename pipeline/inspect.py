@@ -27,6 +27,7 @@ from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
 from pipeline.shards import SPLITS, Shard, open_folder
+from pipeline.shards.best_fit import packing_line
 from pipeline.tokenization.wordpiece import WordPiece
 
 BARS = 16  # maximum bars of the histogram
@@ -53,6 +54,8 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
             yield f"{kind}: {listed}"
+    if figures.get("packing"):
+        yield packing_line(figures["packing"])
     yield from (f"warning: {text}" for text in figures.get("warnings", ()))
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
