@@ -81,7 +81,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
 
     if config.onnx:
         onnx_export.check_installed()
-    source = initial_weights.read(config.train, config.average)
+    source = initial_weights.read(config.train, config.average, config.ema)
     if config.onnx and source.config.architecture != "bert":
         raise ConfigError(
             f"onnx=true: cannot be combined with architecture {source.config.architecture}; only "
@@ -209,6 +209,7 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
 
     Raises:
         RuntimeError: the difference exceeds TOLERANCE.
+        "weights": "moving average of the training" if config.ema else None,
     """
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)

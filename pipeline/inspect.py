@@ -1,28 +1,33 @@
 """`python -m pipeline.inspect DIR`: contents of a folder of shards: counts, lengths, instances.
 
 Prints the document counts of the corpus, verifies every file's checksum, draws a histogram of
-lengths, and shows some instances masked as in training.
+lengths, and shows some instances masked as in training. With `--train FOLDER --step N` these are
+the first ones of that step, exactly as this training masked them.
 """
 
 import argparse
+import itertools
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from model.config import ObjectiveConfig
+from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
+from model.loader.loader import Loader
 from model.loader.masking import Masker
+from model.training.schedule import batch_size
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng, storage
 from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
 from pipeline.shards import SPLITS, Shard, open_folder
+from pipeline.shards.best_fit import packing_line
 from pipeline.tokenization.wordpiece import WordPiece
 
 BARS = 16  # maximum bars of the histogram
@@ -49,6 +54,8 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
         if counts := figures.get(kind):
             listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
             yield f"{kind}: {listed}"
+    if figures.get("packing"):
+        yield packing_line(figures["packing"])
     yield from (f"warning: {text}" for text in figures.get("warnings", ()))
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
@@ -100,11 +107,23 @@ def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) ->
     counts = masker.counts(np.array([len(ids)]), np.array([len(ids) - special]))
     masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
     words = [wordpiece.vocab[token] for token in ids]
+    marked = with_labels(words, masks.positions, masks.labels, wordpiece)
     for index in np.flatnonzero(continues).tolist():
         words[index] = f"##{words[index].removeprefix('##')}"
-    for index, label in zip(masks.positions.tolist(), masks.labels.tolist(), strict=True):
-        words[index] = f"{{{wordpiece.vocab[ids[index]]}|{wordpiece.vocab[label]}}}"
-    return re.sub(r"(?<!\]) ##", "", " ".join(words))  # B may begin within a word
+    return joined(marked.get(index, word) for index, word in enumerate(words))
+
+
+def with_labels(
+    words: Sequence[str], positions: Iterable[Any], labels: Iterable[Any], wordpiece: WordPiece
+) -> dict[int, str]:
+    """Return the tokens at masked positions as {input|label}, by position."""
+    pairs = zip(positions, labels, strict=True)
+    return {int(at): f"{{{words[int(at)]}|{wordpiece.vocab[int(label)]}}}" for at, label in pairs}
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return tokens as text; segment B may begin within a word."""
+    return re.sub(r"(?<!\]) ##", "", " ".join(words))
 
 
 def labels(shard: Shard) -> tuple[str, str]:
@@ -127,6 +146,38 @@ def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int
         kind = labels(shard)[int(shard.is_random_next[row])]
         yield f"{shard.path.name} row {row}, {kind}:"
         yield f"  {masked_text(shard, row, wordpiece, masker)}"
+
+
+def trained_on(
+    folder: Path, train: str, step: int, count: int, wordpiece: WordPiece
+) -> Iterator[str]:
+    """Yield the first `count` instances of a step (from 1) of a training, as it masked them.
+
+    Raises:
+        InputError: the training is not finished, had fewer steps, or did not read this folder.
+    """
+    config = require_manifest(Path(train), "train", "--train").config
+    data, objective = DataConfig(**config["data"]), ObjectiveConfig(**config["objective"])
+    schedule, steps = ScheduleConfig(**config["schedule"]), config["steps"]
+    if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
+        raise InputError(
+            f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}",
+            key="--train", path=train,
+        )  # fmt: skip
+    if not 1 <= step <= steps:
+        raise InputError(f"--step {step}: must be from 1 to {steps:,}", key="--step")
+    sizes = [batch_size(schedule, config["batch_size"], each, steps) for each in range(step)]
+    share = objective.share_at(step - 1, steps)
+    loader = Loader(data, objective, wordpiece, config["seed"], "train")
+    made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]
+    if objective.predict == "masked":
+        yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
+    words = [wordpiece.vocab[token] for token in made.input_ids]
+    if objective.predict == "masked":
+        marked = with_labels(words, made.masked_positions, made.masked_labels, wordpiece)
+        words = [marked.get(index, word) for index, word in enumerate(words)]
+    for low, high in itertools.pairwise(made.cu_seqlens.tolist()):
+        yield f"  {joined(words[low:high])}"
 
 
 def vocabulary(place: str, shard: Shard) -> WordPiece:
@@ -181,7 +232,10 @@ def show(options: argparse.Namespace) -> None:
     if options.samples:
         shards = open_folder(folder, options.split)
         wordpiece = vocabulary(options.vocab or manifest.config["vocab"], shards[0])
-        print("", *samples(shards, options.samples, wordpiece, options.seed), sep="\n")
+        lines = samples(shards, options.samples, wordpiece, options.seed)
+        if options.train:
+            lines = trained_on(folder, options.train, options.step, options.samples, wordpiece)
+        print("", *lines, sep="\n")
 
 
 def main() -> None:
@@ -192,6 +246,8 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="train", help="split to sample from")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample and the masks")
     parser.add_argument("--vocab", help="folder of the vocabulary, if it was moved")
+    parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
+    parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
     try:
         show(parser.parse_args())

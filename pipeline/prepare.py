@@ -29,6 +29,7 @@ from pipeline.common.manifest import Result
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
 from pipeline.shards import ShardInfo
+from pipeline.shards.best_fit import packing_line
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
 from pipeline.tokenization.word_segmentation import segmenter
@@ -128,12 +129,17 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
             shards[shard["name"]] = shard
         account.take(part)
     account.balance()
+    packed: dict[str, float] = dict(account.packing)
+    if packed:
+        packed["padding_share"] = 1 - packed["tokens"] / max(packed["places"], 1)
+        packed["cut_share"] = packed["cut"] / max(packed["documents"], 1)
     return {
         **{
             name: dict(counts)
             for name, counts in vars(account).items()
             if name not in ("lowest", "traced", "names")
         },
+        "packing": packed,
         "lowest": account.lowest,
         "traced": (account.traced, account.names),
         "documents": {"read": 0, **account.documents},
@@ -180,6 +186,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
         f"{found}{';' if ':' in found else ','} {pluralize(totals['tokens'], 'token')}, "
         f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}"
     )
+    if config.packing != "sequential":
+        made += f", {packing_line(figures['packing'])}"
     return Result(
         summary="; ".join([made, *figures["warnings"]]),
         figures=figures,

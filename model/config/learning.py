@@ -1,6 +1,7 @@
 """Schemas of what is learnt and how: objective, optimizer, schedule."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.common.schema import (
     Section,
@@ -22,7 +23,12 @@ class ObjectiveConfig(Section, key="objective"):
     pairs: str = option(
         "nsp", "Which pairs it classifies, as `prepare` made them.", choices=("nsp", "sop")
     )
-    mask_share: float = option(0.15, "Share of tokens to predict.", above=0, below=1)
+    mask_share: Any = option(
+        0.15,
+        "Share of tokens to predict; a list, as [0.3,0.15]: from the first step to the last, "
+        "linear between its values. Held-out samples have the last.",
+        above=0, below=1,
+    )  # fmt: skip
     mask_token_share: float = option(
         0.8, "Share of these that is replaced by [MASK].", at_least=0, at_most=1
     )
@@ -38,6 +44,16 @@ class ObjectiveConfig(Section, key="objective"):
 
     def __post_init__(self) -> None:
         """Check the shares."""
+        check(
+            is_share(self.mask_share)
+            or (
+                isinstance(self.mask_share, list)
+                and len(self.mask_share) > 1
+                and all(map(is_share, self.mask_share))
+            ),
+            f"objective.mask_share={self.mask_share}: must be a number, or a list of two or more",
+            "objective.mask_share",
+        )
         super().__post_init__()
         shares = (self.mask_token_share, self.random_token_share)
         check(
@@ -47,19 +63,46 @@ class ObjectiveConfig(Section, key="objective"):
             "objective.mask_token_share",
         )
 
+    @property
+    def mask_shares(self) -> list[float]:
+        """Return the shares between which the run moves: one, or two and more."""
+        return list(self.mask_share) if isinstance(self.mask_share, list) else [self.mask_share]
+
+    def share_at(self, step: int, steps: int) -> float:
+        """Return the share of tokens to predict in step `step` (from 0) of `steps`."""
+        shares = self.mask_shares
+        place = min(1.0, step / max(1, steps - 1)) * (len(shares) - 1)
+        before = min(int(place), len(shares) - 1)
+        after = min(before + 1, len(shares) - 1)
+        return float(shares[before] + (place - before) * (shares[after] - shares[before]))
+
+
+def is_share(value: Any) -> bool:
+    """Return whether a value is a number, of whatever size."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 @dataclass(kw_only=True)
 class OptimizerConfig(Section, key="optimizer"):
-    """Adam with decoupled weight decay, plain or with clipped updates, or LAMB.
+    """Adam with decoupled weight decay, plain or with clipped updates, LAMB, or Muon.
 
     Biases and layer norms have no decay.
     """
 
-    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw"))
+    name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw", "muon"))
     learning_rate: float = option(1e-4, "Learning rate at the peak of the schedule.", above=0)
     betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
     epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
+    momentum: float = option(
+        0.95, "muon: decay rate of the momentum of hidden matrices.", at_least=0, below=1
+    )
+    adam_share: float = option(
+        0.015,
+        "muon: learning rate of what AdamW updates (embeddings, heads, vectors), as a share of "
+        "that of hidden matrices.",
+        above=0,
+    )
 
     def __post_init__(self) -> None:
         """Check the limits and the number of betas."""

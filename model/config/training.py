@@ -119,6 +119,10 @@ class TrainConfig(StageConfig):
     epochs: int | None = option(
         None, "Epochs over all shards that the run may not exceed; null: no limit.", at_least=1
     )
+    ema: float | None = option(
+        None, "Decay of a moving average of the weights, as 0.999, which checkpoints have and "
+        "`convert ema=true` exports; null: none.", above=0, below=1,
+    )  # fmt: skip
     clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
     seed: int = option(0, "Seed of weights, order and masks.")
     log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)

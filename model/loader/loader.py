@@ -88,8 +88,9 @@ class Loader:
         self._rows(0, min(len(samples), self.samples))  # fail now on unreadable shards
 
     def batch(
-        self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31
-    ) -> GlobalBatch:
+        self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31,
+        share: float | None = None,
+    ) -> GlobalBatch:  # fmt: skip
         """Return rank `rank`'s part of the global batch of samples `start` to `start + count - 1`.
 
         Concatenated over ranks, the parts are the same sequences with the same masks for every
@@ -97,8 +98,11 @@ class Loader:
         at most `micro_batch` samples, with token counts as equal as possible, so that no rank waits
         for another's longer sentences. A micro-batch is empty (no sequence, all fields of length
         0) only if there are fewer samples than micro-batches on all ranks.
+
+        `share` is that of the tokens to mask in this step; None: the objective's last one.
         """
         rows = self._rows(start, start + count)
+        masked = self._masker.counts(rows.lengths(), rows.maskable, share)
         each = -(-count // world)  # samples per rank
         parts = -(-each // micro_batch)
         cuts = even_cuts(rows.lengths(), world * parts)[rank * parts : (rank + 1) * parts + 1]
@@ -107,8 +111,9 @@ class Loader:
         for first in range(0, parts, at_once):
             block = cuts[first : first + at_once + 1]
             samples = np.arange(start + block[0], start + block[-1])
-            batches += self._batches(rows[block[0] : block[-1]], samples, block - block[0])
-        return GlobalBatch(batches, int(rows.masked.sum(dtype=np.int64)), count, self._words(rows))
+            part = slice(block[0], block[-1])
+            batches += self._batches(rows[part], samples, masked[part], block - block[0])
+        return GlobalBatch(batches, int(masked.sum()), count, self._words(rows))
 
     @cached_property
     def words_per_token(self) -> npt.NDArray[np.float64] | None:
@@ -152,7 +157,7 @@ class Loader:
         share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / max(rows, 1)
         return max(share, 1 - share)
 
-    def _batches(self, rows: SampleTable, samples: Ints, cuts: Ints) -> list[Batch]:
+    def _batches(self, rows: SampleTable, samples: Ints, masked: Ints, cuts: Ints) -> list[Batch]:
         """Return the micro-batches between `cuts` of some rows, computed together."""
         a_len, b_len = rows.a_len.astype(np.int64), rows.b_len.astype(np.int64)
         # Two runs per sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
@@ -173,7 +178,7 @@ class Loader:
         ids[starts[:-1]] = self._cls
         ids[starts[:-1] + runs[:, 0] - 1] = self._sep
         ids[starts[1:] - 1] = self._sep
-        masks = self._masker.draw(ids, starts, samples, rows.masked.astype(np.int64), continues)
+        masks = self._masker.draw(ids, starts, samples, masked, continues)
 
         lengths = np.diff(starts)
         position -= np.repeat(starts[:-1], lengths)

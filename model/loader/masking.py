@@ -69,17 +69,21 @@ class Masker:
         # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
-    def counts(self, lengths: npt.ArrayLike, maskable: npt.ArrayLike) -> Ints:
+    def counts(
+        self, lengths: npt.ArrayLike, maskable: npt.ArrayLike, share: float | None = None
+    ) -> Ints:
         """Return the number of predictions for each sequence, `(B,)`.
 
         Args:
             lengths: (B,) tokens with [CLS] and [SEP]; a share of them, at least one, is masked, or
                 all but the last predict the next token.
             maskable: (B,) tokens that are not special: upper limits.
+            share: that of the step, of an objective that changes it; None: the last one.
         """
         if self._objective.predict == "next":
             return np.asarray(lengths, np.int64) - 1
-        wanted = np.rint(np.asarray(lengths) * self._objective.mask_share).astype(np.int64)
+        share = self._objective.mask_shares[-1] if share is None else share
+        wanted = np.rint(np.asarray(lengths) * share).astype(np.int64)
         return np.minimum(np.maximum(wanted, 1), maskable)
 
     def draw(

@@ -27,7 +27,7 @@ class SampleTable:
     start: npt.NDArray[np.int32]  # of segment A in the shard's values
     a_len: npt.NDArray[np.uint16]
     b_len: npt.NDArray[np.uint16]
-    masked: npt.NDArray[np.uint16]  # number of tokens to mask
+    maskable: npt.NDArray[np.uint16]  # tokens that are not special: as many can be masked
     is_random_next: Bools
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class SampleStream:
             start=shard.offsets[:-1],
             a_len=shard.a_len,
             b_len=b_len.astype(np.uint16),
-            masked=self._masker.counts(full, lengths - special).astype(np.uint16),
+            maskable=(lengths - special).astype(np.uint16),
             is_random_next=shard.is_random_next,
         )
 

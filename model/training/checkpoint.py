@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import shutil
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -264,9 +265,11 @@ class Tensors:
         tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
 
-    def moment_keys(self) -> set[str]:
-        """Return the names of the moments that each parameter has."""
-        return {key.partition(".")[0] for key in self._files[1].keys()}  # type: ignore[no-untyped-call]  # noqa: SIM118
+    @cached_property
+    def moments(self) -> set[tuple[str, str]]:
+        """Return the moments that parameters have, as (moment, parameter)."""
+        names: list[str] = self._files[1].keys()  # type: ignore[no-untyped-call]
+        return {(key, name) for key, _, name in (each.partition(".") for each in names)}
 
     def moment(self, key: str, name: str) -> torch.Tensor:
         """Return a moment of a parameter, in the parameter's shape."""

@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,8 +21,9 @@ from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
 from model.training.gradient_norm import look_once
-from model.training.optimizer import build_optimizer, moment_keys
+from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
+from model.training.weight_average import averaged, keep_average
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError
 
@@ -138,7 +141,7 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
             "deepspeed.optimizer, deepspeed.scheduler: not supported; set optimizer= and schedule=",
             key="deepspeed",
         )
-    if config.optimizer.name in ("lamb", "stable_adamw") and zero.get("round_robin_gradients"):
+    if config.optimizer.name != "adamw" and zero.get("round_robin_gradients"):
         raise ConfigError(
             f"optimizer={config.optimizer.name}: cannot be combined with "
             "deepspeed.zero_optimization.round_robin_gradients, which hides parameter positions; "
@@ -163,6 +166,11 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     if world.device.type == "cuda":
         prepare_for_gpu(module)
     optimizer = build_optimizer(module, config.optimizer)
+    if config.ema is not None:
+        keep_average(optimizer, config.ema)
+    # ZeRO puts flat partitions into the groups: what is a parameter's has to be noted before.
+    keys = {p: moment_keys(optimizer, g) for g in optimizer.param_groups for p in g["params"]}
+    moments = {name: keys[p] for name, p in module.named_parameters() if p in keys}
     settings = deepspeed_config(config, world)
     clip = 0.0
     if settings.get("zero_optimization", {}).get("stage", 0) == 0:
@@ -178,6 +186,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     look_once(engine.optimizer)
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
+    engine.moments = moments
     return engine
 
 
@@ -196,12 +205,13 @@ def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     keep = engine.global_rank == 0
-    state, keys = _optimizer(engine).state, moment_keys(_optimizer(engine))
+    state = _optimizer(engine).state
     if any(state.values()):
         _link_optimizer_state(engine)
     else:  # no update has been applied yet: the moments are zeros
         _make_state(engine, _optimizer(engine))
     for name, parameter in engine.module.named_parameters():
+        keys = engine.moments[name]
         if _partitioned(engine):
             weight = fragments.safe_get_full_fp32_param(parameter)
             found = {key: fragments.safe_get_full_optimizer_state(parameter, key) for key in keys}
@@ -217,6 +227,17 @@ def gather_state(engine: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.
     return weights, moments
 
 
+@contextmanager
+def averaged_weights(engine: Any) -> Iterator[None]:
+    """Let the engine compute with the average of the weights; every rank must enter."""
+    if not any(_optimizer(engine).state.values()):
+        yield  # no update has been applied yet
+        return
+    _link_optimizer_state(engine)
+    with averaged(engine):
+        yield
+
+
 def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     """Load a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
 
@@ -227,8 +248,8 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
         InputError: The checkpoint has the moments of another type of optimizer.
     """
     optimizer = _optimizer(engine)
-    keys = moment_keys(optimizer)
-    if missing := sorted(set(keys) - tensors.moment_keys()):
+    wanted = {(key, name) for name, keys in engine.moments.items() for key in keys}
+    if missing := sorted({key for key, name in wanted - tensors.moments if key != AVERAGE}):
         raise InputError(
             f"{tensors.path}: does not contain {', '.join(missing)}, required by this optimizer; "
             "set the optimizer that wrote it, or start_optimizer=false",
@@ -237,7 +258,15 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
         )
     _make_state(engine, optimizer)
     for name, parameter in engine.module.named_parameters():
-        moments = {key: tensors.moment(key, name).to(engine.device) for key in keys}
+        moments = {
+            # An average that is not there yet begins with the weights.
+            key: (
+                tensors.moment(key, name)
+                if (key, name) in tensors.moments
+                else tensors.weight(name)
+            ).to(engine.device)
+            for key in engine.moments[name]
+        }
         if engine.zero_optimization_stage() == 3:
             weight = _own_part(parameter, tensors.weight(name).to(engine.device))
             fragments.safe_set_local_fp32_param(parameter, weight)
@@ -265,16 +294,26 @@ def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
 
 
 def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Create zero moments: before its first step the optimizer has none to write into."""
+    """Create zero moments: before its first step the optimizer has none to write into.
+
+    An average begins with the weights; the first update replaces it.
+    """
+    groups = optimizer.param_groups
     flat = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)  # stage 3
     if flat is None:
-        flat = [p for group in optimizer.param_groups for p in group["params"]]
-    for parameter in flat:
+        owned = [(p, group) for group in groups for p in group["params"]]
+    else:
+        owner = engine.optimizer.sub_group_to_group_id
+        owned = [(p, groups[owner[number]]) for number, p in enumerate(flat)]
+    for parameter, group in owned:
         # Ours count in host memory, PyTorch's fused ones on the device.
         counted = "cpu" if isinstance(optimizer, PartitionedAdam) else parameter.device
         optimizer.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=counted),
-            **{key: torch.zeros_like(parameter) for key in moment_keys(optimizer)},
+            **{
+                key: parameter.detach().clone() if key == AVERAGE else torch.zeros_like(parameter)
+                for key in moment_keys(optimizer, group)
+            },
         }
     _link_optimizer_state(engine)
 

@@ -11,6 +11,7 @@ from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
 from model.huggingface import bert_format
 from model.training import checkpoint
 from model.training.checkpoint import State
+from model.training.optimizer import AVERAGE
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -47,16 +48,23 @@ class Source:
         return self.last
 
 
-def read(place: Path | str, average: int = 1) -> Source:
+def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
     """Read the model at `place`: a train folder, one of its checkpoints, or a Hugging Face folder.
 
-    With `average`, the mean weights of that many checkpoints, of which this is the last.
+    With `average`, the mean weights of that many checkpoints, of which this is the last; with
+    `ema`, the moving average that training kept.
 
     Raises:
-        InputError: No model was found, or fewer than `average` checkpoints.
+        InputError: No model was found, fewer than `average` checkpoints, or no moving average.
         ConfigError: `average` is set for a Hugging Face model.
     """
     if is_foreign(place):
+        if ema:
+            raise ConfigError(
+                f"ema=true: {place} is a single model without a moving average; set ema=false",
+                key="ema",
+                path=place,
+            )
         if average > 1:
             raise ConfigError(
                 f"average={average}: {place} is a single model; only checkpoints of a run can be "
@@ -73,8 +81,27 @@ def read(place: Path | str, average: int = 1) -> Source:
             path=graphs[0],
         )
     last = path, state = checkpoint.locate(Path(place))
+    if ema:
+        return Source(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
     weights, steps = checkpoint.average(path, state, average)
     return Source(ModelConfig(**state.model), weights, [], steps, last)
+
+
+def moving_average(path: Path) -> dict[str, Tensor]:
+    """Return the moving average of the weights in a checkpoint.
+
+    Raises:
+        InputError: It has none.
+    """
+    tensors = checkpoint.Tensors(path)
+    names = sorted(name for key, name in tensors.moments if key == AVERAGE)
+    if not names:
+        raise InputError(
+            f"{path}: contains no moving average of the weights; train with ema=0.999, or set "
+            "ema=false",
+            key="ema", path=path,
+        )  # fmt: skip
+    return {name: tensors.moment(AVERAGE, name) for name in names}
 
 
 def is_foreign(place: Path | str) -> bool:

@@ -30,6 +30,7 @@ class Setting:
     stage: int  # of ZeRO
     ranks: int
     offload: bool = False  # the optimizer is in host memory
+    average: bool = False  # the optimizer keeps one of the weights
 
 
 def layer_bytes(model: ModelConfig, size: int) -> float:
@@ -81,6 +82,8 @@ def fixed_bytes(setting: Setting) -> float:
     weights = size / (ranks if setting.stage >= 3 else 1)
     gradients = size / (ranks if setting.stage >= 2 else 1)
     optimizer = 8.0 if setting.stage == 0 else 16.0 / ranks
+    if setting.average:
+        optimizer += 4.0 / (1 if setting.stage == 0 else ranks)
     if setting.offload:
         optimizer = 0.0
     return parameter_count(setting.model) * (weights + gradients + optimizer) + APART

@@ -46,10 +46,10 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     if world.device.type != "cuda":
         return max(memory_model.ON_A_CPU, model.positions)
     zero = config.deepspeed.get("zero_optimization", {})
-    share = config.objective.mask_share if config.objective.predict == "masked" else 1.0
+    share = max(config.objective.mask_shares) if config.objective.predict == "masked" else 1.0
     setting = memory_model.Setting(
         model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
-        world.size, offload="offload_optimizer" in zero,
+        world.size, offload="offload_optimizer" in zero, average=config.ema is not None,
     )  # fmt: skip
     memory = torch.cuda.get_device_properties(world.device).total_memory
     return memory_model.tokens_that_fit(setting, memory)

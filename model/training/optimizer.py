@@ -1,15 +1,18 @@
 """The optimizer and its parameter groups."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
 from model.config import OptimizerConfig
 from model.training.lamb import Lamb
+from model.training.muon import MOMENTUM, Muon
 from model.training.stable_adamw import StableAdamW
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Return two groups: matrices with decay; biases and layer norms without (Devlin et al.).
+    """Return two groups: matrices with decay; biases and layer norms without (Devlin et al. 2019).
 
     `adapt` enables LAMB's trust ratios, for matrices only.
     """
@@ -22,23 +25,48 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, o
     ]
 
 
+def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
+    """Return the matrices of hidden layers, and the groups of AdamW: other matrices, vectors."""
+    hidden = [
+        parameter
+        for name, parameter in module.named_parameters()
+        if parameter.dim() == 2 and ".layers." in f".{name}"
+    ]
+    known = {id(parameter) for parameter in hidden}
+    matrices, vectors = parameter_groups(module, config.weight_decay)
+    matrices["params"] = [p for p in matrices["params"] if id(p) not in known]  # type: ignore[attr-defined]
+    by_adam = {"moments": ADAM, "rate_share": config.adam_share}
+    return [
+        {
+            "params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,),
+            "momentum": config.momentum,
+        },
+        matrices | by_adam,
+        vectors | by_adam,
+    ]  # fmt: skip
+
+
 ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
+AVERAGE = "average"  # of the weights, an optimizer's moment like the others
 
 
-def moment_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
-    """Return the names of the tensors that an optimizer keeps per parameter, in its shape.
+def moment_keys(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the tensors that an optimizer keeps per parameter of a group.
 
-    An optimizer whose tensors differ from Adam's names them in an attribute `moment_keys`.
+    They have the parameter's shape. Where they differ from Adam's, the group has them as `moments`
+    or the optimizer in an attribute `moment_keys`.
     """
-    keys: tuple[str, ...] = getattr(optimizer, "moment_keys", ADAM)
-    return keys
+    keys: tuple[str, ...] = group.get("moments", getattr(optimizer, "moment_keys", ADAM))
+    return (*keys, AVERAGE) if hasattr(optimizer, "average_decay") else keys
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Build AdamW, StableAdamW or LAMB for the module; none needs a compiler at start-up."""
-    groups = parameter_groups(module, config.weight_decay)
+    """Build the configured optimizer for the module; none needs a compiler at start-up."""
     rate, epsilon = config.learning_rate, config.epsilon
     betas = (config.betas[0], config.betas[1])
+    if config.name == "muon":
+        return Muon(muon_groups(module, config), lr=rate, betas=betas, eps=epsilon)
+    groups = parameter_groups(module, config.weight_decay)
     if config.name == "lamb":
         return Lamb(groups, lr=rate, betas=betas, eps=epsilon)
     if config.name == "stable_adamw":

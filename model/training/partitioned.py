@@ -22,6 +22,7 @@ class Piece:
     parameter: int  # index in the partition's parameter group
     start: int
     size: int
+    offset: int  # of its first element in the parameter
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Layout:
     """Contents of one flat partition and the process group that shares its parameters."""
 
     pieces: list[Piece]
-    parameters: int  # of the whole group, over all ranks
+    shapes: list[torch.Size]  # of the parameters of the whole group, over all ranks
     group: Any  # the process group that shares them
     device: torch.device  # on which that group communicates
 
@@ -107,7 +108,7 @@ def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
     if layout is None:
         return mine
     which = on_device(tuple(piece.parameter for piece in layout.pieces), layout.device)
-    total = torch.zeros(len(sums), layout.parameters, device=layout.device)
+    total = torch.zeros(len(sums), len(layout.shapes), device=layout.device)
     total[:, which] = mine.to(layout.device)
     dist.all_reduce(total, group=layout.group)
     return total[:, which]
@@ -141,13 +142,13 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
     if stage == 3:
         rank = dist.get_rank(wrapper.dp_process_group)
         return {
-            flat: Layout(equal_shares(group, rank), len(group), *common)
+            flat: Layout(equal_shares(group, rank), [p.ds_shape for p in group], *common)
             for flat, group in zip(
                 wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True
             )
         }
     return {
-        flat: Layout(fragments(group), len(group), *common)
+        flat: Layout(fragments(group), [p.shape for p in group], *common)
         for flat, group in zip(
             wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True
         )
@@ -160,7 +161,8 @@ def fragments(parameters: list[Any]) -> list[Piece]:
     for number, parameter in enumerate(parameters):
         if parameter._hp_mapping is not None:
             address = parameter._hp_mapping.hp_fragment_address
-            found.append(Piece(number, address.start, address.numel))
+            offset = parameter._hp_mapping.lp_fragment_address.start
+            found.append(Piece(number, address.start, address.numel, offset))
     return found
 
 
@@ -171,6 +173,6 @@ def equal_shares(parameters: list[Any], rank: int) -> list[Piece]:
         share = parameter.partition_numel()
         real = min(share, max(0, parameter.ds_numel - rank * share))
         if real:
-            found.append(Piece(number, start, real))
+            found.append(Piece(number, start, real, rank * share))
         start += share
     return found

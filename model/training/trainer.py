@@ -31,6 +31,7 @@ from model.training import (
     run_summary,
 )
 from model.training.deepspeed_engine import (
+    averaged_weights,
     build_engine,
     gather_state,
     load_state,
@@ -170,10 +171,11 @@ class Trainer:
     def _meter(self) -> Meter:
         """Return a meter that computes MFU."""
         objective = self.config.objective
-        share = objective.mask_share if objective.predict == "masked" else 1.0
 
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
+            share = objective.share_at(self.step, self.config.steps)
+            share = share if objective.predict == "masked" else 1.0
             return flops.of_sequences(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
@@ -208,7 +210,8 @@ class Trainer:
             size = batch_size(config.schedule, config.batch_size, step, config.steps)
             if config.epochs is not None and start + size > config.epochs * self.loader.samples:
                 return
-            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            share = config.objective.share_at(step, config.steps)
+            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
             start += size
 
     def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
@@ -285,9 +288,23 @@ class Trainer:
 
     @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:
-        """Evaluate on held-out samples; samples and masks do not depend on the world size."""
-        config, world = self.config, self.world
+        """Evaluate on held-out samples, the average of the weights too, if there is one."""
         self.engine.eval()
+        kept = self._held_out_figures()
+        if self.config.ema is not None:
+            with averaged_weights(self.engine):
+                found = self._held_out_figures()
+            kept |= {f"average_{key}": value for key, value in found.items()}
+        self.engine.train()
+        self.tracker.log("validation", self.step, kept)
+        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        shown = shown or "loss not finite"
+        self.tracker.say(f"step {self.step:,}: held-out {shown}")
+        return kept
+
+    def _held_out_figures(self) -> dict[str, float]:
+        """Return losses and accuracies; samples and masks do not depend on the world size."""
+        config, world = self.config, self.world
         meter = Meter(world)
         count = min(config.evaluate_samples, self.held_out.samples)
         for start in range(0, count, config.batch_size):
@@ -298,14 +315,8 @@ class Trainer:
                 masked_logits, pair_logits = self.engine(micro)
                 meter.add(losses(masked_logits, pair_logits, micro)[2])
                 self.guard.beat()
-        self.engine.train()
         figures = meter.read(config.objective.next_sentence)
-        kept = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
-        self.tracker.log("validation", self.step, kept)
-        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
-        shown = shown or "loss not finite"
-        self.tracker.say(f"step {self.step:,}: held-out {shown}")
-        return kept
+        return {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
 
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""

@@ -44,6 +44,7 @@ class DocumentCounts:
     skipped: Counter[str] = field(default_factory=Counter)  # by the reader, by reason
     notes: Counter[str] = field(default_factory=Counter)  # guesses and repairs
     totals: Counter[str] = field(default_factory=Counter)
+    packing: Counter[str] = field(default_factory=Counter)  # of pairs=none: how full, how cut
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out

@@ -32,6 +32,7 @@ from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
 from pipeline.readers.io import read_position
 from pipeline.shards import write_shard
+from pipeline.shards.best_fit import best_fit, cut_documents
 from pipeline.shards.full_sentences import full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 from pipeline.tokenization.wordpiece import WordPiece
@@ -194,7 +195,8 @@ class WriteShard(Task):
         words = loaded.words
         if split != "train":  # a score counts each document once
             copies = np.ones_like(copies)
-        tokens, pairs = draw_pairs(documents, copies, plan, name)
+        packing = Counter[str]()
+        tokens, pairs = draw_pairs(documents, copies, plan, name, packing)
         special = np.where(pairs.b_len > 0, 3, 2)
         account: dict[str, Any] = {
             "documents": dropped | {"written": len(documents)},
@@ -204,6 +206,7 @@ class WriteShard(Task):
                 "random_next": int(pairs.is_random_next.sum()),
                 "repeats": int(copies.sum()) - len(copies),
             },
+            "packing": packing,
             "lengths": Counter((pairs.a_len + pairs.b_len + special).tolist()),
             "shard": None,
         }
@@ -256,9 +259,16 @@ def words_of(documents: Documents, words: np.ndarray, separator: int, values: np
 
 
 def draw_pairs(
-    documents: Documents, copies: np.ndarray, plan: PreparePlan, name: str
+    documents: Documents,
+    copies: np.ndarray,
+    plan: PreparePlan,
+    name: str,
+    packing: Counter[str] | None = None,
 ) -> tuple[np.ndarray, Pairs]:
-    """Draw pairs `duplicates` times per copy; return tokens and, in keyed order, slices of them."""
+    """Draw pairs `duplicates` times per copy; return tokens and, in keyed order, slices of them.
+
+    With pairs=none, `packing` counts how full sequences are and how many documents were cut.
+    """
     config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
     drawn, tokens, laid = [], [], 0
@@ -271,7 +281,22 @@ def draw_pairs(
         if config.pairs == "none":
             separator = plan.separator if config.cross_documents else None
             most = config.sequence_length - 2
-            stream, pairs = full_sentences(documents, most, key, separator=separator, chosen=chosen)
+            if config.packing == "best_fit":
+                stream, pairs = best_fit(
+                    documents, most, key, separator=plan.separator, chosen=chosen
+                )
+            else:
+                stream, pairs = full_sentences(
+                    documents, most, key, separator=separator, chosen=chosen
+                )
+            if packing is not None:
+                cut = cut_documents(
+                    documents, most, key, separator, chosen, config.packing, pairs.a_start
+                )
+                packing.update(
+                    documents=len(chosen), cut=cut,
+                    tokens=int(pairs.a_len.sum()), places=most * len(pairs),
+                )  # fmt: skip
             drawn.append(dataclasses.replace(pairs, a_start=pairs.a_start + laid))
             tokens.append(stream)
             laid += len(stream)

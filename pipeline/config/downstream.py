@@ -32,6 +32,7 @@ class ConvertConfig(StageConfig):
     )
     vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
     average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
+    ema: bool = option(False, "Write the moving average of the weights that `train ema=` kept.")
     checkpoints: str | None = option(
         None,
         "Null: the last ones; marked: those of save_at_words, each in its own folder, as chck_1M "
@@ -54,6 +55,11 @@ class ConvertConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the examples and what fits what."""
         super().__post_init__()
+        check(
+            not self.ema or self.average == 1,
+            f"average={self.average}: cannot be combined with ema=true; set one of them",
+            "average",
+        )
         for text in self.examples:
             check("[MASK]" in text, f"examples: {text!r} has no [MASK]; add one", "examples")
         check(

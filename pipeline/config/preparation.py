@@ -247,6 +247,12 @@ class PrepareConfig(StageConfig):
     cross_documents: bool = option(
         True, "With pairs=none: let a sequence continue with the next document."
     )
+    packing: str = option(
+        "sequential",
+        "With pairs=none: documents one after another, cut where a sequence is full (sequential); "
+        "or each where it fits best, and cut only if longer than a sequence (best_fit).",
+        choices=("sequential", "best_fit"),
+    )
     sequence_length: int = option(
         128, "Tokens per sequence, with [CLS] and two [SEP].", at_least=8, at_most=65535
     )
@@ -284,6 +290,15 @@ class PrepareConfig(StageConfig):
     trace_file: str | None = runtime_option(
         None, "File of ids, one per line, of documents to trace."
     )
+
+    def __post_init__(self) -> None:
+        """Check the limits, and that documents may share a sequence where they are to fit."""
+        super().__post_init__()
+        check(
+            self.packing == "sequential" or (self.pairs == "none" and self.cross_documents),
+            f"packing={self.packing}: requires pairs=none and cross_documents=true; set both",
+            "packing",
+        )
 
 
 @dataclass(kw_only=True)

@@ -183,6 +183,23 @@ def test_other_objectives_have_shards_of_their_own(
         assert not swapped.any()
 
 
+def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(
+    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+) -> None:
+    words = ("pairs=none", "sequence_length=2048")
+    cut = {}
+    for packing in ("sequential", "best_fit"):
+        out = tmp_path / packing
+        found = prepare(root, corpus, vocab, out, *words, f"packing={packing}").figures["packing"]
+        stored = [shard for split in shards.SPLITS for shard in shards.open_folder(out, split)]
+        places = 2046 * sum(shard.rows for shard in stored)
+        tokens = sum(len(shard.values) for shard in stored)
+        assert found["padding_share"] == pytest.approx(1 - tokens / places)
+        assert found["cut_share"] == found["cut"] / 40
+        cut[packing] = found["cut"]
+    assert cut["best_fit"] == 0 < cut["sequential"]
+
+
 def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     root: Path, corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:

@@ -388,3 +388,20 @@ def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
 def test_there_is_a_weight_for_each_folder():
     with pytest.raises(ConfigError, match=r"data\.weights=.* a, b"):
         DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
+
+
+def test_a_schedule_changes_how_many_are_masked_never_which_come_first(tmp_path):
+    """Masks of a smaller share are among those of a larger one: both are a keyed order's first."""
+    write(tmp_path)
+    made = loader(tmp_path, mask_share=[0.8, 0.2])
+    assert same(join(made.batch(0, 75).batches), join(made.batch(0, 75, share=0.2).batches))
+    found = {}
+    for share in (0.2, 0.5, 0.8):
+        whole = join(made.batch(0, 75, share=share).batches)
+        constant = join(loader(tmp_path, mask_share=share).batch(0, 75).batches)
+        assert same(whole, constant)
+        parts = [made.batch(0, 75, rank, 3, 7, share=share) for rank in range(3)]
+        assert same(join([one for part in parts for one in part.batches]), whole)
+        assert parts[0].masked == len(whole["masked_positions"])
+        found[share] = set(whole["masked_positions"].tolist())
+    assert found[0.2] < found[0.5] < found[0.8]

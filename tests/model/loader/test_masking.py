@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from model.config import ObjectiveConfig
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
+from pipeline.common.errors import ConfigError
 from tests.examples import examples
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -231,3 +232,29 @@ def test_next_tokens_are_predicted_everywhere_but_at_the_end():
     assert (hidden == ids).all()
     assert masks.positions.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
     assert (masks.labels == ids[masks.positions + 1]).all()
+
+
+def test_every_masked_token_can_be_replaced_by_mask():
+    ids, starts = sequences([100] * 50)
+    masks, hidden, _ = masked(
+        masker(mask_token_share=1.0, random_token_share=0.0), ids, starts, np.arange(50)
+    )
+    assert (hidden[masks.positions] == MASK).all()
+    assert (hidden == MASK).sum() == len(masks.positions) == 50 * 15
+
+
+def test_a_share_moves_in_straight_lines_from_the_first_step_to_the_last():
+    down = ObjectiveConfig(name="test", mask_share=[0.3, 0.15])
+    assert [down.share_at(step, 4) for step in range(4)] == pytest.approx([0.3, 0.25, 0.2, 0.15])
+    bent = ObjectiveConfig(name="test", mask_share=[0.2, 0.4, 0.1])
+    found = [bent.share_at(step, 5) for step in range(5)]
+    assert found == pytest.approx([0.2, 0.3, 0.4, 0.25, 0.1])
+    assert ObjectiveConfig(name="test", mask_share=0.3).share_at(7, 9) == 0.3
+    assert down.share_at(0, 1) == 0.3
+
+
+@pytest.mark.parametrize("share", [0, 1.0, [0.3], [], [0.3, 1.5], "much", [0.3, "x"], None, True])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(ConfigError) as caught:
+        ObjectiveConfig(name="test", mask_share=share)
+    assert caught.value.key == "objective.mask_share"

@@ -12,6 +12,7 @@ import torch
 
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
+from model.training.optimizer import ADAM
 from pipeline.common.errors import InputError
 from pipeline.orchestration.graph import free_port
 
@@ -40,6 +41,7 @@ class _Engine:
 
     def __init__(self) -> None:
         self.optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))])
+        self.moments = {"w": ADAM}
 
 
 def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:

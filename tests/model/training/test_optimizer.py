@@ -1,10 +1,13 @@
-"""LAMB is the published one; biases and norms do not decay."""
+"""Each optimizer is the published one; biases and norms do not decay."""
+
+import copy
 
 import torch
 from torch import Tensor, nn
 
 from model.config import OptimizerConfig
 from model.training.optimizer import build_optimizer, parameter_groups
+from model.training.weight_average import keep_average
 
 
 def test_only_matrices_decay() -> None:
@@ -90,3 +93,73 @@ def test_stable_adamw_is_the_published_algorithm() -> None:
     assert 5 <= clipped < 6 * len(weights)
     for parameter, right in zip(module.parameters(), learnt, strict=True):
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-6)
+
+
+def muon_reference(
+    weight: Tensor, gradients: list[Tensor], rate: float, decay: float, beta: float = 0.95
+) -> Tensor:
+    """Jordan et al. 2024, their published loop over one matrix, in float64."""
+    x, momentum = weight.double().clone(), torch.zeros_like(weight, dtype=torch.float64)
+    for gradient in gradients:
+        momentum = beta * momentum + (1 - beta) * gradient.double()
+        update = (1 - beta) * gradient.double() + beta * momentum
+        turned = update.size(0) > update.size(1)
+        y = update.T if turned else update
+        y = y / (y.norm() + 1e-7)
+        for _ in range(5):
+            a = y @ y.T
+            y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
+        y = y.T if turned else y
+        y = y * max(1, update.size(0) / update.size(1)) ** 0.5
+        x = x * (1 - rate * decay) - rate * y
+    return x
+
+
+def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
+    draws = torch.Generator().manual_seed(0)
+    module = nn.ModuleDict(
+        {
+            "words": nn.Embedding(9, 4),
+            "layers": nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4)),
+            "dense": nn.Linear(4, 4),
+        }
+    )
+    config = OptimizerConfig(
+        name="muon", learning_rate=0.1, weight_decay=0.05, adam_share=0.5, epsilon=1e-10
+    )
+    other = copy.deepcopy(module)
+    weights = {name: p.detach().clone() for name, p in module.named_parameters()}
+    gradients = [{n: torch.randn(w.shape, generator=draws) for n, w in weights.items()}] * 4
+    for one, chosen in ((module, config), (other, OptimizerConfig(
+        name="adamw", learning_rate=0.05, weight_decay=0.05, epsilon=1e-10
+    ))):  # fmt: skip
+        optimizer = build_optimizer(one, chosen)
+        for step in gradients:
+            for name, parameter in one.named_parameters():
+                parameter.grad = step[name].clone()
+            optimizer.step()
+    by_adam = dict(other.named_parameters())
+    for name, parameter in module.named_parameters():
+        if name in ("layers.0.weight", "layers.1.weight"):
+            steps = [step[name] for step in gradients]
+            right = muon_reference(weights[name], steps, rate=0.1, decay=0.05)
+            torch.testing.assert_close(parameter.double(), right, rtol=1e-4, atol=1e-5)
+        else:
+            torch.testing.assert_close(parameter, by_adam[name], rtol=1e-5, atol=1e-6)
+
+
+def test_an_average_of_weights_is_the_mean_of_its_states() -> None:
+    """The weights of an exponential mean, which sum to one from the first state on."""
+    module, decay, states = nn.Linear(3, 2), 0.7, []
+    optimizer = build_optimizer(module, OptimizerConfig(name="adamw", learning_rate=0.1))
+    keep_average(optimizer, decay)
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        for parameter in module.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=draws)
+        optimizer.step()
+        states.append(module.weight.detach().double())
+        shares = torch.tensor([decay**age for age in reversed(range(len(states)))])
+        mean = sum(s * w for s, w in zip(shares / shares.sum(), states, strict=True))
+        found = optimizer.state[module.weight]["average"]
+        torch.testing.assert_close(found.double(), mean, rtol=1e-5, atol=1e-7)

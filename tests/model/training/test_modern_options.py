@@ -1,0 +1,175 @@
+"""Muon, averaged weights, a schedule of masks: the same at every ZeRO stage and on a resume."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from model.config import DataConfig, ObjectiveConfig
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format
+from model.loader.loader import Loader
+from model.training import checkpoint, initial_weights
+from pipeline import convert, inspect
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest
+from pipeline.config import ConvertConfig
+from pipeline.stages import stage
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.model.conftest import SMALL, losses, rows, train_many
+
+pytestmark = pytest.mark.slow
+
+STEPS, DECAY = 12, 0.8
+MUON = (
+    "model=modern-tiny", "model.local_window=8", "objective=modern", *SMALL[1:], f"steps={STEPS}",
+    "objective.mask_share=[0.5,0.1]", "optimizer=muon", "optimizer.learning_rate=5e-2",
+    "optimizer.adam_share=0.2", "optimizer.weight_decay=0", "schedule=constant",
+    "schedule.warmup_share=0", "clip=null", f"ema={DECAY}", "keep=99",
+)  # fmt: skip
+RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
+
+
+def settings(work: Path, out: Path, stage: int, every: int = 6) -> list[str]:
+    return [f"workdir={work}", f"out={out}", *MUON, f"deepspeed=zero{stage}", f"save_every={every}"]
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs named by stage and processes; `cut` began at stage 3 and resumed at 1 on two."""
+    folder = tmp_path_factory.mktemp("muon")
+    plan = [(1, settings(work, folder / "0-1", 0, every=1))]
+    plan += [(int(n[2]), settings(work, folder / n, int(n[0]))) for n in RUNS[:-1]]
+    train_many(root, [*plan, (1, settings(work, folder / "cut", 3))])
+    (folder / "cut" / "manifest.json").unlink()
+    shutil.rmtree(saved(folder / "cut")[STEPS])
+    train_many(root, [(2, settings(work, folder / "cut", 1))])
+    return folder
+
+
+def saved(out: Path) -> dict[int, Path]:
+    """The checkpoints of a run by step."""
+    (run,) = checkpoint.runs(out).iterdir()
+    return checkpoint.steps(run)
+
+
+def test_one_process_without_zero_learns(runs: Path) -> None:
+    curve = losses(runs / "0-1")
+    assert len(curve) == STEPS
+    assert curve[-1] < curve[0] - 0.2
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: str) -> None:
+    assert losses(runs / name) == pytest.approx(losses(runs / "0-1"), abs=1e-4)
+    last, expected = (rows(runs / which, "validation")[-1] for which in (name, "0-1"))
+    keys = ("masked_lm_loss", "average_masked_lm_loss")
+    assert [last[k] for k in keys] == pytest.approx([expected[k] for k in keys], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: str) -> None:
+    found, right = (
+        load_file(saved(runs / which)[STEPS] / checkpoint.MOMENTS) for which in (name, "0-1")
+    )
+    assert found.keys() == right.keys()
+    hidden = {key.partition(".")[2] for key in found if key.startswith("momentum.")}
+    assert len(hidden) == 4 * 6
+    assert all(".layers." in key for key in hidden)
+    assert not any(f"exp_avg.{key}" in found for key in hidden)
+    assert "exp_avg_sq.encoder.embeddings.word.weight" in found
+    for key, tensor in found.items():
+        torch.testing.assert_close(tensor, right[key], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["0-1", *RUNS])
+def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
+    """DeepSpeed's own is silently plain momentum at some stages: here each update is orthogonal."""
+    last = saved(runs / name)[STEPS]
+    weights, moments = (load_file(last / part) for part in (checkpoint.WEIGHTS, checkpoint.MOMENTS))
+    one = runs / "0-1"
+    before = load_file(saved(one)[STEPS - 1] / checkpoint.WEIGHTS)
+    for key in (key for key in moments if key.startswith("momentum.")):
+        place = key.partition(".")[2]
+        rows, columns = weights[place].shape
+        update = (before[place] - weights[place]) / 5e-2 / max(1, rows / columns) ** 0.5
+        sizes = torch.linalg.svdvals(update)
+        assert 0.7 < sizes.max() < 1.3, place
+        plain = torch.linalg.svdvals(moments[key])
+        assert sizes.median() / sizes.max() > 2 * plain.median() / plain.max(), place
+
+
+def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs: Path) -> None:
+    states = [load_file(path / checkpoint.WEIGHTS) for path in saved(runs / "0-1").values()]
+    assert len(states) == STEPS
+    shares = torch.tensor([DECAY**age for age in reversed(range(STEPS))])
+    shares /= shares.sum()
+    source = initial_weights.read(runs / "0-1", ema=True)
+    assert source.state.keys() == states[0].keys()
+    for name, tensor in source.state.items():
+        mean = sum(share * state[name] for share, state in zip(shares, states, strict=True))
+        torch.testing.assert_close(tensor, mean, rtol=1e-4, atol=1e-6)
+
+
+def test_the_average_scores_as_training_said(runs: Path, work: Path) -> None:
+    source = initial_weights.read(runs / "0-1", ema=True)
+    model = build_model(source.config).eval()
+    model.load_state_dict(source.state)
+    manifest = Manifest.read(runs / "0-1")
+    assert manifest is not None
+    objective = ObjectiveConfig(**manifest.config["objective"])
+    data = DataConfig(**manifest.config["data"])
+    held_out = Loader(data, objective, WordPiece.load(work / "vocab"), 0, "validation")
+    batch = held_out.batch(0, manifest.config["evaluate_samples"]).batches[0]
+    with torch.no_grad():
+        loss = F.cross_entropy(model(batch)[0], batch.masked_labels).item()
+    said = rows(runs / "0-1", "validation")[-1]
+    assert said["average_masked_lm_loss"] == pytest.approx(loss, abs=1e-4)
+    assert said["masked_lm_loss"] != pytest.approx(loss, abs=1e-3)
+
+
+def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> None:
+    """`convert ema=true` writes it, and compares its logits with those of transformers."""
+    shutil.copytree(work / "vocab", tmp_path / "vocab")
+    Manifest(
+        stage="vocab", fingerprint="", version=1, config={}, inputs={}, files={}, figures={},
+        summary="", seconds=0.0, finished="",
+    ).write(tmp_path / "vocab")  # fmt: skip
+    config = ConvertConfig(
+        workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(runs / "0-1"),
+        vocab=str(tmp_path / "vocab"), ema=True,
+    )  # fmt: skip
+    stage.run("convert", config, convert.make)
+    found = bert_format.load(config.out)[1]
+    for name, tensor in initial_weights.read(runs / "0-1", ema=True).state.items():
+        assert torch.equal(found[name], tensor), name
+    assert "moving average" in (tmp_path / "convert" / "README.md").read_text()
+
+
+def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> None:
+    last = saved(runs / "0-1")[STEPS]
+    weights, moments = (load_file(last / part) for part in (checkpoint.WEIGHTS, checkpoint.MOMENTS))
+    moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
+    path = checkpoint.write(tmp_path, checkpoint.read_state(last), weights, moments)
+    with pytest.raises(InputError) as caught:
+        initial_weights.read(path, ema=True)
+    assert caught.value.key == "ema"
+
+
+@pytest.mark.parametrize(("step", "share"), [(1, 0.5), (STEPS, 0.1)])
+def test_inspect_shows_what_a_step_was_trained_on(
+    runs: Path, work: Path, capsys: pytest.CaptureFixture[str], step: int, share: float
+) -> None:
+    manifest = Manifest.read(runs / "0-1")
+    assert manifest is not None
+    tokenizer = WordPiece.load(work / "vocab")
+    lines = list(inspect.trained_on(work / "prepare", str(runs / "0-1"), step, 99, tokenizer))
+    assert lines[0] == f"step {step} of {STEPS}, {share:.1%} of the tokens masked:"
+    assert len(lines) == 1 + manifest.config["batch_size"]
+    masked = sum(len(re.findall(r"\{\S+\|\S+\}", line)) for line in lines[1:])
+    tokens = sum(len(line.split()) for line in lines[1:])
+    assert masked / tokens == pytest.approx(share, abs=0.03)

@@ -1,0 +1,115 @@
+"""Best-fit packing cuts only documents that are too long, and leaves few places free."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.common import counter_rng
+from pipeline.shards.best_fit import best_fit, cut_documents, fill
+from pipeline.shards.full_sentences import full_sentences
+from pipeline.shards.sentence_pairs import Documents, Pairs, gather
+
+SEPARATOR = 1_000_000
+KEY = counter_rng.key(0, "x")
+
+
+def documents_of(lengths: list[list[int]]) -> Documents:
+    """Documents whose sentences have these lengths; token k of the corpus is k."""
+    sentences = [length for document in lengths for length in document]
+    return Documents(
+        tokens=np.arange(sum(sentences)),
+        sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
+        starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
+        keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
+    )
+
+
+def rows(tokens: np.ndarray, pairs: Pairs) -> list[list[int]]:
+    values, offsets = gather(tokens, pairs)
+    return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []
+
+
+def pieces(row: list[int]) -> list[list[int]]:
+    """What is between the separators of a sequence."""
+    found: list[list[int]] = [[]]
+    for token in row:
+        if token == SEPARATOR:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return found
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=12)
+
+
+@given(corpora, st.integers(4, 60))
+def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(
+    lengths: list[list[int]], most: int
+) -> None:
+    documents = documents_of(lengths)
+    found = rows(*best_fit(documents, most, KEY, separator=SEPARATOR))
+    assert all(0 < len(row) <= most for row in found)
+    every = [piece for row in found for piece in pieces(row)]
+    assert sorted(token for piece in every for token in piece) == list(
+        range(sum(map(sum, lengths)))
+    )
+    bounds = documents.sentences[documents.starts].tolist()
+    for first, last in itertools.pairwise(bounds):
+        if last - first <= most:
+            assert list(range(first, last)) in every
+
+
+def plain(sizes: list[int], most: int) -> list[int]:
+    """Best fit of decreasing sizes, by looking at every sequence: how full each is, sorted."""
+    full: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        fits = [n for n, used in enumerate(full) if used + 1 + size <= most]
+        if fits:
+            full[max(fits, key=lambda n: full[n])] += 1 + size
+        else:
+            full.append(size)
+    return sorted(full)
+
+
+@given(st.integers(1, 50).flatmap(
+    lambda most: st.tuples(st.lists(st.integers(1, most), max_size=40), st.just(most))
+))  # fmt: skip
+def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None:
+    sizes, most = case
+    made = fill(sizes, most)
+    assert sorted(piece for row in made for piece in row) == list(range(len(sizes)))
+    assert sorted(sum(sizes[p] for p in row) + len(row) - 1 for row in made) == plain(sizes, most)
+
+
+@given(corpora, st.integers(4, 60))
+def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], most: int) -> None:
+    documents = documents_of(lengths)
+    chosen = np.arange(len(lengths))
+    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    for name, pack in (("sequential", full_sentences), ("best_fit", best_fit)):
+        tokens, pairs = pack(documents, most, KEY, separator=SEPARATOR)
+        homes: dict[int, set[int]] = {}
+        for number, row in enumerate(rows(tokens, pairs)):
+            for token in row:
+                if token != SEPARATOR:
+                    homes.setdefault(int(owner[token]), set()).add(number)
+        cut = cut_documents(documents, most, KEY, SEPARATOR, chosen, name, pairs.a_start)
+        assert cut == sum(len(numbers) > 1 for numbers in homes.values()), name
+
+
+def test_documents_of_many_lengths_leave_few_places_free() -> None:
+    draws = np.random.default_rng(0)
+    lengths = [[20] * int(n) for n in np.clip(draws.lognormal(2.5, 1.2, 2000), 1, 400)]
+    documents, most = documents_of(lengths), 1022
+    _, pairs = best_fit(documents, most, KEY, separator=SEPARATOR)
+    assert pairs.a_len.sum() / (len(pairs) * most) > 0.98
+    starts = full_sentences(documents, most, KEY, separator=SEPARATOR)[1].a_start
+    chosen = np.arange(len(lengths))
+    few, many = (
+        cut_documents(documents, most, KEY, SEPARATOR, chosen, name, starts)
+        for name in ("best_fit", "sequential")
+    )
+    assert few < many / 2
