@@ -22,6 +22,7 @@ from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import RunConfig, StageConfig
+from pipeline.orchestration import seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
@@ -204,22 +205,15 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                     f"stage {name}: {entry_point.explain(error)}", key=getattr(error, "key", None)
                 ) from error
             found[name] = (kind, settings)
+    needs = needs_of(found)
+    if config.seeds:
+        found = seed_copies.with_copies(config, found, needs)
+        needs = needs_of(found)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(
             f"force={unknown[0]}: no such stage; choose one of {', '.join(found)}", key="force"
         )
-    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
-    needs = {
-        name: tuple(
-            dict.fromkeys(
-                maker
-                for path in fingerprints.inputs(settings).values()
-                if (maker := fingerprints.producer_of(path, makers)) is not None
-            )
-        )
-        for name, (_, settings) in found.items()
-    }
     nodes: dict[str, Node] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
@@ -238,6 +232,17 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
+
+
+def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[str, ...]]:
+    """Return the stages that each stage reads from, by name."""
+    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
+    needs: dict[str, tuple[str, ...]] = {}
+    for name, (_, settings) in found.items():
+        paths = fingerprints.inputs(settings).values()
+        read = (fingerprints.producer_of(path, makers) for path in paths)
+        needs[name] = tuple(dict.fromkeys(maker for maker in read if maker is not None))
+    return needs
 
 
 def check_places(config: RunConfig, nodes: list[Node]) -> None:

@@ -273,3 +273,35 @@ def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) ->
     text = page(work)
     assert "words seen" in text
     assert "Phenomena 1 to 1" in text
+
+
+def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
+    assert "seeds of pre-training" not in page(work)
+    for seed, accuracy, score in ((1, 0.2, 0.8), (7, 0.21, 0.9)):
+        manifest(
+            work / f"train-seed{seed}", "train", str(seed), {"data.dir": "b"},
+            most_frequent_accuracy=0.0593, validation={"masked_lm_accuracy": accuracy},
+        )  # fmt: skip
+        manifest(
+            work / f"evaluate-x-seed{seed}", "evaluate", f"{seed}f"[-1], {"pretrained": "c"},
+            task="x", title="X", sample=True, metric="accuracy", score=score, baseline=None,
+            majority=0.5, rows={"train": 4000, "dev": 1000},
+        )  # fmt: skip
+        manifest(
+            work / f"evaluate-blimp-seed{seed}", "evaluate", "9", {}, **pairs_figures(score=score)
+        )
+    text = page(work)
+    assert "Scores over 3 seeds of pre-training" in text
+    known = json.loads((work / "report" / "seeds.json").read_text())
+    found = known["held-out masked-LM accuracy (train)"]
+    assert found["seeds"] == {"0": 0.1934, "1": 0.2, "7": 0.21}
+    assert found["mean"] == pytest.approx(0.2011333)
+    assert found["deviation"] == pytest.approx(0.0083578, abs=1e-6)
+    assert known["BLiMP, mean of paradigms"]["seeds"] == {"1": 0.8, "7": 0.9}
+    assert known["BLiMP, island effects"]["deviation"] == 0
+    # One row per task, with the mean, and the baseline that one of the seeds has.
+    table = text.split("Scores on dev sets")[1].split("</table>")[0]
+    (row,) = re.findall(r"alert\(1\).*?</tr>", table, re.S)
+    assert "0.808 ± 0.088" in row
+    assert "0.518" in row
+    assert "<b>0.201 ± 0.008</b>" in text
