@@ -70,7 +70,10 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
              "validation_documents": "documents held out",
              "validation_random_next": "instances held out with a random next segment",
              "random_next": "instances with a random next segment"}  # fmt: skip
-    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in totals.items()]
+    words = sum(shard.get("text_words") or 0 for shard in figures.get("shards", {}).values())
+    rows += [("words", f"{words:,}")] if words else []
+    shown = {kind: n for kind, n in totals.items() if n or "random_next" not in kind}
+    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in shown.items()]
     rows += [("warning", text) for text in figures.get("warnings", ())]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
@@ -127,8 +130,11 @@ class Card:
     remark: str | None = None  # what spoils the figure, in a sentence
 
 
-def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[Card]:
-    """Return the few figures that say how a run went, a card for each task among them."""
+def cards(stages: dict[str, tuple[Path, Manifest]], pairs: list[dict[str, Any]]) -> list[Card]:
+    """Return the few figures that say how a run went, a card for each task among them.
+
+    `pairs` are the sections of minimal pairs.
+    """
     found = []
     for name, (_, manifest) in stages.items():
         figures = manifest.figures
@@ -140,6 +146,11 @@ def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[Card]:
             shown = score_tables.with_deviation(accuracy, figures.get("deviation"))
             guess = f"baseline {figures['most_frequent_accuracy']:.3f}: most frequent token"
             found.append(Card(f"masked-LM accuracy ({name})", shown, guess))
+    for part in pairs:
+        own = part["rows"][-1]
+        random = f"{own['random']}% {BASELINES['baseline']}, " if own["random"] else ""
+        remark = f"95% interval {own['interval']}; {random}chance 50%"
+        found.append(Card(part["task"], f"{own['score']}%", remark))
     for row in score_tables.score_rows(stages):
         parts = [f"{row[key]} {what}" for key, what in BASELINES.items() if row[key]]
         title = f"{row['title']} {row['metric']}"
@@ -170,11 +181,7 @@ def make(config: ReportConfig, out: Path) -> Result:
             sections.append(corpus_section(name, manifest))
         elif manifest.stage == "train":
             sections.append(train_section(name, folder))
-    pairs = [
-        minimal_pair_tables.section(manifest)
-        for _, manifest in leading.values()
-        if minimal_pair_tables.is_minimal_pairs(manifest)
-    ]
+    pairs = minimal_pair_tables.sections(manifest for _, manifest in leading.values())
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"),
         autoescape=select_autoescape(["j2"]),
@@ -184,7 +191,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         title=f"BERT pre-training: {Path(config.workdir).name}",
         finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
         spent=formatting.duration(seconds),
-        cards=cards(leading),
+        cards=cards(leading, pairs),
         command=commands.of_run(Path(config.workdir)),
         samples=samples(leading),
         dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
@@ -21,7 +22,7 @@ from pipeline.cli.overrides import quoted
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.config import RunConfig, StageConfig
+from pipeline.config import MINIMAL_PAIRS, RunConfig, StageConfig
 from pipeline.orchestration import seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
@@ -133,6 +134,8 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             continue
         settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
         tasks = settings.pop("task", None)
+        if kind == "evaluate" and settings.get("checkpoints"):  # the others are fine-tuned
+            tasks = [task for task in as_list(tasks) if kind_of(task) == MINIMAL_PAIRS]
         for task in as_list(tasks):
             own = f"{name}-{task}" if task else name
             overrides = [
@@ -163,6 +166,14 @@ def _about(override: str, group: str) -> bool:
     """Return whether an override selects a file of a config group or sets a key of the group."""
     name = override.lstrip("+~").partition("=")[0].partition("@")[0]
     return name == group or name.startswith(f"{group}.")
+
+
+def kind_of(task: str) -> str | None:
+    """Return the type of a task; None for that of most tasks, and for an unknown task."""
+    file = conf_files.CONF / "task" / f"{task}.yaml"
+    settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    kind: str | None = settings.get("kind")
+    return kind
 
 
 def task_data(config: RunConfig, task: str) -> str:

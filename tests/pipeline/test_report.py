@@ -305,3 +305,28 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     assert "0.808 ± 0.088" in row
     assert "0.518" in row
     assert "<b>0.201 ± 0.008</b>" in text
+
+
+def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
+    points = [
+        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
+         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        for n in (0, 1)
+    ]  # fmt: skip
+    figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
+    manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
+    text = page(work)
+    assert text.count("60.0% of 20 pairs right") == 1
+    card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
+    assert "<b>60.0%</b>" in card
+    assert "60.0% random initialisation" in card
+    assert text.count("Mean of paradigms over checkpoints (20 pairs)") == 1
+    table = text.split("<th>over all")[1].split("</table>")[0]
+    names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
+    scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[names.index("this model")] == 60
+    assert scores[names.index("random initialisation")] == 25
+    assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
+    assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
