@@ -23,6 +23,7 @@ from pipeline.reporting import (
     plots,
     published_scores,
     score_tables,
+    seed_tables,
 )
 from pipeline.stages import stage
 
@@ -69,7 +70,10 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
              "validation_documents": "documents held out",
              "validation_random_next": "instances held out with a random next segment",
              "random_next": "instances with a random next segment"}  # fmt: skip
-    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in totals.items()]
+    words = sum(shard.get("text_words") or 0 for shard in figures.get("shards", {}).values())
+    rows += [("words", f"{words:,}")] if words else []
+    shown = {kind: n for kind, n in totals.items() if n or "random_next" not in kind}
+    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in shown.items()]
     rows += [("warning", text) for text in figures.get("warnings", ())]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
@@ -126,8 +130,11 @@ class Card:
     remark: str | None = None  # what spoils the figure, in a sentence
 
 
-def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[Card]:
-    """Return the few figures that say how a run went, a card for each task among them."""
+def cards(stages: dict[str, tuple[Path, Manifest]], pairs: list[dict[str, Any]]) -> list[Card]:
+    """Return the few figures that say how a run went, a card for each task among them.
+
+    `pairs` are the sections of minimal pairs.
+    """
     found = []
     for name, (_, manifest) in stages.items():
         figures = manifest.figures
@@ -136,9 +143,14 @@ def cards(stages: dict[str, tuple[Path, Manifest]]) -> list[Card]:
             found.append(Card(f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
         elif manifest.stage == "train":
             accuracy = figures["validation"].get("masked_lm_accuracy")
-            shown = "not finite" if accuracy is None else f"{accuracy:.3f}"
+            shown = score_tables.with_deviation(accuracy, figures.get("deviation"))
             guess = f"baseline {figures['most_frequent_accuracy']:.3f}: most frequent token"
             found.append(Card(f"masked-LM accuracy ({name})", shown, guess))
+    for part in pairs:
+        own = part["rows"][-1]
+        random = f"{own['random']}% {BASELINES['baseline']}, " if own["random"] else ""
+        remark = f"95% interval {own['interval']}; {random}chance 50%"
+        found.append(Card(part["task"], f"{own['score']}%", remark))
     for row in score_tables.score_rows(stages):
         parts = [f"{row[key]} {what}" for key, what in BASELINES.items() if row[key]]
         title = f"{row['title']} {row['metric']}"
@@ -159,19 +171,17 @@ def samples(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, dict[st
 def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
     stages = manifests(config)
-    rows = score_tables.score_rows(stages)
-    published = published_scores.table(score_tables.our_scores(stages))
+    over_seeds = seed_tables.groups(stages)
+    leading = seed_tables.leading(stages, over_seeds)
+    rows = score_tables.score_rows(leading)
+    published = published_scores.table(score_tables.our_scores(leading))
     sections = []
-    for name, (folder, manifest) in stages.items():
+    for name, (folder, manifest) in leading.items():
         if manifest.stage == "prepare":
             sections.append(corpus_section(name, manifest))
         elif manifest.stage == "train":
             sections.append(train_section(name, folder))
-    pairs = [
-        minimal_pair_tables.section(manifest)
-        for _, manifest in stages.values()
-        if minimal_pair_tables.is_minimal_pairs(manifest)
-    ]
+    pairs = minimal_pair_tables.sections(manifest for _, manifest in leading.values())
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"),
         autoescape=select_autoescape(["j2"]),
@@ -181,13 +191,14 @@ def make(config: ReportConfig, out: Path) -> Result:
         title=f"BERT pre-training: {Path(config.workdir).name}",
         finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
         spent=formatting.duration(seconds),
-        cards=cards(stages),
+        cards=cards(leading, pairs),
         command=commands.of_run(Path(config.workdir)),
-        samples=samples(stages),
+        samples=samples(leading),
         dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
         score_plot=score_tables.score_plot(rows),
-        checkpoint_plots=score_tables.by_checkpoint(stages),
+        checkpoint_plots=score_tables.by_checkpoint(leading),
+        seeds=seed_tables.section(over_seeds, stages),
         columns=published_scores.COLUMNS,
         published=published,
         cell=published_scores.cell,
@@ -199,6 +210,9 @@ def make(config: ReportConfig, out: Path) -> Result:
         ],
     )
     write_text(out / PAGE, page)
+    if over_seeds:
+        known = seed_tables.scores(over_seeds, stages)
+        write_text(out / "seeds.json", json.dumps(known, indent=1) + "\n")
     if published:
         write_text(out / "scores.md", published_scores.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")

@@ -245,7 +245,11 @@ class MaskedHead(nn.Module):
         if missing:
             words = F.pad(words, (0, 0, 0, missing))
             bias = F.pad(bias, (0, missing), value=-torch.inf)
-        return F.linear(self.norm(F.gelu(self.dense(x))), words, bias)
+        return F.linear(self.hidden(x), words, bias)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Map hidden states `(M, H)` to what the decoder reads `(M, H)`."""
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class PretrainingModel(nn.Module):

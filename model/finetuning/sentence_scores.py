@@ -7,7 +7,8 @@ several tokens, the later ones give an earlier one away: `word_l2r` masks them t
 
 What makes it quick, without changing what is computed: copies of one length are one batch without
 padding; equal copies, as the two sentences of a minimal pair have them where they differ in the
-masked token alone, are computed once; and only masked positions are read.
+masked token alone, are computed once; only masked positions are read; and logits are summed up
+while they are in a core's cache.
 
 Shapes: S sentences, L tokens of each in a batch, C copies, P predictions, V vocabulary.
 """
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from model.encoders.attention import EQUAL
-from model.encoders.encoder import PretrainingModel, Sequences
+from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
 from model.finetuning.features import Ids, Ints
 
 PLL, WORD_L2R = "pll", "word_l2r"
@@ -30,9 +31,9 @@ METHODS = (PLL, WORD_L2R)
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17
-HEAD_ROWS = 256  # predictions whose logits are made at once: the decoder is read once for them
-GPU_ROWS = 1 << 13
-PIECE = 1 << 18  # logits on a CPU that are exponentiated at once, 1 MiB
+# Logits that are made at once, predictions and entries: 1 MiB on a CPU, in a core's cache.
+HEAD_PIECE = (256, 1024)
+GPU_PIECE = (1 << 13, 1 << 16)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class SentenceScorer:
         self._mask, self._continues, self._device = mask, continues, device
         self._causal = model.config.causal
         cpu = device.type == "cpu"
-        self._tokens, self._rows = (BATCH_TOKENS, HEAD_ROWS) if cpu else (GPU_TOKENS, GPU_ROWS)
+        self._tokens = BATCH_TOKENS if cpu else GPU_TOKENS
+        self._piece = HEAD_PIECE if cpu else GPU_PIECE
 
     @torch.no_grad()
     def scores(
@@ -119,17 +121,17 @@ class SentenceScorer:
         return x if encoder.norm is None else encoder.norm(x)
 
     def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> npt.NDArray[np.float64]:
-        """Return the log-probability `(P,)` of labels `(P,)` at rising rows `(P,)` of `(K, H)`."""
-        words = self._model.encoder.embeddings.word.weight
-        found = []
-        for start in range(0, len(states), self._rows):
-            stop = start + self._rows
-            low, high = np.searchsorted(row, (start, stop))
-            logits = self._model.masked_head(states[start:stop], words)
-            place = torch.from_numpy(row[low:high] - start).to(logits.device)
-            picked = logits[place, torch.from_numpy(label[low:high]).to(logits.device)]
-            found.append((picked - log_sum_exp(logits)[place]).double().cpu().numpy())
-        return np.concatenate(found)
+        """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""
+        head = self._model.masked_head
+        assert isinstance(head, MaskedHead)
+        words, bias = self._model.encoder.embeddings.word.weight, head.bias
+        hidden = head.hidden(states)
+        at = torch.from_numpy(row).to(hidden.device)
+        labels = torch.from_numpy(label).to(hidden.device)
+        wanted = (hidden[at] * words[labels]).sum(-1) + bias[labels]
+        rows, columns = self._piece
+        every = [log_sum_exp(part, words, bias, columns) for part in torch.split(hidden, rows)]
+        return np.asarray((wanted - torch.cat(every)[at]).double().cpu().numpy())
 
 
 def _share(on_sentences: Callable[[float], object], count: int, share: float) -> None:
@@ -137,15 +139,20 @@ def _share(on_sentences: Callable[[float], object], count: int, share: float) ->
     on_sentences(share * count)
 
 
-def log_sum_exp(logits: Tensor) -> Tensor:
-    """Compute log-sum-exp of each row, `(M, V)` -> `(M,)`; overwrites the rows."""
-    rows = max(1, PIECE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
-    found = []
-    for piece in torch.split(logits, rows):
-        greatest = piece.amax(-1, keepdim=True)
-        total = piece.sub_(greatest).exp_().sum(-1, keepdim=True)
-        found.append(total.log_().add_(greatest))
-    return torch.cat(found).squeeze(-1)
+def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Tensor:
+    """Return log-sum-exp over the logits of each row, `(M, H)` and `(V, H)` -> `(M,)`.
+
+    Only the logits of `columns` entries are there at a time.
+    """
+    greatest = hidden.new_full((len(hidden), 1), -torch.inf)
+    total = torch.zeros_like(greatest)
+    for start in range(0, len(words), columns):
+        stop = start + columns
+        logits = torch.addmm(bias[start:stop], hidden, words[start:stop].t())
+        before, greatest = greatest, torch.maximum(greatest, logits.amax(-1, keepdim=True))
+        total = total * (before - greatest).exp_()
+        total += logits.sub_(greatest).exp_().sum(-1, keepdim=True)
+    return (total.log_() + greatest).squeeze(-1)
 
 
 def masked_queries(

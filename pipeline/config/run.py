@@ -89,6 +89,11 @@ class RunConfig(Section):
         None, "Folder of the official GLUE files, for tasks that are not samples."
     )
     seed: int = option(0, "Seed of every stage whose own seed the recipe leaves unset.")
+    seeds: list[int] = option(
+        [],
+        "Seeds of pre-training: train and evaluate once per seed, in folders like train-seed1, and "
+        "report mean and deviation. Stages before training are shared.",
+    )
     dry_run: bool = option(False, "Print the graph, and what would run and why.")
     estimate_gpu: str | None = option(
         None, "GPU for which the estimate counts the hours of training, as in estimate_gpu=H100."

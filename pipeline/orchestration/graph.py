@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
@@ -21,7 +22,8 @@ from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.config import RunConfig, StageConfig
+from pipeline.config import MINIMAL_PAIRS, RunConfig, StageConfig
+from pipeline.orchestration import seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
@@ -132,6 +134,12 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             continue
         settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
         tasks = settings.pop("task", None)
+        if kind == "evaluate" and settings.get("checkpoints"):  # the others are fine-tuned
+            tasks = [
+                task
+                for task in as_list(tasks)
+                if kind_of(task, search_path(chosen)) == MINIMAL_PAIRS
+            ]
         for task in as_list(tasks):
             own = f"{name}-{task}" if task else name
             overrides = [
@@ -164,6 +172,14 @@ def _about(override: str, group: str) -> bool:
     """Return whether an override selects a file of a config group or sets a key of the group."""
     name = override.lstrip("+~").partition("=")[0].partition("@")[0]
     return name == group or name.startswith(f"{group}.")
+
+
+def kind_of(task: str, own: list[Path]) -> str | None:
+    """Return the type of a task; None for that of most tasks, and for an unknown task."""
+    files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
+    text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "{}")
+    kind: str | None = yaml.safe_load(text).get("kind")
+    return kind
 
 
 def task_data(config: RunConfig, task: str, own: list[Path]) -> str:
@@ -206,22 +222,15 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                     f"stage {name}: {entry_point.explain(error)}", key=getattr(error, "key", None)
                 ) from error
             found[name] = (kind, settings)
+    needs = needs_of(found)
+    if config.seeds:
+        found = seed_copies.with_copies(config, found, needs)
+        needs = needs_of(found)
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(
             f"force={unknown[0]}: no such stage; choose one of {', '.join(found)}", key="force"
         )
-    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
-    needs = {
-        name: tuple(
-            dict.fromkeys(
-                maker
-                for path in fingerprints.inputs(settings).values()
-                if (maker := fingerprints.producer_of(path, makers)) is not None
-            )
-        )
-        for name, (_, settings) in found.items()
-    }
     nodes: dict[str, Node] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
@@ -240,6 +249,17 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
+
+
+def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[str, ...]]:
+    """Return the stages that each stage reads from, by name."""
+    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
+    needs: dict[str, tuple[str, ...]] = {}
+    for name, (_, settings) in found.items():
+        paths = fingerprints.inputs(settings).values()
+        read = (fingerprints.producer_of(path, makers) for path in paths)
+        needs[name] = tuple(dict.fromkeys(maker for maker in read if maker is not None))
+    return needs
 
 
 def check_places(config: RunConfig, nodes: list[Node]) -> None:

@@ -1,5 +1,6 @@
 """Minimal pairs in the report: accuracy by phenomenon next to published models, learning curves."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -32,6 +33,21 @@ def is_minimal_pairs(manifest: Manifest) -> bool:
     return manifest.stage == "evaluate" and manifest.figures.get("kind") == MINIMAL_PAIRS
 
 
+def sections(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
+    """Return a section per evaluation; curves over checkpoints are added to the task's table."""
+    found = [manifest for manifest in manifests if is_minimal_pairs(manifest)]
+    parts: dict[str, dict[str, Any]] = {}
+    shown = []
+    for manifest in sorted(found, key=lambda one: "checkpoints" in one.figures):
+        task = manifest.figures["task"]
+        if "checkpoints" in manifest.figures and task in parts:
+            parts[task]["plots"] += curves(manifest.figures)
+        else:
+            shown.append(section(manifest))
+            parts.setdefault(task, shown[-1])
+    return shown
+
+
 def section(manifest: Manifest) -> dict[str, Any]:
     """Return the table and the plots of one evaluation.
 
@@ -40,7 +56,8 @@ def section(manifest: Manifest) -> dict[str, Any]:
     figures = manifest.figures
     tables, random = figures["tables"], figures.get("baseline_tables")
     kind = "phenomena" if tables["phenomena"] else "paradigms"
-    others = others_of(figures["task"], tables)
+    known = others_of(figures["task"], tables)
+    others = [one for one in known if one[2].keys() & tables[kind].keys()]
     rows = [
         row(name.replace("_", " "), one, (random or {}).get(kind, {}).get(name),
             [scores.get(name) for _, _, scores in others])
@@ -51,15 +68,30 @@ def section(manifest: Manifest) -> dict[str, Any]:
             [scores.get("") for _, _, scores in others])
     )  # fmt: skip
     return {
+        "task": f"{figures['title']}, mean of paradigms",
         "title": f"{figures['title']}: {figures['scores']['micro']:.1%} of "
         f"{figures['rows']['dev']:,} pairs right",
         "kind": "phenomenon" if kind == "phenomena" else "paradigm",
         "rows": rows,
         "models": [name for name, _, _ in others],
-        "sources": list(dict.fromkeys(source for _, source, _ in others)),
+        "ranking": ranking(figures, known),
         "note": note(figures),
         "plots": curves(figures),
     }
+
+
+def ranking(
+    figures: Figures, known: list[tuple[str, str, dict[str, float]]]
+) -> list[dict[str, Any]]:
+    """Return the scores over all of this model, random weights and published models, best first."""
+    found = [("this model", "", 100 * figures["tables"]["macro"]["accuracy"])]
+    if figures.get("baseline") is not None:
+        found.append(("random initialisation", "", 100 * figures["baseline"]))
+    found += [(name, source, scores[""]) for name, source, scores in known if "" in scores]
+    return [
+        {"name": name, "source": source, "percent": score, "score": f"{score:.1f}"}
+        for name, source, score in sorted(found, key=lambda one: -one[2])
+    ]
 
 
 def note(figures: Figures) -> str:
@@ -91,13 +123,18 @@ def row(
 def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, float]]]:
     """Return published models: name, source, and percent by phenomenon, "" that of all.
 
-    Scores of paradigms are averaged over our phenomena; where one is missing, so is the mean.
+    Scores of paradigms are averaged over our phenomena; where one is missing, so is the mean. Of
+    what is published for phenomena alone the score over all is their mean.
     """
     found = []
     for entry in published().get(task, []):
         for number, name in enumerate(entry["models"]):
             by_paradigm = {key: one[number] for key, one in entry.get("paradigms", {}).items()}
             scores = {key: one[number] for key, one in entry.get("phenomena", {}).items()}
+            if "overall" in entry:
+                scores[""] = entry["overall"][number]
+            elif scores:
+                scores[""] = mean(scores.values())
             groups: dict[str, list[str]] = {"": []}
             for paradigm, one in tables["paradigms"].items():
                 groups[""].append(paradigm)
@@ -117,7 +154,8 @@ def curves(figures: Figures) -> list[tuple[str, str]]:
     known = [axis for axis in AXES if all(point[axis[0]] is not None for point in points)]
     key, label = known[0] if known else ("", "checkpoint")
     x = [point[key] for point in points] if key else list(range(1, len(points) + 1))
-    drawn = [("Mean of paradigms", plots.lines(
+    pairs = f"{figures['rows']['dev']:,} pairs"
+    drawn = [(f"Mean of paradigms over checkpoints ({pairs})", plots.lines(
         [("accuracy", x, [point["score"] for point in points]),
          ("chance", x, [figures["majority"]] * len(x))], label, "accuracy",
     ))]  # fmt: skip

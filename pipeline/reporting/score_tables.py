@@ -36,7 +36,7 @@ def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
         "sample": figures["sample"],
         "metric": part["metric"],
         "remark": chance.verdict({**part, "rows": part.get("rows") or {}}),
-        "score": shown(part["score"]) + (f" ± {deviation:.3f}" if deviation else ""),
+        "score": with_deviation(part["score"], deviation),
         "baseline": shown(baseline),
         "majority": shown(majority),
         "rows": f"{figures['rows']['train']:,}",
@@ -48,6 +48,13 @@ def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 def shown(value: float | None) -> str:
     """Format a score with three decimals; a missing one is empty."""
     return "" if value is None else f"{value:.3f}"
+
+
+def with_deviation(value: float | None, deviation: float | None) -> str:
+    """Format a score with its standard deviation, if there is one."""
+    if value is None:
+        return "not finite"
+    return shown(value) + (f" ± {deviation:.3f}" if deviation else "")
 
 
 def our_scores(stages: Stages) -> dict[str, dict[str, float]]:

@@ -84,15 +84,15 @@ def localised(stage: str, config: Config) -> Config:
     found, root = copy.deepcopy(config), root_of(config.mirror)
     for key, place in inputs(config).items():
         if in_store(place) and not key.startswith("corpus."):
-            _replace(found, key, str(fetch_input(root, place, key, READS.get(stage, ("*",)))))
+            set_key(found, key, str(fetch_input(root, place, key, READS.get(stage, ("*",)))))
     for key in ("out", "workdir"):
         if in_store(getattr(found, key)):
             setattr(found, key, str(local_place(getattr(found, key), config.mirror)))
     return found
 
 
-def _replace(config: Any, key: str, value: str) -> None:
-    """Set a dotted key; a number is a place in a list."""
+def set_key(config: Any, key: str, value: str) -> None:
+    """Set a dotted key of a configuration; a number is a place in a list."""
     *parts, last = key.split(".")
     for part in parts:
         config = config[part] if isinstance(config, dict) else getattr(config, part)

@@ -273,3 +273,60 @@ def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) ->
     text = page(work)
     assert "words seen" in text
     assert "Phenomena 1 to 1" in text
+
+
+def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
+    assert "seeds of pre-training" not in page(work)
+    for seed, accuracy, score in ((1, 0.2, 0.8), (7, 0.21, 0.9)):
+        manifest(
+            work / f"train-seed{seed}", "train", str(seed), {"data.dir": "b"},
+            most_frequent_accuracy=0.0593, validation={"masked_lm_accuracy": accuracy},
+        )  # fmt: skip
+        manifest(
+            work / f"evaluate-x-seed{seed}", "evaluate", f"{seed}f"[-1], {"pretrained": "c"},
+            task="x", title="X", sample=True, metric="accuracy", score=score, baseline=None,
+            majority=0.5, rows={"train": 4000, "dev": 1000},
+        )  # fmt: skip
+        manifest(
+            work / f"evaluate-blimp-seed{seed}", "evaluate", "9", {}, **pairs_figures(score=score)
+        )
+    text = page(work)
+    assert "Scores over 3 seeds of pre-training" in text
+    known = json.loads((work / "report" / "seeds.json").read_text())
+    found = known["held-out masked-LM accuracy (train)"]
+    assert found["seeds"] == {"0": 0.1934, "1": 0.2, "7": 0.21}
+    assert found["mean"] == pytest.approx(0.2011333)
+    assert found["deviation"] == pytest.approx(0.0083578, abs=1e-6)
+    assert known["BLiMP, mean of paradigms"]["seeds"] == {"1": 0.8, "7": 0.9}
+    assert known["BLiMP, island effects"]["deviation"] == 0
+    # One row per task, with the mean, and the baseline that one of the seeds has.
+    table = text.split("Scores on dev sets")[1].split("</table>")[0]
+    (row,) = re.findall(r"alert\(1\).*?</tr>", table, re.S)
+    assert "0.808 ± 0.088" in row
+    assert "0.518" in row
+    assert "<b>0.201 ± 0.008</b>" in text
+
+
+def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
+    points = [
+        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
+         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        for n in (0, 1)
+    ]  # fmt: skip
+    figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
+    manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
+    text = page(work)
+    assert text.count("60.0% of 20 pairs right") == 1
+    card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
+    assert "<b>60.0%</b>" in card
+    assert "60.0% random initialisation" in card
+    assert text.count("Mean of paradigms over checkpoints (20 pairs)") == 1
+    table = text.split("<th>over all")[1].split("</table>")[0]
+    names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
+    scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[names.index("this model")] == 60
+    assert scores[names.index("random initialisation")] == 25
+    assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
+    assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5

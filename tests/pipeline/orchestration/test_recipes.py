@@ -47,3 +47,10 @@ def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
     assert [c.model.rotary_global for c in (first, longer, decay)] == [1e4, 1.6e5, 1.6e5]
     assert [c.objective.mask_share for c in (first, longer, decay)] == [0.3, 0.3, 0.15]
     assert decay.steps == decay.schedule.decay_share * decay.schedule.total_steps
+
+
+def test_the_babylm_recipe_draws_the_curve_of_minimal_pairs_alone() -> None:
+    nodes = planned("+corpus=sample", "recipe=babylm", "tasks=[blimp,sample_next]", "glue=FOLDER")
+    evaluations = [name for name, node in nodes.items() if node.kind == "evaluate"]
+    assert evaluations == ["evaluate-blimp", "evaluate-sample_next", "evaluate-curve-blimp"]
+    assert "convert-checkpoints" in nodes["evaluate-curve-blimp"].needs

@@ -1,0 +1,148 @@
+"""Scores of a recipe over several seeds of pre-training: mean and standard deviation."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
+
+from model.training.tracking import read_metrics
+from pipeline.common.manifest import Manifest
+from pipeline.reporting import plots
+from pipeline.reporting.minimal_pair_tables import is_minimal_pairs
+from pipeline.reporting.score_tables import Stages, shown
+
+COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
+ACCURACY = "masked_lm_accuracy"
+HELD_OUT = {
+    ACCURACY: "held-out masked-LM accuracy",
+    "masked_lm_loss": "held-out masked-LM loss",
+    "next_sentence_accuracy": "held-out next-sentence accuracy",
+}
+
+Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
+
+
+def groups(stages: Stages) -> Groups:
+    """Return the stages that there are for more than one seed, in the order of the run."""
+    own = next(
+        (int(manifest.config["seed"]) for name, (_, manifest) in stages.items()
+         if manifest.stage == "train" and "seed" in manifest.config and not COPY.fullmatch(name)),
+        0,
+    )  # fmt: skip
+    found: Groups = {}
+    for name in stages:
+        copied = COPY.fullmatch(name)
+        stage, seed = (copied[1], int(copied[2])) if copied else (name, own)
+        found.setdefault(stage, {})[seed] = name
+    return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) > 1}
+
+
+def leading(stages: Stages, found: Groups) -> Stages:
+    """Return the stages with one of each group: the first, its scores replaced by means."""
+    others = {name for by_seed in found.values() for name in list(by_seed.values())[1:]}
+    kept = {name: one for name, one in stages.items() if name not in others}
+    for by_seed in found.values():
+        first, *_ = by_seed.values()
+        folder, manifest = stages[first]
+        figures = averaged([stages[name][1] for name in by_seed.values()])
+        kept[first] = (folder, replace(manifest, figures=manifest.figures | figures))
+    return kept
+
+
+def averaged(manifests: list[Manifest]) -> dict[str, Any]:
+    """Return the mean scores of an evaluation or a training, with their deviations."""
+    first = manifests[0]
+    figures = [manifest.figures for manifest in manifests]
+    if first.stage == "train":
+        values = [one["validation"].get(ACCURACY) for one in figures]
+        if None in values:
+            return {}
+        mean, deviation = statistics_of(values)
+        held_out = first.figures["validation"] | {ACCURACY: mean}
+        return {"validation": held_out, "deviation": deviation}
+    if first.stage != "evaluate" or is_minimal_pairs(first):
+        return {}
+    also = {
+        name: part | scored([one["also"][name] for one in figures])
+        for name, part in first.figures.get("also", {}).items()
+    }
+    return scored(figures) | ({"also": also} if also else {})
+
+
+def scored(parts: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean score, and its deviation."""
+    mean, deviation = statistics_of([part["score"] for part in parts])
+    return {"score": mean, "deviation": deviation}
+
+
+def statistics_of(values: list[float]) -> tuple[float, float]:
+    """Return mean and standard deviation of a sample."""
+    return fmean(values), stdev(values)
+
+
+def scores_of(stage: str, manifest: Manifest) -> Iterator[tuple[str, float]]:
+    """Yield each score of a stage with a name that is the same for all seeds."""
+    figures = manifest.figures
+    if manifest.stage == "train":
+        for key, title in HELD_OUT.items():
+            if figures["validation"].get(key) is not None:
+                yield f"{title} ({stage})", figures["validation"][key]
+    elif is_minimal_pairs(manifest):
+        yield f"{figures['title']}, mean of paradigms", figures["score"]
+        for name, one in sorted(figures["tables"]["phenomena"].items()):
+            yield f"{figures['title']}, {name.replace('_', ' ')}", one["accuracy"]
+    elif manifest.stage == "evaluate":
+        parts = [figures, *figures.get("also", {}).values()]
+        for part in parts:
+            yield f"{part.get('title', figures['task'])} {part['metric']}", part["score"]
+
+
+def scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
+    """Return mean, deviation and values by seed of each score that all seeds have."""
+    values: dict[str, dict[int, float]] = {}
+    seeds: dict[str, int] = {}
+    for stage, by_seed in found.items():
+        for seed, name in by_seed.items():
+            for title, value in scores_of(stage, stages[name][1]):
+                values.setdefault(title, {})[seed] = value
+                seeds[title] = len(by_seed)
+    result = {}
+    for title, of_seeds in values.items():
+        if len(of_seeds) == seeds[title]:
+            mean, deviation = statistics_of(list(of_seeds.values()))
+            result[title] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
+    return result
+
+
+def section(found: Groups, stages: Stages) -> dict[str, Any] | None:
+    """Return the section of the page; None for a run with one seed."""
+    if not found:
+        return None
+    seeds = list(dict.fromkeys(seed for by_seed in found.values() for seed in by_seed))
+    rows = [
+        {
+            "name": title,
+            "mean": shown(one["mean"]),
+            "deviation": shown(one["deviation"]),
+            "shown": [shown(one["seeds"].get(seed)) for seed in seeds],
+        }
+        for title, one in scores(found, stages).items()
+    ]
+    return {"seeds": seeds, "rows": rows, "plots": list(curves(found, stages))}
+
+
+def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
+    """Yield the held-out accuracy of each training over its steps, a curve per seed."""
+    for stage, by_seed in found.items():
+        drawn = []
+        for seed, name in by_seed.items():
+            folder, manifest = stages[name]
+            if manifest.stage == "train":
+                rows = [row for row in read_metrics(folder)
+                        if row["kind"] == "validation" and ACCURACY in row]  # fmt: skip
+                steps, values = [row["step"] for row in rows], [row[ACCURACY] for row in rows]
+                drawn.append((f"seed {seed}", steps, values))
+        if any(steps for _, steps, _ in drawn):
+            title = f"Held-out masked-LM accuracy ({stage})"
+            yield title, plots.lines(drawn, "step", "share of masked tokens")

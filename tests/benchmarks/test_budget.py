@@ -1,0 +1,45 @@
+"""The search over settings: rows that are there are kept, and are a table."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import budget
+from model.config import TrainConfig
+from pipeline.cli import conf_files, entry_point
+
+
+def row(name: str, blimp: float) -> dict[str, object]:
+    return {
+        "name": name, "settings": {}, "steps": 10, "batch": 16, "tokens": 1000, "blimp": blimp,
+        "validation": {"masked_lm_accuracy": 0.125}, "interval": [0.5, 0.6], "core_seconds": 360,
+    }  # fmt: skip
+
+
+def test_the_last_row_of_a_name_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("base", 0.5), row("batch 64", 0.56), row("base", 0.55)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    monkeypatch.setattr("sys.argv", ["budget", "--out", str(tmp_path), "--show"])
+    budget.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == [
+        "| base | 10 of 16 | 1,000 | 360 | 0.125 | 55.0 | 50.0 to 60.0 | 50 |",
+        "| batch 64 | 10 of 16 | 1,000 | 360 | 0.125 | 56.0 | 50.0 to 60.0 | 60 |",
+    ]
+
+
+@pytest.mark.parametrize("name", budget.ROWS)
+def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Path) -> None:
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    entry_point.register("train", TrainConfig)
+    GlobalHydra.instance().clear()
+    own = [word for word in budget.ROWS[name] if not word.startswith("prepare.")]
+    words = [*budget.BASE, *own, "model=tiny", f"out={tmp_path}/train", f"workdir={tmp_path}"]
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("train", words), TrainConfig)
+    assert config.batch_size * config.steps > 0
