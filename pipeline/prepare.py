@@ -1,12 +1,11 @@
 """`python -m pipeline.prepare +corpus=NAME`: a corpus -> Arrow shards of sentence pairs.
 
-A Beam job of two phases that sends only paths over the wire (see `pipeline.beam.transforms`):
+A Beam job of two phases (see `pipeline.beam.transforms`):
 
-1. read a file range of the corpus -> documents -> sentences -> token ids, in buckets by hash;
-2. read one bucket from every file range, drop duplicates, draw sentence pairs, write one shard.
+1. read file ranges of the corpus -> documents -> sentences -> token ids, in buckets by hash;
+2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
-import json
 import math
 import shutil
 import time
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import estimate, trace, transforms
+from pipeline.beam import estimate, steps, trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import Exchange
+from pipeline.beam.exchange import Exchange, first_splits
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
@@ -66,8 +65,8 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
         f"{MOST_SHARDS:,}; increase shard_bytes",
     )
-    transforms.loaded.cache_clear()
-    wordpiece = transforms.loaded(config.vocab)
+    steps.loaded.cache_clear()
+    wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
     info = ShardInfo(
         split="train",
@@ -78,15 +77,18 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         seed=config.seed,
         words=config.words,
     )
-    shards = buckets(splits, config.shard_bytes, config.validation_share)
+    firsts = first_splits((text_bytes([split]) for split in splits), config.runner.task_bytes)
     return PreparePlan(
         config=config,
         out=str(out),
         info=info,
         splits=splits,
+        firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=Exchange.choose(len(splits), sum(shards.values()), text_bytes(splits)),
+        exchange=Exchange.choose(
+            len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes
+        ),
     )
 
 
@@ -117,15 +119,15 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
 
 
 def collect(plan: PreparePlan) -> dict[str, Any]:
-    """Merge the counts of all file ranges and shards from the files written by the tasks."""
+    """Merge the counts of all tasks.
+
+    Raises:
+        RuntimeError: the engine lost or duplicated documents.
+    """
     account, lengths, shards = DocumentCounts(), Counter[int](), {}
-    for index in range(len(plan.splits)):
-        account.take(json.loads(plan.split_account(index).read_text()))
-    for name in plan.shard_names():
-        part = json.loads(plan.shard_account(name).read_text())
-        lengths.update({int(length): count for length, count in part.pop("lengths").items()})
-        if shard := part.pop("shard"):
-            shards[shard["name"]] = shard
+    for part in transforms.accounts(plan):
+        lengths.update({int(length): n for length, n in part.pop("lengths", {}).items()})
+        shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
     return {

@@ -169,6 +169,18 @@ class RunnerConfig(Section, key="runner"):
         "and dask.",
         at_least=0,
     )
+    exchange: str | None = option(
+        None,
+        "What carries documents between the phases: files in the folder of `out`, or the engine; "
+        "null: files with local, engine with all others.",
+        choices=("files", "engine"),
+    )
+    task_bytes: int = option(
+        2 * 2**20,
+        "Bytes of text of a task, at least: it reads several splits, and writes several shards, "
+        "where these are smaller.",
+        at_least=1,
+    )
     options: dict[str, Any] = option({}, "Further Beam pipeline options.")
 
 
