@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import estimate, steps, trace, transforms
+from pipeline.beam import estimate, preview, steps, trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import Exchange, first_splits
@@ -30,6 +30,7 @@ from pipeline.filtering import filters, minhash
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
+from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -49,6 +50,31 @@ def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> 
     return {"train": train, "validation": math.ceil(train * share)}
 
 
+def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
+    """Return the splits, the number of shards, and the first split of each reading task.
+
+    Raises:
+        ConfigError, InputError: the corpus is invalid, or would give too many shards.
+    """
+    splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    shards = buckets(splits, config.shard_bytes, config.validation_share)
+    check(
+        sum(shards.values()) <= MOST_SHARDS,
+        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
+        f"{MOST_SHARDS:,}; increase shard_bytes",
+    )
+    task_bytes = config.runner.task_bytes
+    return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
+
+
+def layout(
+    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], reads: int
+) -> Exchange:
+    """Return the layout of the exchange."""
+    text = text_bytes(splits)
+    return Exchange.choose(reads, sum(shards.values()), text, config.runner.task_bytes)
+
+
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """Return everything that the workers need, decided before any work starts.
 
@@ -57,14 +83,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     check_filters(config)
     trace.Trace.of(config)
-    reader = readers.open_corpus(config.corpus, config.source)
-    splits = reader.splits(config.split_bytes)
-    shards = buckets(splits, config.shard_bytes, config.validation_share)
-    check(
-        sum(shards.values()) <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
-        f"{MOST_SHARDS:,}; increase shard_bytes",
-    )
+    splits, shards, firsts = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -77,7 +96,6 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         seed=config.seed,
         words=config.words,
     )
-    firsts = first_splits((text_bytes([split]) for split in splits), config.runner.task_bytes)
     return PreparePlan(
         config=config,
         out=str(out),
@@ -86,9 +104,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=Exchange.choose(
-            len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes
-        ),
+        exchange=layout(config, splits, shards, len(firsts)),
     )
 
 
@@ -262,9 +278,25 @@ def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashe
     ]
 
 
+def execute(config: PrepareConfig) -> None:
+    """Run the stage, or print its plan.
+
+    Raises:
+        UserError: raised by `make`, or `out` cannot be written.
+    """
+    if not config.dry_run:
+        stage.run("prepare", config, make)
+        return
+    pin(config)
+    splits, shards, firsts = laid_out(config)
+    exchange = layout(config, splits, shards, len(firsts))
+    for line in preview.lines(config, splits, sum(shards.values()), exchange):
+        screen.say(line)
+
+
 def main() -> None:
     """Run the command."""
-    entry_point.run("prepare", PrepareConfig, lambda config: stage.run("prepare", config, make))
+    entry_point.run("prepare", PrepareConfig, execute)
 
 
 if __name__ == "__main__":

@@ -290,6 +290,9 @@ class PrepareConfig(StageConfig):
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")
+    dry_run: bool = runtime_option(
+        False, "Print the plan with an estimate of time, disk and memory, and write nothing."
+    )
     trace: str | None = runtime_option(
         None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
     )
