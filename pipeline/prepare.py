@@ -1,12 +1,11 @@
 """`python -m pipeline.prepare +corpus=NAME`: a corpus -> Arrow shards of sentence pairs.
 
-A Beam job of two phases that sends only paths over the wire (see `pipeline.beam.transforms`):
+A Beam job of two phases (see `pipeline.beam.transforms`):
 
-1. read a file range of the corpus -> documents -> sentences -> token ids, in buckets by hash;
-2. read one bucket from every file range, drop duplicates, draw sentence pairs, write one shard.
+1. read file ranges of the corpus -> documents -> sentences -> token ids, in buckets by hash;
+2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
-import json
 import math
 import shutil
 import time
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import estimate, trace, transforms
+from pipeline.beam import estimate, preview, steps, trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import Exchange
+from pipeline.beam.exchange import Exchange, first_splits
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
@@ -32,6 +31,7 @@ from pipeline.shards import ShardInfo
 from pipeline.shards.best_fit import packing_line
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
+from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -51,6 +51,31 @@ def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> 
     return {"train": train, "validation": math.ceil(train * share)}
 
 
+def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
+    """Return the splits, the number of shards, and the first split of each reading task.
+
+    Raises:
+        ConfigError, InputError: the corpus is invalid, or would give too many shards.
+    """
+    splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    shards = buckets(splits, config.shard_bytes, config.validation_share)
+    check(
+        sum(shards.values()) <= MOST_SHARDS,
+        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
+        f"{MOST_SHARDS:,}; increase shard_bytes",
+    )
+    task_bytes = config.runner.task_bytes
+    return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
+
+
+def layout(
+    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], reads: int
+) -> Exchange:
+    """Return the layout of the exchange."""
+    text = text_bytes(splits)
+    return Exchange.choose(reads, sum(shards.values()), text, config.runner.task_bytes)
+
+
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """Return everything that the workers need, decided before any work starts.
 
@@ -59,16 +84,9 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     check_filters(config)
     trace.Trace.of(config)
-    reader = readers.open_corpus(config.corpus, config.source)
-    splits = reader.splits(config.split_bytes)
-    shards = buckets(splits, config.shard_bytes, config.validation_share)
-    check(
-        sum(shards.values()) <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
-        f"{MOST_SHARDS:,}; increase shard_bytes",
-    )
-    transforms.loaded.cache_clear()
-    wordpiece = transforms.loaded(config.vocab)
+    splits, shards, firsts = laid_out(config)
+    steps.loaded.cache_clear()
+    wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
     info = ShardInfo(
         split="train",
@@ -79,15 +97,15 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         seed=config.seed,
         words=config.words,
     )
-    shards = buckets(splits, config.shard_bytes, config.validation_share)
     return PreparePlan(
         config=config,
         out=str(out),
         info=info,
         splits=splits,
+        firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=Exchange.choose(len(splits), sum(shards.values()), text_bytes(splits)),
+        exchange=layout(config, splits, shards, len(firsts)),
     )
 
 
@@ -118,15 +136,15 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
 
 
 def collect(plan: PreparePlan) -> dict[str, Any]:
-    """Merge the counts of all file ranges and shards from the files written by the tasks."""
+    """Merge the counts of all tasks.
+
+    Raises:
+        RuntimeError: the engine lost or duplicated documents.
+    """
     account, lengths, shards = DocumentCounts(), Counter[int](), {}
-    for index in range(len(plan.splits)):
-        account.take(json.loads(plan.split_account(index).read_text()))
-    for name in plan.shard_names():
-        part = json.loads(plan.shard_account(name).read_text())
-        lengths.update({int(length): count for length, count in part.pop("lengths").items()})
-        if shard := part.pop("shard"):
-            shards[shard["name"]] = shard
+    for part in transforms.accounts(plan):
+        lengths.update({int(length): n for length, n in part.pop("lengths", {}).items()})
+        shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
     packed: dict[str, float] = dict(account.packing)
@@ -268,9 +286,25 @@ def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashe
     ]
 
 
+def execute(config: PrepareConfig) -> None:
+    """Run the stage, or print its plan.
+
+    Raises:
+        UserError: raised by `make`, or `out` cannot be written.
+    """
+    if not config.dry_run:
+        stage.run("prepare", config, make)
+        return
+    pin(config)
+    splits, shards, firsts = laid_out(config)
+    exchange = layout(config, splits, shards, len(firsts))
+    for line in preview.lines(config, splits, sum(shards.values()), exchange):
+        screen.say(line)
+
+
 def main() -> None:
     """Run the command."""
-    entry_point.run("prepare", PrepareConfig, lambda config: stage.run("prepare", config, make))
+    entry_point.run("prepare", PrepareConfig, execute)
 
 
 if __name__ == "__main__":

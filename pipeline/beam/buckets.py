@@ -1,10 +1,12 @@
-"""Tokenized documents between the phases of `prepare`: written by split, read by bucket.
+"""Tokenized documents between the phases of `prepare`: batches by bucket, in files or as bytes.
 
-The file of a split holds all its documents, in batches as defined by `pipeline.beam.exchange`.
+A reading task sorts its documents by bucket and leaves one batch for each range of buckets that
+`pipeline.beam.exchange` defines: record batch k of its Arrow file, or, where the engine carries
+them, an Arrow stream of its own. Both are compressed by lz4.
 """
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +18,16 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
 from pipeline.filtering.minhash import MinHasher
-from pipeline.shards.sentence_pairs import Documents
 from pipeline.tokenization.pretokenize import Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+Part = tuple[int, int, bytes]  # reading task or group, number within it, documents
 
-class SplitDocuments:
-    """Buffer of the tokenized documents of one split, until they are written by bucket."""
+
+class TokenizedDocuments:
+    """Buffer of the tokenized documents of a reading task, until they are sorted by bucket."""
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
@@ -33,6 +37,7 @@ class SplitDocuments:
         self.rows: list[pa.Table] = []
         near = plan.config.filters.near_duplicates is not None
         self.signer = MinHasher(plan.config.filters) if near else None
+        self.hashes: list[bytes] = []
         self.signatures: list[np.ndarray] = []
         self.cut = segmenter(plan.config.words) if plan.config.words else None
 
@@ -60,10 +65,12 @@ class SplitDocuments:
         if self.traces:
             table = table.append_column("id", [trace.id_column([each.id for each in documents])])
             table = table.append_column("number", [[each.number for each in documents]])
+            table = table.append_column("split", [[each.split for each in documents]])
         self.tokens += len(ids)
         self.empty += itertools.compress(chunk, ~kept)
         self.rows.append(table)
         if self.signer is not None:
+            self.hashes += digests
             self.signatures.append(self.signer.sign([each.text for each in documents]))
 
     def tokens_of(self, wordpiece: WordPiece, sentences: list[str]) -> tuple[Ids, Lengths]:
@@ -73,52 +80,73 @@ class SplitDocuments:
         ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut)
         return self.plan.info.marked(ids, goes_on), lengths
 
-    def write(self, index: int) -> list[int]:
-        """Write record batch k with the documents of bucket range k; return ranges in use."""
-        if not any(map(len, self.rows)):
-            return []
-        table = pa.concat_tables(self.rows)
-        if self.signer is not None:
-            signed = np.concatenate(self.signatures)
-            minhash.save(self.plan.signatures(index), hash_columns(table["hash"]), signed)
-        if self.traces:
-            table = table.append_column("split", [pa.array([index] * len(table), pa.int64())])
-        exchange = self.plan.exchange
-        bounds = [exchange.first(k) for k in range(exchange.ranges + 1)]
-        return write_batches(table, self.plan.split_file(index), bounds, exchange.merges)
+    def take(self) -> pa.Table | None:
+        """Return the documents added since the last call; None if there are none."""
+        rows, self.rows = [table for table in self.rows if len(table)], []
+        return pa.concat_tables(rows) if rows else None
+
+    def save_signatures(self, path: Path) -> bool:
+        """Write the MinHash signatures; return whether there are any."""
+        if not self.hashes:
+            return False
+        minhash.save(path, as_numbers(self.hashes), np.concatenate(self.signatures))
+        return True
 
 
-def write_batches(table: pa.Table, path: Path, bounds: list[int], keep: bool) -> list[int]:
-    """Write batch k with the documents of buckets `bounds[k]` to `bounds[k + 1]`.
+def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[pa.RecordBatch]:
+    """Yield batch k with the documents of buckets `bounds[k]` to `bounds[k + 1]`, in their order.
 
-    Returns the batches that have documents. `keep`: store the bucket column.
+    One copy sorted by bucket is sliced into batches: for small batches, a copy of each would cost
+    more than its bytes.
     """
     bucket = table["bucket"].to_numpy()
     order = np.argsort(bucket, kind="stable")
     places = np.searchsorted(bucket[order], bounds)
-    columns = table if keep else table.drop_columns(["bucket"])
-    # One copy sorted by bucket, sliced into batches: for small batches, a copy of each would cost
-    # more than its bytes.
-    (batch,) = columns.take(pa.array(order)).combine_chunks().to_batches()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    (batch,) = table.take(pa.array(order)).combine_chunks().to_batches()
+    for low, high in itertools.pairwise(places):
+        yield batch.slice(low, high - low)
+
+
+def write_batches(table: pa.Table, path: Path, bounds: list[int]) -> list[int]:
+    """Write the batches of `by_bucket` to a file; return those that have documents."""
+    used = []
     with (
         atomic_path(path) as temporary,
-        pa.ipc.new_file(str(temporary), batch.schema, options=options) as writer,
+        pa.ipc.new_file(str(temporary), table.schema, options=OPTIONS) as writer,
     ):
-        for low, high in itertools.pairwise(places):
-            writer.write_batch(batch.slice(low, high - low))
-    return [k for k, (low, high) in enumerate(itertools.pairwise(places)) if low < high]
+        for k, batch in enumerate(by_bucket(table, bounds)):
+            writer.write_batch(batch)
+            if len(batch):
+                used.append(k)
+    return used
 
 
-def merge(plan: PreparePlan, group: int, index: int, splits: list[int]) -> list[int]:
-    """Write the documents of a group of splits in a bucket range; return the buckets in use."""
-    low, high = plan.exchange.first(index), plan.exchange.first(index + 1)
-    table = read_batches([(plan.split_file(split), index) for split in splits])
+def pack_batches(table: pa.Table, bounds: list[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of those batches of `by_bucket` that have documents."""
+    for k, batch in enumerate(by_bucket(table, bounds)):
+        if len(batch):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema, options=OPTIONS) as writer:
+                writer.write_batch(batch)
+            yield k, sink.getvalue().to_pybytes()
+
+
+def unpack_batches(parts: Iterable[Part]) -> pa.Table:
+    """Return the documents of `pack_batches`, in the order of the corpus whatever that of parts."""
+    ordered = sorted(parts, key=lambda part: part[:2])
+    # A retried task may leave the same part twice.
+    distinct = {part[:2]: part[2] for part in ordered}.values()
+    return pa.concat_tables([pa.ipc.open_stream(each).read_all() for each in distinct])
+
+
+def merge(plan: PreparePlan, group: int, index: int, reads: list[int]) -> list[int]:
+    """Write a group of reading tasks' documents in a range; return the writing tasks in use."""
+    table = read_batches([(plan.read_file(read), index) for read in reads])
     if not len(table):
         return []
-    bounds = list(range(low, high + 1))
-    used = write_batches(table, plan.merged_file(group, index), bounds, keep=False)
-    return [low + k for k in used]
+    bounds = plan.exchange.write_bounds(index)
+    used = write_batches(table, plan.merged_file(group, index), bounds)
+    return [plan.exchange.first_write(index) + k for k in used]
 
 
 def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
@@ -130,20 +158,19 @@ def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
     return pa.Table.from_batches(parts)
 
 
-def places_of(plan: PreparePlan, bucket: int, sources: list[int]) -> list[tuple[Path, int]]:
-    """Return the files, and the batch in each, that hold a bucket's documents of these sources."""
+def places_of(plan: PreparePlan, write: int, sources: list[int]) -> list[tuple[Path, int]]:
+    """Return the files, and the batch in each, of a writing task's documents of these sources."""
     exchange = plan.exchange
     if not exchange.merges:
-        return [(plan.split_file(split), bucket) for split in sources]
-    index = exchange.range_of(bucket)
-    batch = bucket - exchange.first(index)
+        return [(plan.read_file(read), write) for read in sources]
+    index = exchange.range_of(write)
+    batch = write - exchange.first_write(index)
     return [(plan.merged_file(group, index), batch) for group in sources]
 
 
-def hash_columns(hashes: pa.ChunkedArray) -> np.ndarray:
+def as_numbers(hashes: Iterable[bytes]) -> np.ndarray:
     """Convert 16-byte hashes to pairs of big-endian numbers, `(N, 2)` uint64."""
-    raw = b"".join(hashes.to_pylist())
-    return np.frombuffer(raw, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+    return np.frombuffer(b"".join(hashes), dtype=">u8").reshape(-1, 2).astype(np.uint64)
 
 
 def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array:
@@ -155,79 +182,3 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array
     return pa.ListArray.from_arrays(
         offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids))
     )
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """The documents of a bucket that are kept, in the order of their hashes."""
-
-    documents: Documents
-    copies: np.ndarray  # (D,)
-    words: np.ndarray  # (D,) separated by white space
-    dropped: dict[str, int]  # how many were left out, by outcome
-    origins: trace.Origins | None  # of a job that traces
-
-
-def load_bucket(plan: PreparePlan, bucket: int, sources: list[int]) -> Bucket:
-    """Load the documents of a bucket, however they were read.
-
-    `sources` are the splits that have documents of it, or the groups where splits are merged.
-    """
-    table = read_batches(places_of(plan, bucket, sources)).combine_chunks()
-    raw, copies = hash_columns(table["hash"]), table["copies"].to_numpy()
-    # Keep the equal document with the most copies: weights differ between corpora.
-    order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0]))
-    distinct = np.ones(len(order), np.bool_)
-    distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
-    ordered, order = order, order[distinct]
-    hashes = raw[order]
-    found = near_duplicates(plan)
-    near = np.isin(hash_keys(hashes), hash_keys(found[:, :2]))
-    origins = None
-    if "number" in table.column_names:
-        origins = trace.Origins(
-            table=table.select(trace.COLUMNS).take(pa.array(ordered)), hashes=hashes,
-            group=np.cumsum(distinct) - 1, near=near, similar=similar_to(hashes, found),
-            named=np.isin(hash_keys(hashes), hash_keys(found[:, 2:])),
-        )  # fmt: skip
-    dropped = {"duplicate": len(distinct) - len(order), "filtered": int(near.sum())}
-    order = order[~near]
-    ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
-    words = table["words"].to_numpy()[order]
-    del table
-    pa.default_memory_pool().release_unused()
-    inner = ids.flatten()
-    documents = Documents(
-        tokens=inner.flatten().to_numpy(zero_copy_only=True),
-        sentences=np.concatenate([[0], np.cumsum(inner.value_lengths().to_numpy())]),
-        starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
-        keys=raw[order, 0] ^ raw[order, 1],
-    )
-    return Bucket(documents, copies, words, dropped, origins)
-
-
-def near_duplicates(plan: PreparePlan) -> np.ndarray:
-    """Return hashes of documents to leave out and of those that they are similar to: `(N, 4)`."""
-    if plan.config.filters.near_duplicates is None:
-        return np.zeros((0, 4), np.uint64)
-    return np.fromfile(plan.near_duplicates(), np.uint64).reshape(-1, 4)
-
-
-def similar_to(hashes: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return the hash of the document that each of `hashes` `(K, 2)` is similar to, 0 if none is.
-
-    `found` is as `near_duplicates` returns it.
-    """
-    keys = hash_keys(found[:, :2])
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], hash_keys(hashes))
-    similar = np.zeros_like(hashes)
-    for row, index in enumerate(place.tolist()):
-        if index < len(order) and (found[order[index], :2] == hashes[row]).all():
-            similar[row] = found[order[index], 2:]
-    return similar
-
-
-def hash_keys(raw: np.ndarray) -> np.ndarray:
-    """View hashes of two numbers as single comparable values, `(N,)`."""
-    return np.ascontiguousarray(raw).reshape(-1, 2).view("V16").ravel()

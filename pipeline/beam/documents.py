@@ -1,15 +1,17 @@
 """Documents of a split: cleaned, filtered, split into sentences and counted."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline import readers
+from pipeline.beam.plan import Splits
 from pipeline.beam.trace import Trace, record
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers.io import read_position
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean, sentences
@@ -28,6 +30,7 @@ class KeptDocument:
     copies: int
     id: str
     number: int  # in its split, from 1
+    split: int
 
     @property
     def words(self) -> int:
@@ -90,56 +93,82 @@ class DocumentReader:
         self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
         self.trace = Trace.of(config)
 
-    def chunks(self, split: FileRange, account: DocumentCounts) -> Iterator[list[KeptDocument]]:
-        """Yield the accepted documents in chunks of about `CHUNK` characters; update `account`."""
+    def chunks(
+        self, splits: Splits, account: DocumentCounts, report: Callable[[float, int], None]
+    ) -> Iterator[list[KeptDocument]]:
+        """Yield the accepted documents in chunks of about `CHUNK` characters.
+
+        A chunk may have documents of several splits. `account` has the counts of all splits that
+        are finished; `report` gets the bytes and documents read so far.
+        """
+        chunk: list[KeptDocument] = []
+        size, before = 0, 0
+        for index, split in splits:
+            counts, start, read = DocumentCounts(), before, account.documents["read"]
+
+            def reached(
+                position: int, counts: DocumentCounts = counts, start: int = start, read: int = read
+            ) -> None:
+                report(start + position, read + counts.documents["read"])
+
+            with read_position.followed(split, reached):
+                for document in self.kept(index, split, counts):
+                    chunk.append(document)
+                    size += len(document.text)
+                    if size >= CHUNK:
+                        yield chunk
+                        chunk, size = [], 0
+            account.take(vars(counts))
+            before += split.end - split.start
+        yield chunk
+
+    def kept(self, index: int, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:
+        """Yield the accepted documents of a split; update `account`."""
         tally = SkipCounts(self.config.corpus.on_error)
         for each in self.filters:
             if isinstance(each, filters.Decontamination):
                 each.found, each.named = account.contaminated, []
                 account.named["contaminated"] = each.named
-        chunk: list[KeptDocument] = []
-        size = 0
         for document in self.reader.read(split, tally):
-            if (accepted := self.accept(document, account)) is not None:
-                chunk.append(accepted)
-                size += len(accepted.text)
-            if size >= CHUNK:
-                yield chunk
-                chunk, size = [], 0
+            if (accepted := self.accept(document, account, index)) is not None:
+                yield accepted
         account.skipped.update(tally)
         account.notes.update(tally.notes)
         account.named["broken"] = tally.broken
-        yield chunk
 
-    def accept(self, document: Document, account: DocumentCounts) -> KeptDocument | None:
+    def accept(
+        self, document: Document, account: DocumentCounts, split: int = 0
+    ) -> KeptDocument | None:
         """Return the document if it is kept; counted either way."""
         config, counts = self.config, account.documents
         counts["read"] += 1
+        place = (document.id, counts["read"], split)
         text = clean.clean(document.text)
         account.totals["characters"] += len(text)
         language = document.language or config.corpus.language
         parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
         if not parts:
-            self.drop(document.id, account, "empty", counts["read"])
+            self.drop(place, account, "empty")
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
-            self.drop(document.id, account, "short", counts["read"])
+            self.drop(place, account, "short")
         elif reason := self.reason(document.id, text):
-            self.drop(document.id, account, "filtered", counts["read"], reason=reason)
+            self.drop(place, account, "filtered", reason=reason)
             account.filtered[reason] += 1
         else:
             account.totals["sentences"] += len(parts)
             digest = document_hash(text)
             account.lowest.add(digest)
-            return KeptDocument(digest, text, parts, document.copies, document.id, counts["read"])
+            return KeptDocument(digest, text, parts, document.copies, *place)
         return None
 
     def drop(
-        self, name: str, account: DocumentCounts, outcome: str, number: int, **more: str
+        self, place: tuple[str, int, int], account: DocumentCounts, outcome: str, **more: str
     ) -> None:
-        """Count a document of a split that is left out, and trace it."""
+        """Count a document that is left out, and trace it; `place`: its id, number and split."""
         account.documents[outcome] += 1
+        name, number, split = place
         if self.trace is not None and self.trace.follows(name):
-            account.traced.append(record(name, number, outcome, **more))
+            account.traced.append(record(name, number, outcome, **more) | {"split": split})
 
     def reason(self, name: str, text: str) -> str | None:
         """Return the reason of the first filter that drops the document, or None."""

@@ -19,6 +19,7 @@ from pipeline.readers.io import read_position
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 CALIBRATION = 1.0  # seconds
+PATIENCE = 10.0  # seconds for a first block, on a busy machine
 SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
 START = 2.0  # seconds of a job's start
@@ -53,7 +54,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
                 before = time.perf_counter()
                 reader.accept(document, counts)
                 accepting += time.perf_counter() - before
-                if time.perf_counter() - began > CALIBRATION:
+                if time.perf_counter() - began > (CALIBRATION if reached[-1] else PATIENCE):
                     break
             else:
                 reached.append(split.end - split.start)
@@ -61,7 +62,9 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
         return None
     seconds = time.perf_counter() - began + REST * accepting
     characters = counts.totals["characters"]
-    return Calibration(max(reached), characters, seconds) if characters else None
+    if not characters or not max(reached):
+        return None
+    return Calibration(max(reached), characters, seconds)
 
 
 def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> None:

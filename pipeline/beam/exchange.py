@@ -1,52 +1,87 @@
-"""Layout of the files between splits and buckets; the number of reads grows only with the corpus.
+"""Layout of the exchange between splits and buckets; its cost grows only with the corpus.
 
-With few splits and buckets, the file of a split has one record batch per bucket. With many, such
-batches would have a few bytes, and the number of reads would be splits times buckets. Then the file
-of a split has one batch per *range* of buckets, and a step between the phases merges one range of
-one *group* of splits into a file with one batch per bucket. Merged files have `MERGED_BYTES` on
-average: their number is proportional to the size of the corpus. Ranges and groups are balanced so
-that both steps read equally often.
+A task has a fixed cost, however little text it gets. Neighbouring small splits are therefore read
+by one task, and neighbouring small buckets written by one, so that a task has `runner.task_bytes`
+of text or more. With few tasks, each reading task leaves one batch of documents per writing task.
+With many, such batches would have a few bytes, and their number would be reading times writing
+tasks. Then a reading task leaves one batch per *range* of writing tasks, and a step between the
+phases merges one range of one *group* of reading tasks into one batch per writing task. Merged
+parts have `MERGED_BYTES` on average: their number is proportional to the size of the corpus. Ranges
+and groups are balanced so that both steps read equally often.
 """
 
 import dataclasses
 import math
+from collections.abc import Iterable
 
-DIRECT = 2**14  # largest product of splits and buckets without a merge step
-MERGED_BYTES = 64 * 2**20  # text per merged file; its task needs a few times that in memory
+DIRECT = 2**14  # largest product of reading and writing tasks without a merge step
+MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times that in memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """Mapping from documents to files and batches."""
+    """Mapping from documents to batches."""
 
-    splits: int
     buckets: int
-    ranges: int  # of buckets; equals `buckets` without a merge step
-    groups: int  # of splits; equals `splits` without a merge step
+    reads: int  # reading tasks
+    writes: int  # writing tasks
+    ranges: int  # of writing tasks; equals `writes` without a merge step
+    groups: int  # of reading tasks; equals `reads` without a merge step
 
     @classmethod
-    def choose(cls, splits: int, buckets: int, text: float) -> "Exchange":
+    def choose(cls, reads: int, buckets: int, text: float, task_bytes: int) -> "Exchange":
         """Return the layout for a corpus of `text` bytes: a function of the arguments only."""
-        if splits * buckets <= DIRECT:
-            return cls(splits=splits, buckets=buckets, ranges=buckets, groups=splits)
-        files = max(1.0, text / MERGED_BYTES)
-        ranges = min(buckets, max(1, round(math.sqrt(files * buckets / splits))))
-        groups = min(splits, max(1, math.ceil(files / ranges)))
-        return cls(splits=splits, buckets=buckets, ranges=ranges, groups=groups)
+        writes = min(buckets, max(1, int(text // task_bytes)))
+        if reads * writes <= DIRECT:
+            return cls(buckets=buckets, reads=reads, writes=writes, ranges=writes, groups=reads)
+        parts = max(1.0, text / MERGED_BYTES)
+        ranges = min(writes, max(1, round(math.sqrt(parts * writes / reads))))
+        groups = min(reads, max(1, math.ceil(parts / ranges)))
+        return cls(buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups)
 
     @property
     def merges(self) -> bool:
         """Return whether a merge step runs between the phases."""
-        return self.splits * self.buckets > DIRECT
+        return self.reads * self.writes > DIRECT
 
-    def group(self, split: int) -> int:
-        """Return the group of a split."""
-        return split * self.groups // self.splits
+    def group(self, read: int) -> int:
+        """Return the group of a reading task."""
+        return read * self.groups // self.reads
 
-    def first(self, index: int) -> int:
-        """Return the first bucket of a range; `index=ranges` gives the number of buckets."""
-        return -(-index * self.buckets // self.ranges)
+    def first_write(self, index: int) -> int:
+        """Return the first writing task of a range; `index=ranges` gives the number of tasks."""
+        return -(-index * self.writes // self.ranges)
 
-    def range_of(self, bucket: int) -> int:
-        """Return the range of a bucket."""
-        return bucket * self.ranges // self.buckets
+    def first_bucket(self, write: int) -> int:
+        """Return the first bucket of a writing task; `write=writes` gives the number of buckets."""
+        return -(-write * self.buckets // self.writes)
+
+    def write_of(self, bucket: int) -> int:
+        """Return the writing task of a bucket."""
+        return bucket * self.writes // self.buckets
+
+    def range_of(self, write: int) -> int:
+        """Return the range of a writing task."""
+        return write * self.ranges // self.writes
+
+    @property
+    def range_bounds(self) -> list[int]:
+        """Return the first bucket of each range, and the number of buckets."""
+        return [self.first_bucket(self.first_write(k)) for k in range(self.ranges + 1)]
+
+    def write_bounds(self, index: int) -> list[int]:
+        """Return the first bucket of each writing task of a range, and the end of the last one."""
+        low, high = self.first_write(index), self.first_write(index + 1)
+        return [self.first_bucket(write) for write in range(low, high + 1)]
+
+
+def first_splits(texts: Iterable[float], task_bytes: int) -> list[int]:
+    """Return the first split of each reading task; `texts` are the bytes of text of each split."""
+    firsts: list[int] = []
+    text = float(task_bytes)
+    for index, size in enumerate(texts):
+        if text >= task_bytes:
+            firsts.append(index)
+            text = 0.0
+        text += size
+    return firsts

@@ -3,28 +3,34 @@
 import dataclasses
 import json
 import secrets
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pipeline.beam.exchange import Exchange
-from pipeline.common.atomic import write_text
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
 from pipeline.shards.sentence_pairs import held_out
 
+Splits = list[tuple[int, FileRange]]  # with their numbers
+PACKED = 4096  # reading tasks per packet
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreparePlan:
-    """The driver's decisions, sent to every task without the splits, which tasks read from a file.
+    """The driver's decisions, sent to every task without the splits.
 
-    The size of the graph therefore does not depend on the number of splits.
+    Splits are sent once, in compressed packets, to the tasks that read them: the graph has a few
+    bytes per split.
     """
 
     config: PrepareConfig
     out: str
     info: ShardInfo
     splits: list[FileRange]
+    firsts: list[int]  # first split of each reading task
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
     exchange: Exchange
@@ -32,7 +38,13 @@ class PreparePlan:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state sent to workers."""
-        return {**vars(self), "splits": []}
+        return {**vars(self), "splits": [], "firsts": []}
+
+    @property
+    def by_engine(self) -> bool:
+        """Return whether the engine carries documents between the phases, instead of files."""
+        runner = self.config.runner
+        return (runner.exchange or ("files" if runner.name == "local" else "engine")) == "engine"
 
     @property
     def is_current(self) -> bool:
@@ -42,16 +54,23 @@ class PreparePlan:
         """
         return (self.scratch / f"run-{self.token}").exists()
 
-    def write_splits(self) -> None:
-        """Write the splits for the workers, and the marker of this run."""
+    def claim(self) -> None:
+        """Write the marker of this run."""
         (self.scratch / f"run-{self.token}").touch()
-        listed = [dataclasses.astuple(split) for split in self.splits]
-        write_text(self.scratch / "splits.json", json.dumps(listed))
 
-    def read_splits(self) -> list[FileRange]:
-        """Read the splits written by `write_splits`."""
-        listed = json.loads((self.scratch / "splits.json").read_text(encoding="utf-8"))
-        return [FileRange(*each) for each in listed]
+    def splits_of(self, read: int) -> list[FileRange]:
+        """Return the splits of a reading task."""
+        end = self.firsts[read + 1] if read + 1 < len(self.firsts) else len(self.splits)
+        return self.splits[self.firsts[read] : end]
+
+    def packets(self) -> Iterator[bytes]:
+        """Yield all reading tasks for `unpack`, many at a time."""
+        for start in range(0, len(self.firsts), PACKED):
+            tasks = [
+                (read, self.firsts[read], list(map(dataclasses.astuple, self.splits_of(read))))
+                for read in range(start, min(start + PACKED, len(self.firsts)))
+            ]
+            yield zlib.compress(json.dumps(tasks).encode())
 
     @property
     def scratch(self) -> Path:
@@ -63,29 +82,34 @@ class PreparePlan:
         """Return the file where a task records a user error; all tasks stop once it exists."""
         return self.scratch / "error.json"
 
-    def split_file(self, index: int) -> Path:
-        """Return the file of a split's tokenized documents."""
-        return self.scratch / f"split-{index:05d}.arrow"
+    def read_file(self, read: int) -> Path:
+        """Return the file of the tokenized documents of a reading task."""
+        return self.scratch / f"read-{read:05d}.arrow"
 
     def merged_file(self, group: int, index: int) -> Path:
-        """Return the file of a group of splits' documents in one range of buckets."""
+        """Return the file of a group of reading tasks' documents for one range."""
         return self.scratch / f"merged-{group:05d}-{index:05d}.arrow"
 
-    def split_account(self, index: int) -> Path:
-        """Return the file of a split's document counts."""
-        return self.scratch / f"split-{index:05d}.json"
+    def read_account(self, read: int) -> Path:
+        """Return the file of the document counts of a reading task."""
+        return self.scratch / f"read-{read:05d}.json"
 
-    def signatures(self, index: int) -> Path:
-        """Return the file of a split's MinHash signatures, used with near_duplicates."""
-        return self.scratch / f"split-{index:05d}.signatures"
+    def signatures(self, read: int) -> Path:
+        """Return the file of a reading task's MinHash signatures, used with near_duplicates."""
+        return self.scratch / f"read-{read:05d}.signatures"
 
     def near_duplicates(self) -> Path:
         """Return the file of the hashes of near duplicates."""
         return self.scratch / "near-duplicates"
 
-    def shard_account(self, name: str) -> Path:
-        """Return the file of a bucket's document counts."""
-        return self.scratch / f"{name}.json"
+    def write_account(self, write: int) -> Path:
+        """Return the file of the document counts of a writing task."""
+        return self.scratch / f"write-{write:05d}.json"
+
+    @property
+    def accounts(self) -> Path:
+        """Return the file of the counts of all tasks, where the engine carries them."""
+        return self.scratch / "accounts.json"
 
     def report(self, account: Path) -> Path:
         """Return the progress file of the task that will write these counts."""
@@ -107,3 +131,9 @@ class PreparePlan:
         if held_out(digest, self.config.validation_share):
             return self.buckets["train"] + number % self.buckets["validation"]
         return number % self.buckets["train"]
+
+
+def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
+    """Yield the reading tasks of a packet, with the numbers of their splits."""
+    for read, first, splits in json.loads(zlib.decompress(packet)):
+        yield read, [(first + k, FileRange(*each)) for k, each in enumerate(splits)]

@@ -33,7 +33,16 @@ class Report:
         now = time.monotonic()
         if now - self.last >= EVERY:
             self.last = now
-            self.path.write_text(json.dumps([done, documents]))
+            self.write(done, documents, False)
+
+    def finish(self, done: float, documents: int = 0) -> None:
+        """Report that the task is done."""
+        self.write(done, documents, True)
+
+    def write(self, done: float, documents: int, finished: bool) -> None:
+        """Write the file; a folder that this machine cannot see has no progress to show."""
+        with contextlib.suppress(OSError):
+            self.path.write_text(json.dumps([done, documents, finished]))
 
 
 @dataclass
@@ -43,8 +52,8 @@ class Progress:
     plan: PreparePlan
     bytes: float = 0  # of the corpus
     documents: int = 0
-    read: dict[int, int] = field(default_factory=dict)  # split -> documents, if finished
-    written: set[str] = field(default_factory=set)  # shards
+    read: dict[int, tuple[float, int]] = field(default_factory=dict)  # finished reading tasks
+    written: dict[int, tuple[float, int]] = field(default_factory=dict)  # finished writing tasks
     shards: float = 0  # including fractions of unfinished ones
 
     def look(self) -> None:
@@ -53,42 +62,48 @@ class Progress:
             there = set(os.listdir(self.plan.scratch))
         except FileNotFoundError:  # removed already
             return
-        begun = 0.0
-        self.documents = 0
-        self.bytes = 0
-        for index, split in enumerate(self.plan.splits):
-            account = self.plan.split_account(index)
-            if index not in self.read and account.name in there:
-                found = json.loads(account.read_text(encoding="utf-8"))
-                self.read[index] = found["documents"].get("read", 0)
-            if index in self.read:
-                self.bytes += split.end - split.start
-                self.documents += self.read[index]
-            elif (report := self.plan.report(account)).name in there:
-                done, documents = _reported(report)
-                self.bytes += done
-                self.documents += int(documents)
-        for name in self.plan.shard_names():
-            account = self.plan.shard_account(name)
-            if account.name in there:
-                self.written.add(name)
-            elif (report := self.plan.report(account)).name in there:
-                begun += _reported(report)[0]
-        self.shards = len(self.written) + begun
+        exchange = self.plan.exchange
+        reports = [self.plan.report(self.plan.read_account(read)) for read in range(exchange.reads)]
+        self.bytes, self.documents = _summed(reports, self.read, there)
+        reports = [self.plan.report(self.plan.write_account(k)) for k in range(exchange.writes)]
+        self.shards, _ = _summed(reports, self.written, there)
+
+    @property
+    def whole(self) -> int:
+        """Return how many shards are written, counted when their task is done."""
+        return int(sum(count for count, _ in self.written.values()))
 
     @property
     def reading(self) -> bool:
         """Return whether part of the corpus is still unread."""
-        return len(self.read) < len(self.plan.splits)
+        return len(self.read) < self.plan.exchange.reads
 
 
-def _reported(report: Path) -> tuple[float, float]:
+def _summed(
+    reports: list[Path], finished: dict[int, tuple[float, int]], there: set[str]
+) -> tuple[float, int]:
+    """Return what all tasks have done; add those that are now `finished`."""
+    done, documents = 0.0, 0
+    for index, report in enumerate(reports):
+        if index in finished:
+            found: tuple[float, int, bool] = (*finished[index], True)
+        elif report.name in there:
+            found = _reported(report)
+            if found[2]:
+                finished[index] = found[:2]
+        else:
+            continue
+        done, documents = done + found[0], documents + found[1]
+    return done, documents
+
+
+def _reported(report: Path) -> tuple[float, int, bool]:
     """Return a task's last report; zeros if it is being written."""
     try:
-        done, documents = json.loads(report.read_text())
+        done, documents, finished = json.loads(report.read_text())
     except (ValueError, FileNotFoundError):
-        return 0, 0
-    return done, documents
+        return 0, 0, False
+    return done, documents, finished
 
 
 @contextlib.contextmanager
@@ -145,7 +160,7 @@ def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
     with tqdm(total=count, desc="writing", bar_format=FORMAT.replace("{rate_fmt}", "")) as bar:
         while True:
             progress.look()
-            shown = f"{len(progress.written)} of {pluralize(count, 'shard')}"
+            shown = f"{progress.whole} of {pluralize(count, 'shard')}"
             bar.set_postfix_str(shown, refresh=False)
             bar.update(max(progress.shards - bar.n, 0))
             bar.refresh()

@@ -63,7 +63,7 @@ class Trace:
 
 
 def record(name: str, number: int, outcome: str, **more: object) -> dict[str, Any]:
-    """Return what became of a document; the task or the driver adds where it was read."""
+    """Return what became of a document; the task adds its split."""
     return {"id": name, "number": number, "outcome": outcome, **more}
 
 

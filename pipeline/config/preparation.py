@@ -169,6 +169,18 @@ class RunnerConfig(Section, key="runner"):
         "and dask.",
         at_least=0,
     )
+    exchange: str | None = option(
+        None,
+        "What carries documents between the phases: files in the folder of `out`, or the engine; "
+        "null: files with local, engine with all others.",
+        choices=("files", "engine"),
+    )
+    task_bytes: int = option(
+        2 * 2**20,
+        "Bytes of text of a task, at least: it reads several splits, and writes several shards, "
+        "where these are smaller.",
+        at_least=1,
+    )
     options: dict[str, Any] = option({}, "Further Beam pipeline options.")
 
 
@@ -284,6 +296,9 @@ class PrepareConfig(StageConfig):
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")
+    dry_run: bool = runtime_option(
+        False, "Print the plan with an estimate of time, disk and memory, and write nothing."
+    )
     trace: str | None = runtime_option(
         None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
     )

@@ -40,6 +40,14 @@ class Documents:
     sentences: Ints  # (S+1,) start of each sentence in `tokens`, and T
     starts: Ints  # (D+1,) start of each document in `sentences`, and S
     keys: counter_rng.Bits  # (D,) uint64, from the hash of each text
+    buckets: Ints | None = None  # (B+1,) start of each bucket in documents, and D; None: one bucket
+
+    def neighbours(self, chosen: Ints) -> tuple[Ints | int, Ints | int]:
+        """Return the first document of the bucket of each of `chosen`, and how many it has."""
+        if self.buckets is None:
+            return 0, len(self)
+        owner = np.searchsorted(self.buckets, chosen, side="right") - 1
+        return self.buckets[owner], np.diff(self.buckets)[owner]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -86,6 +94,7 @@ def next_sentence_pairs(
     tokens from the longer segment, from its front or back by a fair coin per token.
 
     Unlike the reference, a lone document gets its true next sentences as B, labelled as such.
+    Another document is one of the same bucket.
 
     With `by_order`, B is always the rest, A and B are swapped with probability 1/2, and
     `is_random_next` marks swapped pairs (Lan et al. 2020, section 3.1). If a single sentence would
@@ -128,12 +137,12 @@ def _turn(
     middle = np.where(count == 1, last, middle)
     heads = counter_rng.uniform(keys, draw(_COIN)) < 0.5
     is_random = (count == 1) | heads
-    if len(documents) == 1 or by_order:
-        is_random[:] = False
+    low, size = documents.neighbours(live)
+    is_random &= (size > 1) & (not by_order)
     a_len = offsets[middle] - offsets[first]
 
-    other = counter_rng.integers(keys, draw(_OTHER), max(len(documents) - 1, 1))
-    other = np.minimum(other + (other >= live), len(documents) - 1)
+    other = counter_rng.integers(keys, draw(_OTHER), np.maximum(size - 1, 1))
+    other = low + np.minimum(other + (other >= live - low), size - 1)
     other_first, other_end = documents.starts[other], documents.starts[other + 1]
     random_start = other_first + counter_rng.integers(keys, draw(_START), other_end - other_first)
     b_target = target - a_len

@@ -60,7 +60,8 @@ def vocab(root: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     return [
         "pipeline.prepare", "+corpus=books", f"corpus.path={corpus}", f"vocab={vocab}",
-        f"out={out}", "validation_share=0.2", "split_bytes=8000", "shard_bytes=30000", *more,
+        f"out={out}", "validation_share=0.2", "split_bytes=8000", "shard_bytes=30000",
+        "runner.task_bytes=1", *more,
     ]  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 
     def lossy(work: PreparePlan) -> None:
         run_graph(work)
-        path = work.shard_account(next(iter(work.shard_names())))
+        path = work.write_account(0)
         part = json.loads(path.read_text())
         part["documents"]["written"] -= 1
         path.write_text(json.dumps(part))
@@ -139,12 +140,12 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     words = command(corpus, vocab, tmp_path / "killed", *more)
     process = subprocess.Popen([sys.executable, "-m", *words], cwd=root)
     scratch = tmp_path / ".killed.tmp" / ".scratch"
-    while not list(scratch.glob("split-*.json")):
+    while not list(scratch.glob("read-*.json")):
         assert process.poll() is None, "it was over before it could be killed"
         time.sleep(0.002)
     process.kill()
     process.wait()
-    assert list(scratch.glob("split-*.json"))
+    assert list(scratch.glob("read-*.json"))
     assert not (tmp_path / "killed").exists()
     again = prepare(root, corpus, vocab, tmp_path / "killed", *more)
     assert again.files == expected.files

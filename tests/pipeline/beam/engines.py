@@ -115,7 +115,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_for(what: str, true: Callable[[], object], seconds: float = 180) -> None:
+def wait_for(what: str, true: Callable[[], object], seconds: float = 600) -> None:
     """Wait until it is true; a test fails where it never is."""
     until = time.monotonic() + seconds
     while not true():

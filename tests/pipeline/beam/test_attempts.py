@@ -7,8 +7,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
-from pipeline.beam import transforms
-from pipeline.beam.plan import PreparePlan
+from pipeline.beam import steps
+from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.cli import conf_files, entry_point
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -33,31 +33,35 @@ def plan(tmp_path: Path) -> PreparePlan:
         config = entry_point.validate(compose("prepare", words), PrepareConfig)
     work = prepare.plan(config, tmp_path / "out")
     work.scratch.mkdir(parents=True)
-    work.write_splits()
+    work.claim()
     return work
 
 
-def attempt(plan: PreparePlan, times: int) -> None:
+def attempt(plan: PreparePlan, packet: bytes, times: int) -> None:
     """Run every task of the plan, as a worker does."""
-    tokenize = transforms.Tokenize(plan)
+    tokenize, (element,) = steps.Tokenize(plan), unpack(packet)
     tokenize.setup()
     for _ in range(times):
-        assert list(tokenize.process(0)) == [(0, 0)]
-        list(transforms.NearDuplicates(plan).process((0, [(0, [0])])))
-        list(transforms.WriteShard(plan).process((0, [0])))
+        assert list(tokenize.process(element)) == [(0, 0)]
+        list(steps.NearDuplicates(plan).process((0, [(0, [0])])))
+        list(steps.WriteShards(plan).process((0, [0])))
 
 
 def content(plan: PreparePlan) -> dict[str, bytes]:
     files = [*Path(plan.out).glob("*.arrow"), *plan.scratch.iterdir()]
-    return {path.name: path.read_bytes() for path in files if not path.name.startswith(".")}
+    shown = [path for path in files if not path.name.startswith(".") and path.suffix != ".progress"]
+    return {path.name: path.read_bytes() for path in shown}
 
 
 def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> None:
-    attempt(plan, 1)
+    (packet,) = plan.packets()
+    attempt(plan, packet, 1)
     expected = content(plan)
-    assert {"train-00000-of-00001.arrow", "split-00000.signatures"} < set(expected)
+    assert {"train-00000-of-00001.arrow", "read-00000.signatures"} < set(expected)
     spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=attempt, args=(plan, ATTEMPTS)) for _ in range(PROCESSES)]
+    workers = [
+        spawn.Process(target=attempt, args=(plan, packet, ATTEMPTS)) for _ in range(PROCESSES)
+    ]
     for worker in workers:
         worker.start()
     looks = 0

@@ -57,7 +57,8 @@ def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> lis
     return [
         sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
         f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=100000",
-        "shard_bytes=400000", "sequence_length=64", "runner.start_timeout=240", *on, *more,
+        "shard_bytes=400000", "sequence_length=64", "runner.start_timeout=240",
+        "runner.task_bytes=100000", *on, *more,
     ]  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
 
         def under_way() -> bool:
             assert process.poll() is None, f"over too soon: {(tmp_path / 'stderr').read_text()}"
-            return bool(list(scratch.glob("split-*.json")))
+            return bool(list(scratch.glob("read-*.progress")))
 
         wait_for("a first split", under_way, 400)
         strike(cluster, fault, process.pid)

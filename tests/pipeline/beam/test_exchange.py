@@ -12,32 +12,61 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.beam import transforms
-from pipeline.beam.exchange import DIRECT, Exchange
+from pipeline.beam import steps
+from pipeline.beam.exchange import DIRECT, Exchange, first_splits
+from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 SPLIT_BYTES = 64 * 2**20
+TASK_BYTES = RunnerConfig().task_bytes
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1e13))
-def test_ranges_and_groups_cover_everything_once(splits: int, buckets: int, text: float) -> None:
-    layout = Exchange.choose(splits, buckets, text)
-    assert [layout.first(0), layout.first(layout.ranges)] == [0, buckets]
+def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text: float) -> None:
+    layout = Exchange.choose(reads, buckets, text, TASK_BYTES)
+    assert [layout.first_write(0), layout.first_write(layout.ranges)] == [0, layout.writes]
+    assert [layout.first_bucket(0), layout.first_bucket(layout.writes)] == [0, buckets]
+    seen = []
     for index in range(layout.ranges):
-        for bucket in range(layout.first(index), layout.first(index + 1)):
-            assert layout.range_of(bucket) == index
-    assert {layout.group(split) for split in range(splits)} == set(range(layout.groups))
+        for write in range(layout.first_write(index), layout.first_write(index + 1)):
+            assert layout.range_of(write) == index
+            mine = range(layout.first_bucket(write), layout.first_bucket(write + 1))
+            assert {layout.write_of(bucket) for bucket in mine} == {write}
+            seen += mine
+    assert seen == list(range(buckets))
+    assert {layout.group(read) for read in range(reads)} == set(range(layout.groups))
+
+
+@given(st.lists(st.integers(0, 10**8), min_size=1), st.integers(1, 10**8))
+def test_small_splits_are_read_by_one_task(texts: list[int], task_bytes: int) -> None:
+    firsts = first_splits(texts, task_bytes)
+    assert firsts[0] == 0
+    parts = [texts[low:high] for low, high in zip(firsts, [*firsts[1:], None], strict=True)]
+    assert [text for part in parts for text in part] == texts
+    for part in parts:
+        assert sum(part[:-1]) < task_bytes  # no more than needed
+    for part in parts[:-1]:
+        assert sum(part) >= task_bytes
+
+
+@pytest.mark.parametrize("count", [100, 6400, 100_000])
+def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
+    text = 200e6
+    reads = len(first_splits([text / count] * count, TASK_BYTES))
+    layout = Exchange.choose(reads, count, text, TASK_BYTES)
+    assert layout.reads * layout.writes <= 100 * 100
 
 
 @pytest.mark.parametrize("terabytes", [0.01, 0.1, 1, 10])
 def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
     text = terabytes * 1e12
     count = round(text / SPLIT_BYTES)
-    layout = Exchange.choose(count, count, text)
-    reads = layout.splits * layout.ranges + layout.buckets * layout.groups
+    layout = Exchange.choose(count, count, text, TASK_BYTES)
+    assert (layout.reads, layout.writes) == (count, count)
+    reads = layout.reads * layout.ranges + layout.writes * layout.groups
     assert text / reads > 64 * 2**10  # a read is worth its cost: 64 KiB of text and more
     merged = text / (layout.ranges * layout.groups)
     assert merged < 128 * 2**20  # what a task has in memory does not grow
@@ -58,53 +87,88 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(root: Path, corpus: Path, out: Path, split_bytes: int) -> Manifest:
+def made(root: Path, corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     """A run with shards so small that there are many."""
     words = [
         sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={corpus}/a.txt",
         f"vocab={corpus}", f"out={out}", "validation_share=0.1", f"split_bytes={split_bytes}",
-        "shard_bytes=1000", "sequence_length=32", "filters.near_duplicates=0.8",
+        "shard_bytes=1000", "sequence_length=32", "filters.near_duplicates=0.8", *more,
     ]  # fmt: skip
     done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 
 
-def test_merged_splits_give_the_bytes_of_splits_read_directly(
-    root: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: Path) -> None:
     size = (corpus / "a.txt").stat().st_size
-    few = made(root, corpus, tmp_path / "few", size // 4)
-    many = made(root, corpus, tmp_path / "many", size // 150)
+    single, engine = "runner.task_bytes=1", "runner.exchange=engine"
     buckets = sum(prepare.buckets([FileRange("a", 0, size)], 1000, 0.1).values())
     assert 5 * buckets < DIRECT < 150 * buckets
-    assert few.files == many.files
-    assert few.figures == many.figures
+    together = made(root, corpus, tmp_path / "together", size // 150)
+    for name, parts, *more in (
+        ("few", 4, single),
+        ("merged", 150, single),
+        ("engine-merged", 150, single, engine),
+    ):
+        other = made(root, corpus, tmp_path / name, size // parts, *more)
+        assert other.files == together.files, name
+        assert other.figures == together.figures, name
+
+
+def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
+        runner=RunnerConfig(**runner), source="", vocab=str(corpus), out="",
+    )  # fmt: skip
+    return prepare.plan(config, out)
 
 
 def test_a_task_does_not_carry_the_splits(corpus: Path) -> None:
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
-        runner=RunnerConfig(), source="", vocab=str(corpus), out="",
-    )  # fmt: skip
-    plan = prepare.plan(config, corpus)
-    more = dataclasses.replace(plan, splits=plan.splits * 10_000)
+    plan = planned(corpus, corpus)
+    more = dataclasses.replace(plan, splits=plan.splits * 10_000, firsts=list(range(10_000)))
     assert len(pickle.dumps(more)) == len(pickle.dumps(plan))
+
+
+def test_the_graph_has_a_few_bytes_per_split(corpus: Path) -> None:
+    """2 TB, at the default size of a split."""
+    path, count = "/data/corpus/enwiki-latest-pages-articles.xml", 30_000
+    splits = [FileRange(path, k * SPLIT_BYTES, (k + 1) * SPLIT_BYTES, "v1") for k in range(count)]
+    plan = dataclasses.replace(planned(corpus, corpus), splits=splits, firsts=list(range(count)))
+    packets = list(plan.packets())
+    assert sum(map(len, packets)) < 2**19
+    tasks = [task for packet in packets for task in unpack(packet)]
+    assert tasks == [(k, [(k, split)]) for k, split in enumerate(splits)]
+
+
+@pytest.mark.parametrize("exchange", ["files", "engine"])
+def test_parts_arrive_in_any_order_and_twice(corpus: Path, tmp_path: Path, exchange: str) -> None:
+    """An engine that runs a task again may keep what the first attempt left."""
+    plan = planned(corpus, tmp_path, exchange=exchange)
+    plan.scratch.mkdir()
+    plan.claim()
+    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
+    task.setup()
+    left = [each for each in task.process(element) if isinstance(each, tuple)]
+    (key,) = {key for key, _ in left}
+    values = [value for _, value in left]
+    accounts = [
+        list(steps.WriteShards(plan).process((key, parts))) or plan.write_account(0).read_bytes()
+        for parts in (values, [*reversed(values), *values])
+    ]
+    assert accounts[0] == accounts[1]
+    assert list(tmp_path.glob("train-*.arrow"))
 
 
 def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Path) -> None:
     """A driver was killed, its job goes on, and the same folder is made again."""
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
-        runner=RunnerConfig(), source="", vocab=str(corpus), out="",
-    )  # fmt: skip
-    old, new = (prepare.plan(config, tmp_path) for _ in range(2))
+    old, new = (planned(corpus, tmp_path) for _ in range(2))
     old.scratch.mkdir()
-    new.write_splits()
+    new.claim()
+    (element,) = unpack(next(iter(new.packets())))
     with pytest.raises(RuntimeError, match="another run"):
-        list(transforms.Tokenize(old).process(0))
-    assert not old.split_file(0).exists()
-    task = transforms.Tokenize(new)
+        list(steps.Tokenize(old).process(element))
+    assert not old.read_file(0).exists()
+    task = steps.Tokenize(new)
     task.setup()
-    assert list(task.process(0))
-    assert new.split_file(0).exists()
+    assert list(task.process(element))
+    assert new.read_file(0).exists()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline.beam import estimate as preparation
@@ -42,6 +43,18 @@ def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
     size = (tmp_path / "a.jsonl").stat().st_size
     assert expected.seconds == preparation.START + size / 1e5
     assert estimate.rate_of(config.workdir, "train") == 7.0
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    config = configuration(tmp_path, 3000)  # 12 MB
+    monkeypatch.setattr(preparation, "CALIBRATION", 0.0)
+    monkeypatch.setattr(preparation, "PATIENCE", patience)
+    expected = preparation.of(config)
+    assert expected is not None
+    assert (expected.seconds is None) == (patience == 0)
 
 
 def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def words(tmp_path: Path) -> list[str]:
     return [
         "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}",
         f"out={tmp_path}/out", "minimum_characters=0", "validation_share=0.5", "duplicates=3",
+        "runner.task_bytes=1",
     ]  # fmt: skip
 
 
@@ -50,17 +51,16 @@ def test_tasks_say_how_far_they_are(
     seen.look()
     (split,) = plan.splits
     assert (seen.bytes, seen.documents, seen.reading) == (split.end, 30_000, False)
-    assert seen.shards == len(seen.written) == len(plan.shard_names()) == 2
-    # What the tasks said before they were done is what shows while they work.
-    plan.split_account(0).unlink()
-    plan.shard_account(plan.shard_names()[0]).unlink()
+    assert seen.shards == seen.whole == len(plan.shard_names()) == 2
+    # What the tasks say while they work.
+    reading, writing = plan.report(plan.read_account(0)), plan.report(plan.write_account(0))
+    progress.Report(reading)(split.end * 3 / 4, 20_000)
+    progress.Report(writing)(2 / 4)
     before = progress.Progress(plan)
     before.look()
-    assert before.reading
-    assert split.end / 2 < before.bytes < split.end
-    assert 0 < before.documents < 30_000
-    assert before.shards == 1 + 2 / 4
-    plan.report(plan.split_account(0)).write_text("[12")  # it is just being written
+    assert (before.bytes, before.documents, before.reading) == (split.end * 3 / 4, 20_000, True)
+    assert (before.shards, before.whole) == (1 + 2 / 4, 1)
+    reading.write_text("[12")  # it is just being written
     before.look()
     assert before.bytes == 0
 

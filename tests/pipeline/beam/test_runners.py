@@ -66,7 +66,7 @@ def command(folder: Path, out: Path, *more: str) -> list[str]:
     return [
         sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
         f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=12000",
-        "shard_bytes=40000", "sequence_length=32", *more,
+        "shard_bytes=40000", "sequence_length=32", "runner.task_bytes=1", *more,
     ]  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
     out = folder / "dask"
     process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
     scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-    while not list(scratch.glob("split-*.json")):
+    while not list(scratch.glob("read-*.progress")):
         assert process.poll() is None, "it was over before a worker could be killed"
         time.sleep(0.02)
     found = workers(process)
@@ -311,7 +311,7 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
         words.append(f"runner.options.job_endpoint=localhost:{port}")
         process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True)
         scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-        wait_until(lambda: process.poll() is not None or list(scratch.glob("split-*.json")))
+        wait_until(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
         assert process.poll() is None
         service.kill()
         said = process.communicate(timeout=240)[1]

@@ -1,0 +1,310 @@
+"""The tasks of `prepare` that Beam's workers run; `pipeline.beam.transforms` joins them.
+
+A task writes its own files atomically, and their bytes depend only on its input: retries and
+concurrent attempts are harmless.
+"""
+
+import contextlib
+import functools
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.beam import writing
+from pipeline.beam.buckets import (
+    TokenizedDocuments,
+    merge,
+    pack_batches,
+    places_of,
+    read_batches,
+    unpack_batches,
+    write_batches,
+)
+from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.fast_import import beam
+from pipeline.beam.plan import PreparePlan, Splits, unpack
+from pipeline.beam.progress import Report
+from pipeline.common.atomic import atomic_path, write_text
+from pipeline.common.errors import InputError, Restart, UserError, disk_failure
+from pipeline.filtering import minhash
+from pipeline.tokenization.wordpiece import WordPiece
+
+ACCOUNTS, SIGNATURES = "accounts", "signatures"  # outputs of tasks where the engine carries them
+READING, WRITING = 0, 1  # phases
+BUFFERED = 2**24  # tokens that a reading task gives to the engine at once
+
+
+class Task(beam.DoFn):
+    """A step of the plan on a worker.
+
+    A user error is written to a file for the driver and the task ends normally, because engines
+    retry failed tasks and print tracebacks. The other tasks see the file and end too.
+    """
+
+    def __init__(self, plan: PreparePlan):
+        self.plan = plan
+
+    def work(self, element: Any) -> Iterator[Any]:
+        """Run the step."""
+        raise NotImplementedError
+
+    def process(self, element: Any) -> Iterator[Any]:
+        """Run the step, unless a task has found an error."""
+        if not self.plan.is_current:
+            raise RuntimeError("another run is writing to this folder")
+        if not self.cancelled():
+            with self.noted():
+                yield from self.work(element)
+
+    def cancelled(self) -> bool:
+        """Return whether a task has found an error."""
+        return self.plan.error_note.exists()
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Write a user error raised in the body to the file that the driver reads."""
+        try:
+            yield
+        except (UserError, Restart) as error:
+            about = {name: getattr(error, name, None) for name in ("key", "path", "line")}
+            kind = {"restart": isinstance(error, Restart)}
+            note = {"message": str(error), **about, **kind}
+            write_text(self.plan.error_note, json.dumps(note))
+        except Exception as error:
+            if disk_failure(error) is None:
+                raise
+            write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
+
+
+class Unpack(beam.DoFn):
+    """Before the first phase: unpack the reading tasks."""
+
+    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
+        """Yield (reading task, splits)."""
+        yield from unpack(element)
+
+
+class Tokenize(Task):
+    """Phase 1: read the documents of some splits, tokenize them, and sort them by bucket."""
+
+    def setup(self) -> None:
+        """Load the vocabulary and open the corpus, once per worker."""
+        (self.plan.scratch / "begun").touch()
+        with self.noted():
+            self.intake = DocumentReader(self.plan.config)
+            self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
+
+    def work(self, element: tuple[int, Splits]) -> Iterator[Any]:
+        """Read the splits of `element`; yield what `leave` does."""
+        plan, account = self.plan, DocumentCounts()
+        read, splits = element
+        found, report = TokenizedDocuments(plan), Report(plan.report(plan.read_account(read)))
+        parts, sent = 0, 0
+        for chunk in self.intake.chunks(splits, account, report):
+            if self.cancelled():
+                return
+            found.add(self.wordpiece, chunk)
+            if plan.by_engine and found.tokens - sent > BUFFERED:
+                yield from self.send(read, parts, found)
+                parts, sent = parts + 1, found.tokens
+        account.totals["tokens"] += found.tokens
+        for lost in found.empty:
+            self.intake.drop((lost.id, lost.number, lost.split), account, "empty")
+        if plan.by_engine:
+            yield from self.send(read, parts, found)
+            yield from self.send_signatures(read, found)
+            text = json.dumps(vars(account))
+            yield beam.pvalue.TaggedOutput(ACCOUNTS, (0, (READING, read, text)))
+        else:
+            yield from self.leave(read, found)
+            write_text(plan.read_account(read), json.dumps(vars(account)))
+        size = sum(split.end - split.start for _, split in splits)
+        report.finish(size, account.documents["read"])
+
+    def leave(self, read: int, found: TokenizedDocuments) -> Iterator[tuple[int, int]]:
+        """Write the documents to a file; yield (writing task or group, `read`) for those in use."""
+        plan, exchange = self.plan, self.plan.exchange
+        found.save_signatures(plan.signatures(read))
+        if (table := found.take()) is None:
+            return
+        used = write_batches(table, plan.read_file(read), exchange.range_bounds)
+        if exchange.merges:
+            yield exchange.group(read), read
+        else:
+            yield from ((write, read) for write in used)
+
+    def send(self, read: int, part: int, found: TokenizedDocuments) -> Iterator[tuple[int, Any]]:
+        """Yield the documents for the engine: (writing task or place of a merge, part)."""
+        if (table := found.take()) is None:
+            return
+        exchange = self.plan.exchange
+        first = exchange.group(read) * exchange.ranges if exchange.merges else 0
+        for k, packed in pack_batches(table, exchange.range_bounds):
+            yield first + k, (read, part, packed)
+
+    def send_signatures(self, read: int, found: TokenizedDocuments) -> Iterator[Any]:
+        """Yield the MinHash signatures for the engine."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "signatures"
+            if found.save_signatures(path):
+                yield beam.pvalue.TaggedOutput(SIGNATURES, (0, (read, path.read_bytes())))
+
+
+class Ranges(beam.DoFn):
+    """Between the phases, if files are merged: fan out a group of reading tasks into ranges."""
+
+    def __init__(self, ranges: int):
+        self.ranges = ranges
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield (group, range of writing tasks, reading tasks) for each range."""
+        group, reads = element[0], sorted(set(element[1]))
+        yield from ((group, index, reads) for index in range(self.ranges))
+
+
+class Merge(Task):
+    """Between the phases, if files are merged: merge one range of one group."""
+
+    def work(self, element: tuple[int, int, list[int]]) -> Iterator[tuple[int, int]]:
+        """Merge an `element` of `Ranges`; yield (writing task, group) for those in use."""
+        group, index, reads = element
+        yield from ((write, group) for write in merge(self.plan, group, index, reads))
+
+
+class MergeParts(Task):
+    """Between the phases, if the engine carries documents: merge one range of one group."""
+
+    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Any]]:
+        """Merge the parts of one place; yield (writing task, part)."""
+        exchange, (place, parts) = self.plan.exchange, element
+        group, index = divmod(place, exchange.ranges)
+        first = exchange.first_write(index)
+        for k, packed in pack_batches(unpack_batches(parts), exchange.write_bounds(index)):
+            yield first + k, (group, 0, packed)
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(place: str) -> WordPiece:
+    """Return a vocabulary, cached per process: loading takes 0.2 s."""
+    return WordPiece.load(place)
+
+
+def vocabulary(place: str, sha256: str) -> WordPiece:
+    """Return the vocabulary of a plan.
+
+    Raises:
+        InputError: it has changed since the plan was made.
+    """
+    wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
+        loaded.cache_clear()
+        wordpiece = loaded(place)
+    if wordpiece.sha256 != sha256:
+        raise InputError(
+            f"vocab={place}: was changed during the run; rerun the command", key="vocab", path=place
+        )
+    return wordpiece
+
+
+class ToOne(beam.DoFn):
+    """Assign a single key to all elements, to make one task wait for all of them."""
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[int, Any]]:
+        """Yield the writing task and its sources under key 0."""
+        write, sources = element
+        yield 0, (write, sorted(set(sources)))
+
+
+class NearDuplicates(Task):
+    """Between the phases: find near duplicates among the documents of all splits."""
+
+    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Iterable[int]]]:
+        """Write the near duplicates, then yield all writing tasks with their sources."""
+        plan = self.plan
+        paths = [plan.signatures(read) for read in range(plan.exchange.reads)]
+        found = self.find([path for path in paths if path.exists()])  # some have no documents
+        with atomic_path(plan.near_duplicates()) as path:
+            found.tofile(path)
+        yield from ((write, sorted(sources)) for write, sources in element[1])
+
+    def find(self, paths: list[Path]) -> np.ndarray:
+        """Return hashes of documents to leave out and of those that they are similar to."""
+        config = self.plan.config.filters
+        assert config.near_duplicates is not None
+        found = minhash.find_duplicates(paths, config.permutations, config.near_duplicates)
+        return np.concatenate(found, axis=1)
+
+
+class SendNearDuplicates(NearDuplicates):
+    """Between the phases, if the engine carries documents: find near duplicates."""
+
+    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield (writing task, hashes) for the writing tasks of both documents of each pair."""
+        exchange = self.plan.exchange
+        with tempfile.TemporaryDirectory() as folder:
+            for read, content in element[1]:
+                (Path(folder) / f"{read:08d}").write_bytes(content)
+            found = self.find(sorted(Path(folder).iterdir()))
+        writes = np.array(
+            [
+                exchange.write_of(self.plan.bucket(pair.astype(">u8").tobytes()))
+                for row in found
+                for pair in (row[:2], row[2:])
+            ]
+        ).reshape(-1, 2)
+        for write in np.unique(writes).tolist():
+            mine = found[(writes == write).any(axis=1)]
+            yield write, (-1, 0, mine.tobytes())
+
+
+class WriteShards(Task):
+    """Phase 2: write the shards of some buckets."""
+
+    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
+        """Write the shards of `element`, a writing task and the sources or parts of documents."""
+        plan, (write, sources) = self.plan, element
+        if plan.by_engine:
+            parts = list(sources)
+            near = b"".join(part[2] for part in parts if part[0] < 0)
+            found = np.frombuffer(near, np.uint64).reshape(-1, 4)
+            table = unpack_batches(part for part in parts if part[0] >= 0)
+            del parts
+        else:
+            table = read_batches(places_of(plan, write, sorted(set(sources))))
+            found = near_duplicates(plan)
+        report = Report(plan.report(plan.write_account(write)))
+        buckets = writing.load(plan, write, table, found)
+        del table
+        if not plan.is_current:
+            raise RuntimeError("another run is writing to this folder")
+        count = len(buckets.names)
+        account = writing.write(plan, buckets, lambda done: report(done * count))
+        text = json.dumps(account)
+        if plan.by_engine:
+            yield 0, (WRITING, write, text)
+        else:
+            write_text(plan.write_account(write), text)
+        report.finish(count)
+
+
+class Collect(Task):
+    """After both phases, if the engine carries documents: write the counts of all tasks."""
+
+    def work(self, element: tuple[int, Iterable[tuple[int, int, str]]]) -> Iterator[Any]:
+        """Write the counts of the reading tasks, then those of the writing tasks."""
+        found = {(phase, number): text for phase, number, text in element[1]}
+        lines = [f"{found[place]}\n" for place in sorted(found)]
+        if sum(phase == READING for phase, _ in found) == self.plan.exchange.reads:
+            write_text(self.plan.accounts, "".join(lines))
+        yield from ()
+
+
+def near_duplicates(plan: PreparePlan) -> np.ndarray:
+    """Return hashes of documents to leave out and of those that they are similar to: `(N, 4)`."""
+    if plan.config.filters.near_duplicates is None:
+        return np.zeros((0, 4), np.uint64)
+    return np.fromfile(plan.near_duplicates(), np.uint64).reshape(-1, 4)

@@ -1,0 +1,300 @@
+"""The second phase of `prepare`: from the documents of some buckets to their shards.
+
+All buckets of a task are sorted and drawn from together: the cost of a shard is that of its bytes.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.beam import trace
+from pipeline.beam.buckets import as_numbers
+from pipeline.beam.plan import PreparePlan
+from pipeline.common import counter_rng
+from pipeline.common.manifest import sha256
+from pipeline.filtering import filters
+from pipeline.shards import write_shard
+from pipeline.shards.best_fit import best_fit, cut_documents
+from pipeline.shards.full_sentences import full_sentences
+from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
+
+Drawn = list[tuple[np.ndarray, Pairs]]  # per bucket: tokens, and pairs of them in keyed order
+
+
+@dataclasses.dataclass(frozen=True)
+class Buckets:
+    """The documents of consecutive buckets that are kept: by bucket, in the order of hashes."""
+
+    names: list[str]  # of the shards, (B,)
+    documents: Documents  # (D,)
+    bounds: np.ndarray  # (B+1,) of the buckets in documents
+    copies: np.ndarray  # (D,)
+    words: np.ndarray  # (D,) separated by white space
+    read: np.ndarray  # (B,) documents of each bucket before any was left out
+    duplicates: np.ndarray  # (B,) left out as equal
+    near: np.ndarray  # (B,) left out as nearly equal
+    origins: list[trace.Origins] | None  # (B,) of a job that traces
+
+
+def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> Buckets:
+    """Return the buckets of a writing task from its documents `table`, in the corpus's order.
+
+    `found` `(N, 4)` has the hashes of near duplicates and of those that they are similar to.
+    """
+    first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
+    table = table.combine_chunks()
+    raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
+    bucket = table["bucket"].to_numpy() - first
+    # Keep the equal document with the most copies: weights differ between corpora.
+    order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0], bucket))
+    distinct = np.ones(len(order), np.bool_)
+    distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
+    ordered, order = order, order[distinct]
+    hashes = raw[order]
+    near = np.isin(hash_keys(hashes), hash_keys(found[:, :2]))
+    edges = np.arange(end - first + 1)
+    origins = None
+    if "number" in table.column_names:
+        origins = origins_of(table, ordered, distinct, bucket, raw, near, found, len(edges) - 1)
+    left_out = (bucket, bucket[ordered][~distinct], bucket[order][near])
+    read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
+    order = order[~near]
+    ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
+    words = table["words"].to_numpy()[order]
+    del table
+    pa.default_memory_pool().release_unused()
+    inner = ids.flatten()
+    bounds = np.searchsorted(bucket[order], edges)
+    documents = Documents(
+        tokens=inner.flatten().to_numpy(zero_copy_only=True),
+        sentences=np.concatenate([[0], np.cumsum(inner.value_lengths().to_numpy())]),
+        starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
+        keys=raw[order, 0] ^ raw[order, 1],
+        buckets=bounds,
+    )
+    names = [plan.shard_name(number) for number in range(first, end)]
+    return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, origins)
+
+
+def origins_of(
+    table: pa.Table, ordered: np.ndarray, distinct: np.ndarray, bucket: np.ndarray,
+    raw: np.ndarray, near: np.ndarray, found: np.ndarray, count: int,
+) -> list[trace.Origins]:  # fmt: skip
+    """Return where the documents of each of `count` buckets are from."""
+    rows = table.select(trace.COLUMNS).take(pa.array(ordered))
+    hashes = raw[ordered[distinct]]
+    similar = similar_to(hashes, found)
+    named = np.isin(hash_keys(hashes), hash_keys(found[:, 2:]))
+    group = np.cumsum(distinct) - 1
+    row_bounds = np.searchsorted(bucket[ordered], np.arange(count + 1)).tolist()
+    hash_bounds = np.searchsorted(bucket[ordered[distinct]], np.arange(count + 1)).tolist()
+    origins = []
+    for k in range(count):
+        (low, high), (start, end) = row_bounds[k : k + 2], hash_bounds[k : k + 2]
+        origins.append(trace.Origins(
+            table=rows.slice(low, high - low), hashes=hashes[start:end],
+            group=group[low:high] - start, similar=similar[start:end], near=near[start:end],
+            named=named[start:end],
+        ))  # fmt: skip
+    return origins
+
+
+def similar_to(hashes: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return the hash of the document that each of `hashes` `(K, 2)` is similar to, 0 if none is.
+
+    `found` is as of `load`.
+    """
+    keys = hash_keys(found[:, :2])
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], hash_keys(hashes))
+    similar = np.zeros_like(hashes)
+    for row, index in enumerate(place.tolist()):
+        if index < len(order) and (found[order[index], :2] == hashes[row]).all():
+            similar[row] = found[order[index], 2:]
+    return similar
+
+
+def hash_keys(raw: np.ndarray) -> np.ndarray:
+    """View hashes of two numbers as single comparable values, `(N,)`."""
+    return np.ascontiguousarray(raw).reshape(-1, 2).view("V16").ravel()
+
+
+def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> dict[str, Any]:
+    """Write the shards of some buckets; return their counts."""
+    counters = ("documents", "filtered", "totals", "packing")
+    account: dict[str, Any] = {name: Counter() for name in counters}
+    account |= {"lengths": Counter(), "shards": {}, "traced": [], "names": {}}
+    copies = buckets.copies.copy()
+    for k, name in enumerate(buckets.names):
+        if not name.startswith("train"):  # a score counts each document once
+            copies[buckets.bounds[k] : buckets.bounds[k + 1]] = 1
+    packing = account["packing"]
+    drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, packing, report)
+    for k in range(len(buckets.names)):
+        if buckets.read[k]:
+            write_bucket(plan, buckets, k, copies, drawn[k], account)
+    if (following := trace.Trace.of(plan.config)) is not None:
+        add_traces(plan, buckets, copies, following, account)
+    return account
+
+
+def write_bucket(
+    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray,
+    drawn: tuple[np.ndarray, Pairs], account: dict[str, Any],
+) -> None:  # fmt: skip
+    """Write the shard of bucket `k`, unless it is empty, and add its counts."""
+    mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
+    written, split = mine.stop - mine.start, name.partition("-")[0]
+    tokens, pairs = drawn
+    special = np.where(pairs.b_len > 0, 3, 2)
+    outcomes = {"duplicate": buckets.duplicates[k], "filtered": buckets.near[k], "written": written}
+    account["documents"].update({outcome: int(count) for outcome, count in outcomes.items()})
+    if buckets.near[k]:
+        account["filtered"][filters.NEAR] += int(buckets.near[k])
+    random_next = int(pairs.is_random_next.sum())
+    repeats = int(copies[mine].sum()) - int(written)
+    totals = {split: len(pairs), "random_next": random_next, "repeats": repeats}
+    if split == "validation":
+        totals |= {"validation_documents": int(written), "validation_random_next": random_next}
+    account["totals"].update(totals)
+    account["lengths"].update((pairs.a_len + pairs.b_len + special).tolist())
+    if not len(pairs):
+        return
+    path = Path(plan.out) / f"{name}.arrow"
+    values, offsets = gather(tokens, pairs)
+    info = dataclasses.replace(plan.info, split=split)
+    write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
+    words, documents = buckets.words[mine], buckets.documents
+    low, high = documents.sentences[documents.starts[[mine.start, mine.stop]]]
+    account["shards"][path.name] = {
+        "name": path.name, "sha256": sha256(path), "rows": len(pairs), "tokens": len(values),
+        "words": words_of(int(high - low), words, plan.separator, values),
+        "text_words": int(words.sum()),
+    }  # fmt: skip
+
+
+def add_traces(
+    plan: PreparePlan, buckets: Buckets, copies: np.ndarray, following: trace.Trace,
+    account: dict[str, Any],
+) -> None:  # fmt: skip
+    """Add what became of traced documents to the counts."""
+    documents = buckets.documents
+
+    @functools.cache
+    def redrawn() -> Drawn:
+        """Draw the same pairs from the numbers of the documents in place of their tokens."""
+        sizes = np.diff(documents.sentences[documents.starts])
+        numbers = np.repeat(np.arange(len(documents)), sizes)
+        unmarked = dataclasses.replace(plan, separator=-1)
+        numbered = dataclasses.replace(documents, tokens=numbers)
+        return draw_pairs(numbered, copies, unmarked, buckets.names, Counter(), lambda done: None)
+
+    for k, origins in enumerate(buckets.origins or []):
+
+        def rows(k: int = k) -> list[list[int]]:
+            found = trace.rows_of_documents(*gather(*redrawn()[k]), len(documents))
+            return found[buckets.bounds[k] : buckets.bounds[k + 1]]
+
+        part = origins.account(following, f"{buckets.names[k]}.arrow", rows)
+        account["traced"] += part["traced"]
+        account["names"] |= part["names"]
+
+
+def words_of(count: int, words: np.ndarray, separator: int, values: np.ndarray) -> float:
+    """Return the number of words of the text that the tokens `values` of a shard are.
+
+    A token counts as many words as in its documents on average, which have `count` tokens: exact if
+    all appear equally often.
+    """
+    tokens = np.count_nonzero(values != separator)
+    return float(words.sum() * (tokens / max(count, 1)))
+
+
+def draw_pairs(
+    documents: Documents, copies: np.ndarray, plan: PreparePlan, names: list[str],
+    packing: Counter[str], report: Callable[[float], None],
+) -> Drawn:  # fmt: skip
+    """Draw pairs of each bucket `duplicates` times per copy.
+
+    With pairs=none, `packing` counts how full sequences are and how many documents were cut.
+    """
+    assert documents.buckets is not None
+    config = plan.config
+    rounds = config.duplicates * copies.astype(np.int64)
+    count = int(rounds.max(initial=config.duplicates))
+    drawn = []
+    for duplicate in range(count):
+        report(duplicate / (count + 1))
+        key = counter_rng.key(config.seed, "pairs", duplicate)
+        chosen = np.flatnonzero(rounds > duplicate)
+        if config.pairs == "none":
+            drawn.append(sequences(documents, chosen, plan, key, packing))
+        else:
+            most, short = config.sequence_length - 3, config.short_sequence_probability
+            by_order = config.pairs == "sop"
+            pairs = next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
+            drawn.append([(documents.tokens, part) for part in divided(documents, pairs)])
+    found = []
+    for name, parts in zip(names, zip(*drawn, strict=True), strict=True):
+        tokens, pairs = joined(parts, shared=config.pairs != "none")
+        key = counter_rng.key(config.seed, "shard", name)
+        found.append((tokens, pairs[counter_rng.permutation(key, len(pairs))]))
+    return found
+
+
+def sequences(
+    documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64,
+    packing: Counter[str],
+) -> Drawn:  # fmt: skip
+    """Return the packed sequences of each bucket, with tokens of their own; count them."""
+    assert documents.buckets is not None
+    config, most = plan.config, plan.config.sequence_length - 2
+    separator = plan.separator if config.cross_documents else None
+    bounds = documents.buckets.tolist()
+    places = np.searchsorted(chosen, bounds)
+    found = []
+    for k, (low, high) in enumerate(itertools.pairwise(bounds)):
+        part = dataclasses.replace(
+            documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high]
+        )
+        mine = chosen[places[k] : places[k + 1]] - low
+        if config.packing == "best_fit":
+            stream, pairs = best_fit(part, most, key, separator=plan.separator, chosen=mine)
+        else:
+            stream, pairs = full_sentences(part, most, key, separator=separator, chosen=mine)
+        cut = cut_documents(part, most, key, separator, mine, config.packing, pairs.a_start)
+        packing.update(
+            documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs)
+        )
+        found.append((stream, pairs))
+    return found
+
+
+def divided(documents: Documents, pairs: Pairs) -> list[Pairs]:
+    """Return the pairs of each bucket, in their order."""
+    edges = documents.sentences[documents.starts[documents.buckets]]
+    owner = np.searchsorted(edges, pairs.a_start, side="right") - 1
+    order = np.argsort(owner, kind="stable")
+    places = np.searchsorted(owner[order], np.arange(len(edges)))
+    ordered = pairs[order]
+    return [ordered[low:high] for low, high in itertools.pairwise(places)]
+
+
+def joined(parts: tuple[tuple[np.ndarray, Pairs], ...], shared: bool) -> tuple[np.ndarray, Pairs]:
+    """Join the rounds of a bucket, whose tokens are `shared` or those of each round."""
+    if len(parts) == 1:
+        return parts[0]
+    if shared:
+        return parts[0][0], Pairs.concatenate([pairs for _, pairs in parts])
+    laid, pairs = 0, []
+    for tokens, found in parts:
+        pairs.append(dataclasses.replace(found, a_start=found.a_start + laid))
+        laid += len(tokens)
+    return np.concatenate([tokens for tokens, _ in parts]), Pairs.concatenate(pairs)
