@@ -73,7 +73,7 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     def pause() -> bool:
         counts.append(len(beats))
         if len(counts) == 3:  # after a look without progress
-            plan.report(plan.split_account(0)).write_text("[12, 1]")
+            progress.Report(plan.report(plan.read_account(0))).write(12, 1, False)
         return len(counts) == 5
 
     progress._beat(plan, lambda: beats.append(1.0), pause)
