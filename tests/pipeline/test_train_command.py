@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.common.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import forked
 from tests.model.conftest import SMALL, WORDS, write_prepared
 
 
@@ -49,13 +50,11 @@ def test_one_process_trains_without_a_launchers_words(
     assert manifest.figures["world_size"] == 1
     assert "train: 2 x 32, " in done.stdout
     assert "WARNING" not in done.stdout + done.stderr
-    again = train(
-        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1"
-    )
+    words = [sys.executable, "-m", "pipeline.train", f"workdir={work}"]
+    words += [f"out={tmp_path / 'train'}", *SMALL, "processes=1"]
+    again = forked.run([*words, "steps=2"], cwd=root)
     assert "train: up to date" in again.stdout
-    other = train(
-        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=1", "processes=1"
-    )
+    other = forked.run([*words, "steps=1"], cwd=root)
     assert "checkpoints of other settings" in other.stdout
     assert "step-00000002" in other.stdout
 
