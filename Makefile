@@ -90,8 +90,13 @@ SECONDS ?= 600
 fuzz: $(READY)  ## hostile input for SECONDS=600 at each reader (the tests do it briefly)
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/security -m fuzz --timeout 0
 
+# What the peers of prepare, finetune and minimal_pairs need, installed once.
+$(VENV)/.benchmarks: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,benchmarks]'
+	@touch $@
+
 NAME ?=
-benchmark: $(READY)  ## one of benchmarks/ beside its peer: make benchmark NAME=loader
+benchmark: $(VENV)/.benchmarks  ## one of benchmarks/ next to its peer: make benchmark NAME=loader
 	$(BIN)/python -m benchmarks.$(or $(NAME),$(error say which: NAME=loader, or another of benchmarks/))
 
 audit: $(READY)  ## licences of what is installed; known weaknesses in it, where the network has the list

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
@@ -29,6 +30,7 @@ from pipeline.stages import stage
 
 PAGE = "report.html"
 BASELINES = {"baseline": "random initialisation", "majority": "most frequent class"}
+RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
@@ -112,12 +114,31 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         for title, key, unit in wanted
         if (found := curves(key))
     ]
+    losses = {"Masked-LM loss": "masked_lm_loss", "Next-sentence loss": "next_sentence_loss"}
+    warnings = (overfitting(kinds, title, key) for title, key in losses.items())
     return {
         "title": f"Training ({name})",
-        "rows": [],
+        "rows": [("warning", text) for text in warnings if text],
         "plots": [plot for plot in drawn if plot[0] not in FOLDED],
         "folded": [plot for plot in drawn if plot[0] in FOLDED],
     }
+
+
+def overfitting(kinds: dict[str, list[dict[str, Any]]], title: str, key: str) -> str | None:
+    """Return a sentence if a held-out loss rose while that of training fell, else None."""
+    held = [(row["step"], row[key]) for row in kinds["validation"] if key in row]
+    if len(held) < 2:
+        return None
+    step, best = min(held, key=lambda pair: pair[1])
+    late = [row[key] for row in kinds["train"] if key in row and row["step"] > step]
+    half = len(late) // 2
+    falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
+    if held[-1][1] < RISES * best or not falls:
+        return None
+    return (
+        f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][1]:.3f}, "
+        "while that of training fell: more text, or fewer steps, would help"
+    )
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,15 @@ def test_make_help_explains_every_target(root: Path) -> None:
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(targets[1].split())
 
 
+def test_benchmarks_install_their_peers(root: Path, tmp_path: Path) -> None:
+    shown = subprocess.run(
+        ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    install, run = shown.stdout.find("benchmarks]'"), shown.stdout.find("-m benchmarks.finetune")
+    assert 0 < install < run
+
+
 def test_the_workflow_does_what_ci_does(root: Path) -> None:
     flow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
     assert ".ci/run" in [step.get("run") for step in flow["jobs"]["check"]["steps"]]

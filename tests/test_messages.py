@@ -43,6 +43,18 @@ prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt shard_bytes=0 out
 prepare --verbose corpus=books
 prepare --from
 prepare --from TMP/gone.yaml
+prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=.
+prepare corpus=books runner=spark2
+prepare corpus=books validation_share=null
+prepare corpus=books filters.decontaminate=x
+prepare corpus=books corpus.path=
+prepare corpus=books corpus.path=https://somewhere/a.txt vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=glue vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=mix vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=jsonl corpus.path=TMP/array.jsonl vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=jsonl corpus.path=TMP/int.jsonl vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=jsonl corpus.path=TMP/content.jsonl vocab=TMP/vocab.txt out=TMP/out
+prepare corpus=jsonl corpus.path=TMP/int.jsonl corpus.options.foo=1 vocab=TMP/vocab.txt out=TMP/o
 vocab existing=TMP/vocab.txt additions=TMP/more.txt out=TMP/out
 download corpus=books out=TMP/out
 run corpus=sample --force
@@ -56,6 +68,7 @@ run corpus=sample tasks=[rte] glue=TMP/gone workdir=TMP/run
 run corpus=books corpus.path=TMP/gone workdir=TMP/run
 run corpus=sample workdir=TMP/vocab.txt
 run corpus=sample @TMP/gone
+run corpus=sample --config-dir TMP/gone
 run corpus=sample executor=slurm workdir=TMP/run
 train model=tny
 train model=tiny model.heads=3 workdir=TMP
@@ -79,6 +92,9 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "vocab.txt").write_text(f"{SPECIAL}words\nmore\n.\n")
     (tmp_path / "more.txt").write_text("Running\n")
     (tmp_path / "tone.tsv").write_text("text\tlabel\nwords\t0\n")
+    (tmp_path / "array.jsonl").write_text('[{"text": "words"}]\n')
+    (tmp_path / "int.jsonl").write_text('{"text": 5}\n')
+    (tmp_path / "content.jsonl").write_text('{"content": "words"}\n')
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     return tmp_path
 

@@ -148,7 +148,8 @@ class LocalExecutor:
         self.ended()
         if child.process.returncode == 0 and manifest is not None:
             seconds = time.monotonic() - child.began
-            screen.say(f"{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}")
+            tick = "\u2713 " if self.live and can_print("\u2713") else ""
+            screen.say(f"{tick}{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}")
             return
         raise failure(node.name, child.process.returncode, child.log)
 
@@ -188,6 +189,15 @@ class LocalExecutor:
                 ):
                     time.sleep(0.05)
         self.running.clear()
+
+
+def can_print(text: str) -> bool:
+    """Return whether the terminal's encoding has these characters."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def failure(name: str, code: int, log: Path) -> Exception:

@@ -180,6 +180,25 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     return f"no {', '.join(plain)} file{packed} in this folder"
 
 
+def check_options(corpus: CorpusConfig, kind: type) -> None:
+    """Raise ConfigError for an option that the reader lacks, or requires."""
+    known = list(inspect.signature(kind).parameters.values())[2:]
+    names = [each.name for each in known]
+    for name in corpus.options:
+        if name not in names:
+            raise ConfigError(
+                f"corpus.options.{name}: no such option of {corpus.reader}; choose one of "
+                f"{', '.join(names) or 'none'}",
+                key=f"corpus.options.{name}",
+            )
+    for each in known:
+        if each.default is each.empty and each.name not in corpus.options:
+            raise ConfigError(
+                f"corpus.options.{each.name} is required by {corpus.reader}",
+                key=f"corpus.options.{each.name}",
+            )
+
+
 def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
     """Return the reader of a corpus.
 
@@ -195,15 +214,7 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         raise ConfigError(
             f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader"
         )
-    signature = inspect.signature(kind)
-    try:
-        signature.bind(corpus, source, **corpus.options)
-    except TypeError as error:
-        known = ", ".join(list(signature.parameters)[2:]) or "none"
-        raise ConfigError(
-            f"corpus.options of {corpus.reader}: {error}; its options are: {known}",
-            key="corpus.options",
-        ) from error
+    check_options(corpus, kind)
     if corpus.path is not None:
         corpus = replace(corpus, path=storage.pinned(corpus.path))
     reader: Reader = kind(corpus, source, **corpus.options)

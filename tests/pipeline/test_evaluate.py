@@ -339,7 +339,11 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     assert done.returncode == 0, done.stderr
     assert "Sample-Next (sample task) accuracy" in done.stdout
     assert (Path(config.workdir) / "evaluate-sample_next" / "results.json").exists()
-    assert "evaluate: up to date" in command(*arguments).stdout
+    (Path(config.workdir) / "report").mkdir()
+    (Path(config.workdir) / "report" / "report.html").touch()
+    again = command(*arguments).stdout
+    assert "evaluate: up to date" in again
+    assert f"python -m pipeline.report workdir={config.workdir} adds this" in again
 
 
 def test_without_a_task_the_command_lists_them():

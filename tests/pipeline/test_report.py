@@ -54,10 +54,10 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def page(work: Path) -> str:
-    config = ReportConfig(workdir=str(work), out=str(work / "report"))
+def page(work: Path, out: str = "report") -> str:
+    config = ReportConfig(workdir=str(work), out=str(work / out))
     report.run(config)
-    return (work / "report" / "report.html").read_text()
+    return (work / out / "report.html").read_text()
 
 
 def test_the_figures_stand_on_the_page(work: Path) -> None:
@@ -81,6 +81,27 @@ def test_the_page_reaches_for_nothing(work: Path) -> None:
     assert not re.search(r'(src|href)="(?!#)', text)
     assert not re.search(r"url\((?!#)", text)
     assert "<script" not in text
+
+
+def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
+    for rise, warned in ((0.2, True), (0.01, False), (-0.1, False)):
+        rows = []
+        for step in (10, 20, 30, 40):
+            loss = 0.7 - step / 100
+            rows.append({"kind": "train", "step": step, "next_sentence_loss": loss})
+            held = 0.6 if step == 10 else 0.6 + rise * step / 40
+            rows.append({"kind": "validation", "step": step, "next_sentence_loss": held})
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (work / "train" / METRICS).write_text(text)
+        said = "Next-sentence loss of held-out text rose from 0.600 at step 10 to 0.800"
+        assert (said in page(work, f"report-{rise}")) == warned
+
+
+def test_small_curves_are_folded(work: Path) -> None:
+    folded = re.search(r"<details>.*?</details>", page(work), flags=re.DOTALL)
+    assert folded is not None
+    assert "Throughput" in folded[0]
+    assert "Masked-LM loss" not in folded[0]
 
 
 def test_what_others_named_is_text(work: Path) -> None:

@@ -8,6 +8,9 @@ import forked
 import pytest
 
 from pipeline import __version__
+from pipeline.cli import entry_point
+from pipeline.common.errors import Exit
+from pipeline.config import ReportConfig
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -137,3 +140,16 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     modules = {line.split()[2].removeprefix("pipeline.") for line in listed if "-m" in line}
     assert modules == commands | {"inspect"}
     assert all(len(line) <= 100 for line in listed)
+
+
+def test_ctrl_c_says_how_to_resume(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(config: ReportConfig) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["report", "workdir=work/mine"])
+    with pytest.raises(SystemExit) as ended:
+        entry_point.run("report", ReportConfig, interrupted)
+    assert ended.value.code == Exit.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted; rerun the same command\n"

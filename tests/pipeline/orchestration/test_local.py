@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import Diverged, Exit, Restart, UserError
+from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import LocalExecutor, StageFailed, failure
@@ -54,6 +55,23 @@ def test_the_end_of_a_stage_is_that_of_the_run(
     with pytest.raises(kind, match=told) as raised:
         LocalExecutor(tmp_path, 1, None).run([stage])
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(("live", "mark"), [(True, "\u2713 tasks "), (False, "tasks ")])
+def test_a_finished_stage_is_ticked_on_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], live: bool, mark: str
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    Manifest(
+        stage="tasks", fingerprint="f", version=1, config={}, inputs={}, files={}, figures={},
+        summary="some rows", seconds=1.0, finished="",
+    ).write(tmp_path / "tasks")  # fmt: skip
+    executor = LocalExecutor(tmp_path, 1, None)
+    executor.live = live
+    executor.run([script(tmp_path, "tasks", "")])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.rpartition("\033[K")[2].startswith(mark)
+    assert last.endswith("some rows")
 
 
 def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:

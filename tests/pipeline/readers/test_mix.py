@@ -70,7 +70,7 @@ def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
         ({"a": {"reader": "scroll", "path": "x"}}, ".a.reader"),
         ({"a": {"reader": "fields", "path": "x"}}, ".a.reader"),
         ({"a": {"reader": "no.such", "path": "x"}}, ".a.reader"),
-        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, ".a.options"),
+        ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, ".a.options.y"),
     ],
 )
 def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], key: str) -> None:
