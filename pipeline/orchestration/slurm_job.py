@@ -159,25 +159,28 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
             finish(each, code, Path(config.workdir))
 
 
-def state_of(job: str) -> str:
-    """Return Slurm's state of a job, such as RUNNING or CANCELLED; "" if it does not answer."""
+def state_of(job: str) -> tuple[str, str]:
+    """Return Slurm's state of a job, such as RUNNING, and the reason; "" if it does not answer."""
     shown = subprocess.run(
         ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
     ).stdout
-    return next((w.partition("=")[2] for w in shown.split() if w.startswith("JobState=")), "")
+    fields = dict(word.partition("=")[::2] for word in reversed(shown.split()))
+    return fields.get("JobState", ""), fields.get("Reason", "")
 
 
 def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
     job = os.environ["SLURM_JOB_ID"]
-    state = state_of(job)
+    state, reason = state_of(job)
+    at_limit = reason == "TimeLimit"
     name = rank_endings.signal_name(code) if code > 128 else None
     ended = f"slurm: stage {stage} ended {f'by {name}' if name else f'with exit code {code}'}"
-    if state == "TIMEOUT":
+    if at_limit:
         ended += " at the time limit"
-    if state == "CANCELLED":
-        print(f"{ended}: the job was cancelled; not requeued", flush=True)
-    elif code not in AGAIN and not (code == Exit.BUG and state == "TIMEOUT"):  # no further step
+    if state not in ("", "RUNNING") and not at_limit:
+        # Cancelled; or requeued by Slurm itself, for a job of higher priority or a lost node.
+        print(f"{ended}, as Slurm ended the job", flush=True)
+    elif code not in AGAIN and not (code == Exit.BUG and at_limit):  # no further step could start
         print(f"{ended}; not requeued", flush=True)
     elif not may_queue_again(workdir, job):
         print(f"{ended}; not requeued", flush=True)
@@ -189,8 +192,7 @@ def finish(stage: str, code: int, workdir: Path) -> None:
         )  # fmt: skip
     else:
         print(f"{ended}; requeued", flush=True)
-        if state != "PENDING":  # as Slurm requeues it for a lost node or a job of higher priority
-            subprocess.run(["scontrol", "requeue", job], check=False)
+        subprocess.run(["scontrol", "requeue", job], check=False)
     sys.exit(code)
 
 
