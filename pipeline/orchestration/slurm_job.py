@@ -30,6 +30,7 @@ MODULE = "pipeline.orchestration.slurm_job"
 STALLED = 3  # starts without progress, after which a job is not requeued
 KILLED, TERMINATED, HUNG_UP = 137, 143, 129  # 128 + signal
 AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
+PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)  # to the stage
 # srun exits with the highest code of its tasks, so these are ordered by severity. A task that is
 # killed exits with 137; srun exits with 1 if it cannot start a task.
 STEP_CODES = {
@@ -63,10 +64,13 @@ def task(stage: str, overrides: list[str]) -> int:
     environment["JOB_COMPLETION_INDEX"] = index
     environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in PASSED:
         signal.signal(number, lambda number, frame: None)
     words = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *overrides]
     code = subprocess.run(words, check=False).returncode
+    # A signal while Python exits would replace the exit code.
+    for number in PASSED:
+        signal.signal(number, signal.SIG_IGN)
     if code in FINAL and int(environment.get("SLURM_NTASKS", "1")) > 1:
         # The other tasks would wait for this one: let them save and end.
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
@@ -170,6 +174,7 @@ def state_of(job: str) -> tuple[str, str]:
 
 def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one more would replace the exit code
     job = os.environ["SLURM_JOB_ID"]
     state, reason = state_of(job)
     at_limit = reason == "TimeLimit"
