@@ -103,9 +103,10 @@ class Cluster:
         (found,) = [found for found in self.jobs() if found["JobId"] == job]
         return int(found["Restarts"])
 
-    def cancel(self, workdir: Path) -> None:
-        """Cancel all jobs of a run, and wait for their end."""
-        mine = [job["JobId"] for job in self.jobs() if job.get("Comment") == str(workdir)]
+    def cancel(self, *workdirs: Path) -> None:
+        """Cancel all jobs of some runs, and wait for their end."""
+        runs = [str(workdir) for workdir in workdirs]
+        mine = [job["JobId"] for job in self.jobs() if job.get("Comment") in runs]
         self.ask("scancel", *mine)
         self.idle()
 

@@ -239,8 +239,7 @@ def test_a_time_limit_saves_and_queues_again(run: Run) -> None:
         assert each.checkpoints()
     log = next((both[1].workdir / "logs").glob("train-*.out")).read_text()
     assert "at the time limit; requeued" in log
-    for each in both:
-        run.cluster.cancel(each.workdir)
+    run.cluster.cancel(*(each.workdir for each in both))
 
 
 def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> None:
