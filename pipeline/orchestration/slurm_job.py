@@ -30,6 +30,7 @@ MODULE = "pipeline.orchestration.slurm_job"
 STALLED = 3  # starts without progress, after which a job is not requeued
 KILLED, TERMINATED, HUNG_UP = 137, 143, 129  # 128 + signal
 AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
+PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)  # to the stage
 # srun exits with the highest code of its tasks, so these are ordered by severity. A task that is
 # killed exits with 137; srun exits with 1 if it cannot start a task.
 STEP_CODES = {
@@ -63,10 +64,13 @@ def task(stage: str, overrides: list[str]) -> int:
     environment["JOB_COMPLETION_INDEX"] = index
     environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in PASSED:
         signal.signal(number, lambda number, frame: None)
     words = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *overrides]
     code = subprocess.run(words, check=False).returncode
+    # A signal while Python exits would replace the exit code.
+    for number in PASSED:
+        signal.signal(number, signal.SIG_IGN)
     if code in FINAL and int(environment.get("SLURM_NTASKS", "1")) > 1:
         # The other tasks would wait for this one: let them save and end.
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
@@ -159,25 +163,29 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
             finish(each, code, Path(config.workdir))
 
 
-def state_of(job: str) -> str:
-    """Return Slurm's state of a job, such as RUNNING or CANCELLED; "" if it does not answer."""
+def state_of(job: str) -> tuple[str, str]:
+    """Return Slurm's state of a job, such as RUNNING, and the reason; "" if it does not answer."""
     shown = subprocess.run(
         ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
     ).stdout
-    return next((w.partition("=")[2] for w in shown.split() if w.startswith("JobState=")), "")
+    fields = dict(word.partition("=")[::2] for word in reversed(shown.split()))
+    return fields.get("JobState", ""), fields.get("Reason", "")
 
 
 def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one more would replace the exit code
     job = os.environ["SLURM_JOB_ID"]
-    state = state_of(job)
+    state, reason = state_of(job)
+    at_limit = reason == "TimeLimit"
     name = rank_endings.signal_name(code) if code > 128 else None
     ended = f"slurm: stage {stage} ended {f'by {name}' if name else f'with exit code {code}'}"
-    if state == "TIMEOUT":
+    if at_limit:
         ended += " at the time limit"
-    if state == "CANCELLED":
-        print(f"{ended}: the job was cancelled; not requeued", flush=True)
-    elif code not in AGAIN and not (code == Exit.BUG and state == "TIMEOUT"):  # no further step
+    if state not in ("", "RUNNING") and not at_limit:
+        # Cancelled; or requeued by Slurm itself, for a job of higher priority or a lost node.
+        print(f"{ended}, as Slurm ended the job", flush=True)
+    elif code not in AGAIN and not (code == Exit.BUG and at_limit):  # no further step could start
         print(f"{ended}; not requeued", flush=True)
     elif not may_queue_again(workdir, job):
         print(f"{ended}; not requeued", flush=True)
@@ -189,8 +197,7 @@ def finish(stage: str, code: int, workdir: Path) -> None:
         )  # fmt: skip
     else:
         print(f"{ended}; requeued", flush=True)
-        if state != "PENDING":  # as Slurm requeues it for a lost node or a job of higher priority
-            subprocess.run(["scontrol", "requeue", job], check=False)
+        subprocess.run(["scontrol", "requeue", job], check=False)
     sys.exit(code)
 
 

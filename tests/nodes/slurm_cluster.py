@@ -1,8 +1,10 @@
 """A Slurm cluster of two nodes and a controller: machines of namespaces, with real daemons."""
 
+import contextlib
 import os
 import re
 import secrets
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from machines import Command, Machine, Machines, clone, kill, wait_for
 
+GPUS = 8  # that each node seems to have
 CONF = """
 ClusterName=test
 SlurmctldHost=ctl
@@ -38,9 +42,12 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
-NodeName=n0 NodeAddr=n0 CPUs=32 RealMemory=10000
-NodeName=n1 NodeAddr=n1 CPUs=32 RealMemory=10000
+GresTypes=gpu
+NodeName=n0 NodeAddr=n0 CPUs=32 RealMemory=10000 Gres=gpu:8 Features=h100
+NodeName=n1 NodeAddr=n1 CPUs=32 RealMemory=10000 Gres=gpu:8 Features=h100
 PartitionName=main Nodes=n0,n1 Default=YES PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=gpu Nodes=n0,n1 PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=cancelled Nodes=n0,n1 PriorityTier=1 PreemptMode=CANCEL GraceTime=40
 PartitionName=urgent Nodes=n0,n1 PriorityTier=10 PreemptMode=OFF
 """
 
@@ -91,10 +98,25 @@ class Cluster:
         wait_for(lambda: self.job(name, workdir).get("JobState") == "RUNNING", f"{name} runs", 900)
         return self.job(name, workdir)
 
+    def restarts(self, job: str) -> int:
+        """How often a job was queued again."""
+        (found,) = [found for found in self.jobs() if found["JobId"] == job]
+        return int(found["Restarts"])
+
+    def cancel(self, *workdirs: Path) -> None:
+        """Cancel all jobs of some runs, and wait for their end."""
+        runs = [str(workdir) for workdir in workdirs]
+        mine = [job["JobId"] for job in self.jobs() if job.get("Comment") in runs]
+        self.ask("scancel", *mine)
+        self.idle()
+
     def stop_node(self, node: Machine) -> None:
         """Kill all that runs on a node."""
-        for process in node.processes():
-            kill(process)
+        while node.running():
+            for process in node.processes():
+                with contextlib.suppress(psutil.Error, ProcessLookupError):  # ended with its parent
+                    if process.name() != "sleep":  # that of the machine's first process
+                        kill(process)
 
     def start_node(self, node: Machine) -> None:
         environment = self.environment | {"LANG": "C.UTF-8"}
@@ -109,8 +131,8 @@ class Cluster:
         for node in self.nodes:
             wait_for(
                 lambda node=node: not node.running("slurmd", "/usr/sbin/slurmd"),  # type: ignore[misc]
-                f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}",
-            )
+                f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}", 60,
+            )  # fmt: skip
 
 
 @contextmanager
@@ -120,6 +142,9 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     folder.chmod(0o755)
     (folder / "slurm.conf").write_text(CONF.format(folder=folder))
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-7]\n")
+    for number in range(GPUS):  # Slurm wants devices; nothing opens them
+        os.mknod(folder / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
     key = folder / "munge" / "key"
     key.write_bytes(secrets.token_bytes(1024))
     key.chmod(0o600)

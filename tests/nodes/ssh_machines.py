@@ -1,20 +1,24 @@
 """Two machines that one may log in to with a real sshd, and a clone of the project on both."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from machines import Command, Machine, Machines, clone, run, wait_for
+from machines import ROOT, Command, Machine, Machines, clone, run, wait_for
 
 from benchmarks.small import make_work, settings
 from model.training import checkpoint
 from model.training.tracking import read_metrics
 from pipeline.common.manifest import require_manifest, sha256
+from tests.docs.fences import commands
 
 STEPS = 300
-LIMITS = ("timeout=20", "watchdog=30", "start_timeout=240")
+LAUNCH = ("python", "-m", "model.launch", "deepspeed")
+PAGE = [line for line in commands(ROOT / "docs" / "ssh.md") if not line.startswith("#")]
+LIMITS = ("timeout=200", "watchdog=250", "start_timeout=400")
 SSHD = """
 ListenAddress {address}
 HostKey {folder}/host_key
@@ -61,14 +65,21 @@ class Lab:
         environment: dict[str, str] | None = None,
     ) -> Command:  # fmt: skip
         """The recommended command, started on the first machine."""
-        words = ["python", "-m", "model.launch", "deepspeed", "--hostfile",
-                 str(hostfile or self.hostfile), *options, *self.script(out, *more)]  # fmt: skip
-        return self.start(words, environment)
+        words = [*LAUNCH, "--hostfile", str(hostfile or self.hostfile)]
+        return self.start([*words, *options, *self.script(out, *more)], environment)
 
-    def plain(self, out: Path, *more: str) -> Command:
+    def plain(self, out: Path, *more: str, options: tuple[str, ...] = ()) -> Command:
         """DeepSpeed's own launcher."""
-        words = ["deepspeed", "--hostfile", str(self.hostfile), *self.script(out, *more)]
+        words = ["deepspeed", "--hostfile", str(self.hostfile), *options, *self.script(out, *more)]
         return self.start(words)
+
+    def page(self, start: str, out: Path, number: int = 0) -> list[str]:
+        """The page's only command that begins so, with the names and the training of this lab."""
+        (line,) = [line for line in PAGE if line.startswith(start)]
+        names = {"HOSTS": str(self.hostfile), "N": str(number), "FIRST_NODE": "node0"}
+        words = [names.get(word, word) for word in shlex.split(line)]
+        script = words.index("model/train.py")
+        return [*words[:script], *self.script(out)]
 
     def start(self, words: list[str], environment: dict[str, str] | None = None) -> Command:
         number = len(list(self.folder.glob("command-*.log")))
@@ -87,7 +98,7 @@ class Lab:
         for machine in self.machines:
             wait_for(
                 lambda machine=machine: not machine.running("sshd: /usr/sbin/sshd -f"),  # type: ignore[misc]
-                f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}", 90,
+                f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}", 60,
             )  # fmt: skip
             left = {path.name for path in (machine.folder / "tmp").iterdir()}
             # PyTorch's cache of compiled code is for the next process.

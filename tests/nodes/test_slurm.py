@@ -5,85 +5,24 @@ weights, which are those of two ranks on one machine, bit for bit.
 """
 
 import fcntl
-import shutil
+import os
 import signal
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from importlib import metadata
 
 import psutil
 import pytest
-from machines import Command, kill, missing, wait_for
+from machines import kill, missing, wait_for
 from slurm_cluster import Cluster, slurm_cluster
+from slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
-from model.training import checkpoint
-from model.training.tracking import read_metrics
 from pipeline.common.errors import Exit
-from pipeline.common.manifest import Manifest, require_manifest, sha256
+from pipeline.common.manifest import Manifest
+from pipeline.orchestration.slurm_job import to_step
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
-STEPS = 1200
-SETTINGS = (
-    "+corpus=sample", "corpus.options.packages=[sklearn]", "tasks=[sample_next]", "vocab.size=1000",
-    "vocab.sample_bytes=1000000", "prepare.sequence_length=32", "tasks.train_rows=100",
-    "tasks.dev_rows=50", f"train.steps={STEPS}", "model.hidden=32", "model.feed_forward=64",
-    "train.batch_size=16", "train.micro_batch=8", "train.threads=1", "train.save_every=1000",
-    "train.evaluate_every=1000", "train.log_every=1", "train.timeout=20", "train.watchdog=30",
-    "train.start_timeout=240", "train.tracking=none", "evaluate.epochs=1",
-)  # fmt: skip
-ON_SLURM = (
-    "executor=slurm", "executor.nodes=2", "executor.gpus=0", "executor.cpus=2", "executor.parts=2",
-    "executor.poll=1", "executor.time=2:00:00",
-)  # fmt: skip
-
-
-@dataclass
-class Run:
-    """A run on the cluster, and the process that follows it."""
-
-    cluster: Cluster
-    workdir: Path
-    driver: Command
-
-    def losses(self) -> int:
-        return sum(row["kind"] == "train" for row in read_metrics(self.workdir / "train"))
-
-    def checkpoints(self) -> list[int]:
-        found = (self.workdir / "train").glob("checkpoints/*/step-*")
-        return sorted(int(path.name[5:]) for path in found)
-
-    def learnt(self, more: int = 8) -> dict[str, str]:
-        """Wait until training runs and has learnt some more; its job."""
-        job = self.cluster.running("train", self.workdir)
-        log = self.workdir / "logs" / f"train-{job['JobId']}.out"
-        before = log.read_text(errors="replace").count(": step ") if log.exists() else 0
-        wait_for(
-            lambda: (
-                log.exists() and log.read_text(errors="replace").count(": step ") >= before + more
-            ),
-            "more steps",
-        )
-        return self.cluster.job("train", self.workdir)
-
-    def queued_again(self, before: dict[str, str], state: str = "PENDING") -> None:
-        """Wait until a job that was running has been queued once more."""
-        stage = before["JobName"].removeprefix("bert-")
-        times = int(before["Restarts"])
-        wait_for(
-            lambda: int(self.cluster.job(stage, self.workdir)["Restarts"]) > times
-            or self.cluster.job(stage, self.workdir)["JobState"] == state,
-            f"{stage} in the queue again", 300,
-        )  # fmt: skip
-
-
-def start(cluster: Cluster, workdir: Path, *more: str) -> Run:
-    words = ["python", "-m", "pipeline.run", *SETTINGS, *ON_SLURM, f"workdir={workdir}", *more]
-    return Run(cluster, workdir, cluster.start(*words))
-
-
-def weights(workdir: Path) -> str:
-    manifest = require_manifest(workdir / "train", "train", "out")
-    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+TRAINING = ("train", "convert", "evaluate*", "report")  # what a copy makes itself
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def run(cluster: Cluster) -> Run:
     return start(cluster, cluster.folder / "work")
-
-
-def copy_of(run: Run, name: str, *without: str) -> Path:
-    """A folder where the stages before training are done as in the run."""
-    to = run.cluster.folder / name
-    shutil.copytree(run.workdir, to, ignore=shutil.ignore_patterns("logs", *without))
-    return to
 
 
 def ranks(run: Run, number: int) -> psutil.Process:
@@ -126,15 +58,19 @@ def test_jobs_wait_for_one_another_with_resources_of_their_own(run: Run) -> None
     assert {stage: job["NumNodes"].partition("-")[0] for stage, job in jobs.items()} == {
         "train": "2", "prepare": "1", "report": "1",
     }  # fmt: skip
+    assert {job["Partition"] for job in jobs.values()} == {"gpu"}
+    assert {job["TimeLimit"] for job in jobs.values()} == {"12:00:00"}
     assert (jobs["prepare"]["CPUs/Task"], jobs["report"]["CPUs/Task"]) == ("2", "1")
 
 
 def test_who_follows_the_jobs_may_go_and_come_back(run: Run) -> None:
-    run.driver.interrupt(signal.SIGINT)
-    assert run.driver.wait() == Exit.INTERRUPTED
-    assert "scancel" in run.driver.text()
-    before = len(run.cluster.jobs())
-    run.driver = start(run.cluster, run.workdir).driver
+    for number in (signal.SIGHUP, signal.SIGINT):  # a closed terminal, Ctrl-C
+        wait_for(lambda: "job " in run.driver.text(), "it follows")
+        run.driver.interrupt(number)
+        assert run.driver.wait() == Exit.INTERRUPTED
+        assert "scancel" in run.driver.text()
+        before = len(run.cluster.jobs())
+        run.driver = start(run.cluster, run.workdir).driver
     wait_for(lambda: "train" in run.driver.text(), "it follows")
     assert len(run.cluster.jobs()) == before
 
@@ -174,15 +110,28 @@ def test_a_lost_node_queues_again(run: Run) -> None:
     run.cluster.start_node(node)
 
 
+def test_an_evaluation_is_queued_again(run: Run) -> None:
+    job = run.cluster.running("evaluate", run.workdir)
+    task = f"{job['ArrayJobId']}_{job['ArrayTaskId']}"
+    log = run.workdir / "logs" / f"evaluate-{task}.out"
+    wait_for(lambda: log.exists() and ": not made yet" in log.read_text(), "it evaluates")
+    run.cluster.ask("scancel", "--signal=TERM", task)
+    wait_for(lambda: run.cluster.restarts(job["JobId"]) == 1, "it is in the queue again")
+
+
 def test_the_run_ends_with_the_weights_of_one_machine(run: Run) -> None:
     assert run.driver.wait(1700) == Exit.DONE, run.driver.text()
     assert "all done" in run.driver.text()
     assert (run.workdir / "report" / "report.html").exists()
     assert run.losses() == STEPS
     run.cluster.idle()
-    left = list((run.cluster.folder / "tmp").glob("train-ranks-*"))
-    assert len(left) <= 1, "nothing but what the lost node had no time to remove"
-    alone = copy_of(run, "alone", "train", "convert", "evaluate*", "report")
+    left = {path.name for path in (run.cluster.folder / "tmp").iterdir()}
+    # The compiler's cache is for the next process; the lost node had no time to remove its folder.
+    left -= {"torchinductor_root"}
+    assert len(left) <= 1, left
+    log = next((run.workdir / "logs").glob("train-*.out")).read_text()
+    assert "0: step" in log, "lines have the number of their node"
+    alone = copy_of(run, "alone", *TRAINING)
     words = ["python", "-m", "pipeline.run", *SETTINGS, "processes=2", f"workdir={alone}"]
     command = run.cluster.start(*words)
     wait_for(lambda: Manifest.read(alone / "train") is not None, "the reference", 900)
@@ -192,7 +141,7 @@ def test_the_run_ends_with_the_weights_of_one_machine(run: Run) -> None:
 
 
 def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
-    workdir = copy_of(run, "held", "train", "convert", "evaluate*", "report")
+    workdir = copy_of(run, "held", *TRAINING)
     with (workdir / ".train.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = start(run.cluster, workdir)
@@ -205,7 +154,7 @@ def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
 
 
 def test_a_job_that_gets_no_further_is_not_queued_for_ever(run: Run) -> None:
-    workdir = copy_of(run, "blind", "train", "convert", "evaluate*", "report")
+    workdir = copy_of(run, "blind", *TRAINING)
     node = run.cluster.nodes[1]
     node.do("mount", "-t", "tmpfs", "none", str(workdir))
     again = start(run.cluster, workdir, "train.start_timeout=20")
@@ -214,38 +163,160 @@ def test_a_job_that_gets_no_further_is_not_queued_for_ever(run: Run) -> None:
     assert code == Exit.RESTART, again.driver.text()
     (log,) = (workdir / "logs").glob("train-*.out")
     assert "without a new checkpoint" in log.read_text()
+    assert "rank 1 (n1) did not join within 20 s" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert "most recent call first" not in log.read_text(), "no dump of the threads"
     run.cluster.idle()
 
 
 def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run: Run) -> None:
-    workdirs = [copy_of(run, name, "train", "convert", "evaluate*", "report") for name in "ab"]
+    workdirs = [copy_of(run, name, *TRAINING) for name in ("ends", "cancelled")]
     submitted = []
-    for workdir in workdirs:
-        options = ["--nodes=2", "--gpus-per-node=0", "--cpus-per-task=1", "--time=1:00:00"]
-        said = run.cluster.ask("sbatch", "--parsable", *options, "deploy/slurm.sh", *SETTINGS,
-                               f"workdir={workdir}", "train.steps=100000")  # fmt: skip
-        submitted.append(said.strip())
+    for workdir, more in zip(workdirs, ([], ["train.steps=100000"]), strict=True):
+        words = from_page("sbatch --nodes=2", workdir, *more, options=["--parsable"])
+        submitted.append(run.cluster.ask(*words).strip())
     both = [Run(run.cluster, workdir, run.driver) for workdir in workdirs]
     wait_for(lambda: all(each.losses() > 3 for each in both), "both train", 900)
-    run.cluster.ask("scancel", *submitted)
-    for job, each in zip(submitted, both, strict=True):
-        wait_for(lambda job=job: state(run.cluster, job) == "CANCELLED", "its end")  # type: ignore[misc]
-        run.cluster.idle()
+    run.cluster.ask("scancel", submitted[1])
+    wait_for(lambda: state(run.cluster, submitted[1]) == "CANCELLED", "its end")
+    wait_for(lambda: bool(both[1].checkpoints()), "a checkpoint", 60)
+    wait_for(lambda: state(run.cluster, submitted[0]) == "COMPLETED", "the whole run", 1500)
+    assert (workdirs[0] / "report" / "report.html").exists()
+    assert weights(workdirs[0]) == weights(run.workdir)
+    assert state(run.cluster, submitted[1]) == "CANCELLED"
+    run.cluster.idle()
+
+
+def test_an_environment_that_does_not_go_along_is_found(run: Run) -> None:
+    """`--export=NONE`: the clone's own environment, which `make` sets up."""
+    workdir = copy_of(run, "bare", "report")
+    environment = run.cluster.project / ".venv"
+    environment.symlink_to(sys.prefix)
+    options = ["--parsable", "--export=NONE"]
+    job = run.cluster.ask(*from_page("sbatch --account", workdir, options=options)).strip()
+    wait_for(lambda: state(run.cluster, job) in ("COMPLETED", "FAILED"), "its end", 600)
+    environment.unlink()
+    log = (run.cluster.project / f"bert-pretrain-{job}.out").read_text()
+    assert state(run.cluster, job) == "COMPLETED", log
+    assert (workdir / "report" / "report.html").exists()
+
+
+def test_ranks_have_the_gpus_that_slurm_gave(run: Run) -> None:
+    """Two of each node's are another job's; nothing runs on one, as there are none."""
+    held = []
+    for node in ("n0", "n1"):
+        words = ["--parsable", f"--nodelist={node}", "--gpus-per-node=2", "--wrap=sleep 10000"]
+        held.append(run.cluster.ask("sbatch", *words).strip())
+    workdir = copy_of(run, "gpus", *TRAINING)
+    line = "python -m pipeline.run +corpus=wiki workdir=/shared/wiki executor=slurm '+exec"
+    again = start(run.cluster, workdir, "executor.gpus=2", "executor.cpus=2", line=line)
+    assert again.driver.wait(900) == Exit.USER, again.driver.text()
+    assert "CUDA_VISIBLE_DEVICES=2,3" in again.driver.text()
+    job = run.cluster.job("train", workdir)
+    assert (job["JobState"], job["Restarts"], job["Features"]) == ("FAILED", "0", "h100")
+    log = (workdir / "logs" / f"train-{job['JobId']}.out").read_text()
+    assert "module: command not found" in log, "the lines of executor.setup"
+    run.cluster.ask("scancel", *held)
+
+
+def test_a_time_limit_saves_and_queues_again(run: Run) -> None:
+    """Signalled before the limit; and at the limit itself, where a signal came too late."""
+    late = "+executor.options.train=['--signal=CONT@5']"
+    both = []
+    for name, more in (("before", []), ("at", [late])):
+        workdir = copy_of(run, name, *TRAINING)
+        settings = ["executor.nodes=1", "executor.wait=false", "train.steps=1000000", *more]
+        both.append(start(run.cluster, workdir, *settings))
+        assert both[-1].driver.wait() == Exit.DONE, both[-1].driver.text()
+    for each in both:
+        wait_for(lambda each=each: each.losses() > 3, "it trains", 900)  # type: ignore[misc]
+        job = run.cluster.job("train", each.workdir)
+        minutes = int(job["RunTime"].split(":")[1]) + 2  # it may be slow until here
+        run.cluster.ask("scontrol", "update", f"JobId={job['JobId']}", f"TimeLimit={minutes}")
+    for each in both:
+        job = run.cluster.job("train", each.workdir)
+        wait_for(lambda job=job: run.cluster.restarts(job["JobId"]) >= 1, "in the queue", 600)  # type: ignore[misc]
         assert each.checkpoints()
-        assert state(run.cluster, job) == "CANCELLED"
+    log = next((both[1].workdir / "logs").glob("train-*.out")).read_text()
+    assert "at the time limit; requeued" in log
+    run.cluster.cancel(*(each.workdir for each in both))
 
 
-def state(cluster: Cluster, job: str) -> str:
-    return next(found["JobState"] for found in cluster.jobs() if found["JobId"] == job)
+def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> None:
+    """A partition with PreemptMode=CANCEL and a GraceTime, before the first step."""
+    workdir = copy_of(run, "grace", *TRAINING)
+    more = ["executor.partition=cancelled", "executor.wait=false", "train.steps=1000000"]
+    start(run.cluster, workdir, *more).driver.wait()
+    job = run.cluster.running("train", workdir)["JobId"]
+    log = workdir / "logs" / f"train-{job}.out"
+    wait_for(lambda: log.exists() and "not made yet" in log.read_text(), "it starts")
+    urgent = run.cluster.start("srun", "--partition=urgent", "--nodes=2", "--exclusive", "hostname")
+    assert urgent.wait() == 0, urgent.text()
+    wait_for(lambda: run.cluster.restarts(job) == 1, "it is in the queue again")
+    run.cluster.running("train", workdir)
+    run.cluster.cancel(workdir)
 
 
-def test_a_mistake_of_the_user_fails_at_once(cluster: Cluster) -> None:
-    said = cluster.ask("sbatch", "--parsable", "--nodes=1", "--gpus-per-node=0",
-                       "--cpus-per-task=1", "deploy/slurm.sh", "+corpus=sample",
-                       f"workdir={cluster.folder / 'wrong'}", "train.stepz=3")  # fmt: skip
-    job = said.strip()
-    wait_for(lambda: state(cluster, job) == "FAILED", "its end")
-    (found,) = [found for found in cluster.jobs() if found["JobId"] == job]
-    assert found["ExitCode"] == f"{int(Exit.USER)}:0"
-    log = cluster.project / f"bert-pretrain-{job}.out"
-    assert "did you mean steps?" in log.read_text()
+def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run: Run) -> None:
+    broken = run.cluster.folder / "broken.py"
+    broken.write_text("raise RuntimeError('a broken installation')\n")
+    (module,) = [f for f in metadata.files("deepspeed") or [] if str(f) == "deepspeed/__init__.py"]
+    node = run.cluster.nodes[1]
+    node.do("mount", "--bind", str(broken), os.path.realpath(module.locate()))
+    bug = copy_of(run, "bug", *TRAINING)
+    code = start(run.cluster, bug).driver.wait(900)
+    node.do("umount", os.path.realpath(module.locate()))
+    assert code == Exit.BUG
+    diverged = copy_of(run, "diverged", *TRAINING)
+    more = ["train.optimizer.learning_rate=1e30", "train.bad_steps=3"]
+    assert start(run.cluster, diverged, *more).driver.wait(900) == Exit.DIVERGED
+    for workdir, code in ((bug, Exit.BUG), (diverged, Exit.DIVERGED)):
+        job = run.cluster.job("train", workdir)
+        assert (job["JobState"], job["Restarts"]) == ("FAILED", "0")
+        assert job["ExitCode"] == f"{int(code)}:0"
+    run.cluster.idle()
+
+
+@pytest.mark.parametrize("code", [Exit.BUG, Exit.USER, Exit.DIVERGED])
+def test_what_a_person_must_see_outweighs_what_a_restart_mends(cluster: Cluster, code: int) -> None:
+    other = to_step(Exit.RESTART)
+    line = f"exit $((SLURM_PROCID ? {other} : {to_step(code)}))"
+    command = cluster.start("srun", "--nodes=2", "bash", "-c", line)
+    assert command.wait() == to_step(code)
+
+
+def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster: Cluster) -> None:
+    """TERM comes at once; or to no step yet, and then the limit does."""
+    words = ["--parsable", "--nodes=1", "--gpus-per-node=0", "--cpus-per-task=1", "--time=1"]
+    workdir = cluster.folder / "short"
+    job = cluster.ask("sbatch", *words, "deploy/slurm.sh", *SETTINGS, f"workdir={workdir}").strip()
+    wait_for(lambda: cluster.restarts(job) >= 1, "it is in the queue again")
+    cluster.ask("scancel", job)
+    assert "requeued" in (cluster.project / f"bert-pretrain-{job}.out").read_text()
+
+
+MISTAKES = {
+    "+corpus=sample train.stepz=3": "did you mean steps?",
+    "+corpus=sample train.data.dir=/nowhere": "data.dir=/nowhere",
+    "+corpus=sample --fast": "--fast: no such option",
+    "": "corpus is required",
+}  # fmt: skip
+
+
+def test_mistakes_of_the_user_fail_at_once(cluster: Cluster) -> None:
+    words = ["--parsable", "--nodes=1", "--gpus-per-node=0", "--cpus-per-task=1"]
+    jobs = {}
+    for typed in MISTAKES:
+        more = [*typed.split(), f"workdir={cluster.folder / 'wrong'}"] if typed else []
+        jobs[typed] = cluster.ask("sbatch", *words, "deploy/slurm.sh", *more).strip()
+    for typed, job in jobs.items():
+        wait_for(lambda job=job: state(cluster, job) == "FAILED", "its end")  # type: ignore[misc]
+        (found,) = [found for found in cluster.jobs() if found["JobId"] == job]
+        assert (found["ExitCode"], found["Restarts"]) == (f"{int(Exit.USER)}:0", "0")
+        log = (cluster.project / f"bert-pretrain-{job}.out").read_text()
+        assert MISTAKES[typed] in log
+        assert "Traceback" not in log
+
+
+def test_every_command_of_the_page_was_run(run: Run) -> None:
+    assert set(PAGE) == used

@@ -5,19 +5,23 @@ lets it finish, with the weights of two ranks on one machine, bit for bit.
 """
 
 import os
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from machines import Command, kill, missing, wait_for
-from ssh_machines import STEPS, Lab, losses, newest, ssh_machines, steps, weights
+from ssh_machines import LAUNCH, PAGE, STEPS, Lab, losses, newest, ssh_machines, steps, weights
 
 from pipeline.common.errors import Exit
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")
+BY_HAND = "python -m model.launch deepspeed --hostfile HOSTS --no_ssh"
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +37,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def reference(lab: Lab) -> str:
     """The final weights of two ranks on one machine."""
     out = lab.folder / "reference"
-    words = ["python", "-m", "model.launch", "deepspeed", "--num_accelerators", "2"]
-    done = lab.start([*words, *lab.script(out)])
+    done = lab.start([*LAUNCH, "--num_accelerators", "2", *lab.script(out)])
     assert done.wait() == Exit.DONE, done.text()
     return weights(out)
 
 
-def train_on(lab: Lab, more: int = 8) -> tuple[Command, Path]:
+def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
     """Start the run that is disturbed again and again, and wait for some more steps of it."""
     out = lab.folder / "train"
-    command, before = lab.launch(out), newest(out)
+    command, before = lab.launch(out, *settings), newest(out)
 
     def learnt() -> bool:
         assert command.outer.poll() is None, command.text()
@@ -63,11 +66,27 @@ def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None
         assert "saved after step" in command.text()
 
 
-@pytest.mark.parametrize("name", INTERRUPTIONS)
-def test_a_signal_to_the_terminal_saves_on_all_hosts(lab: Lab, name: str) -> None:
-    command, out = train_on(lab)
-    command.interrupt(signal.Signals[name])
+def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(
+    lab: Lab,
+) -> None:
+    for name in INTERRUPTIONS:
+        command, out = train_on(lab)
+        command.interrupt(signal.Signals[name])
+        assert command.wait() == Exit.RESTART, command.text()
+        assert f"{name}, saved after step" in command.text()
     ended(lab, command, out, Exit.RESTART, saved=True)
+
+
+def test_a_closed_terminal_saves_on_all_hosts(lab: Lab) -> None:
+    out = lab.folder / "train"
+    before = newest(out)
+    words = lab.page("python -m model.launch deepspeed --hostfile HOSTS model", out)
+    command = lab.start(["script", "--quiet", "--command", shlex.join(words), "/dev/null"])
+    wait_for(lambda: losses(out) > before + 8, "it trains")
+    kill(command.named("script")[0])
+    command.wait()
+    lab.nothing_left()
+    assert newest(out) == losses(out) > before
 
 
 def test_a_signal_to_one_rank_saves_on_all_hosts(lab: Lab) -> None:
@@ -115,7 +134,7 @@ def test_a_killed_rank_ends_the_others(lab: Lab) -> None:
 
 
 def test_a_cut_link_ends_everything(lab: Lab) -> None:
-    command, _ = train_on(lab)
+    command, _ = train_on(lab, "timeout=30", "watchdog=40")
     lab.machines[1].link("down")
     try:
         assert command.wait() == Exit.RESTART, command.text()
@@ -146,7 +165,7 @@ def test_the_run_ends_as_an_undisturbed_one_though_a_host_is_late(lab: Lab, refe
 
 def test_output_that_nobody_reads_does_not_end_training(lab: Lab, reference: str) -> None:
     out = lab.folder / "unread"
-    words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile)]
+    words = [*LAUNCH, "--hostfile", str(lab.hostfile)]
     line = " ".join([*words, *lab.script(out), "2>&1 | head -2; exit ${PIPESTATUS[0]}"])
     command = lab.start(["bash", "-c", line])
     ended(lab, command, out, Exit.DONE, saved=False)
@@ -212,13 +231,40 @@ def test_a_host_without_the_project_is_named(lab: Lab) -> None:
     assert "error: node1: " in said
 
 
-def test_a_host_that_one_may_not_log_in_to_is_named(lab: Lab) -> None:
+def test_other_versions_on_a_host_are_named(lab: Lab) -> None:
+    (found,) = [f for f in metadata.files("deepspeed") or [] if f.name == "METADATA"]
+    path = Path(os.path.realpath(found.locate()))
+    other = lab.folder / "METADATA"
+    version = metadata.version("deepspeed")
+    other.write_text(path.read_text().replace(f"Version: {version}", "Version: 0.0.1", 1))
+    lab.machines[1].do("mount", "--bind", str(other), str(path))
+    said = refused(lab, lab.launch(lab.folder / "versions"))
+    lab.machines[1].do("umount", str(path))
+    assert f"versions: deepspeed ({version}, 0.0.1)" in said
+    assert "on node1" in said
+
+
+def test_a_host_without_the_environment_is_named(lab: Lab) -> None:
+    folder = os.path.realpath(Path(sys.executable).parent)
+    lab.machines[1].do("mount", "-t", "tmpfs", "none", folder)
+    said = refused(lab, lab.launch(lab.folder / "environment-missing"))
+    lab.machines[1].do("umount", folder)
+    assert "error: node1: " in said
+    assert "the same Python" in said
+
+
+@pytest.mark.parametrize("known_as", ["", "node0", "other"])
+def test_a_host_that_one_may_not_log_in_to_is_named(lab: Lab, known_as: str) -> None:
+    """No host is known, the other is not, or it has another key."""
     known = lab.machines[0].folder / "known_hosts"
     text = known.read_text()
-    known.write_text("".join(line for line in text.splitlines(True) if "node0" in line))
+    first = next(line for line in text.splitlines() if line.startswith("node0"))
+    another = first.replace("node0", "node1", 1)
+    known.write_text({"": "", "node0": f"{first}\n", "other": f"{first}\n{another}\n"}[known_as])
     said = refused(lab, lab.launch(lab.folder / "unknown"))
     known.write_text(text)
-    assert "error: node1: Host key verification failed" in said
+    assert f"error: node{1 if known_as else ''}" in said
+    assert ": Host key verification failed" in said
 
 
 def test_a_host_without_an_address_is_named(lab: Lab) -> None:
@@ -232,15 +278,18 @@ def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
         said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
     finally:
         lab.machines[1].link("up")
-    assert "stopped: node1 did not come within 8 s" in said
+    assert "stopped: node1 did not answer within 8 s" in said
 
 
 def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab: Lab) -> None:
-    out = lab.folder / "environment"
+    out = lab.folder / "an environment"
     environment = {"WANDB_API_KEY": "secret-of-mine", "GLOO_SOCKET_IFNAME": "eth0"}
-    command = lab.launch(out, "steps=100000", environment=environment)
+    braces = "+deepspeed.comms_logger={enabled:false,verbose:false}"
+    command = lab.launch(out, "steps=100000", braces, environment=environment)
     wait_for(lambda: losses(out) > 2, "it trains")
     for number, machine in enumerate(lab.machines):
+        assert braces in lab.rank(number).cmdline()
+        assert f"out={out}" in lab.rank(number).cmdline(), "with its blank"
         inside = Path(f"/proc/{lab.rank(number).pid}/environ").read_text()
         assert "WANDB_API_KEY=secret-of-mine\0" in inside
         assert "GLOO_SOCKET_IFNAME=eth0\0" in inside
@@ -255,7 +304,9 @@ def test_deepspeeds_own_launcher_trains_on_when_its_connections_are_lost(
     out = lab.folder / "plain"
     command = lab.plain(out)
     wait_for(lambda: losses(out) > 2, "it trains")
-    for client in command.named("pdsh"):
+    clients = command.named("pdsh")
+    kill(command.processes()[0])
+    for client in clients:
         kill(client)
     command.wait()
     wait_for((out / "manifest.json").exists, "a finished run")
@@ -263,19 +314,84 @@ def test_deepspeeds_own_launcher_trains_on_when_its_connections_are_lost(
     assert weights(out) == reference
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_deepspeeds_own_launcher_ends_all_trainings_of_a_user(lab: Lab, name: str) -> None:
+    """As the page says, which is why it has another command."""
+    first, second = lab.folder / f"plain-{name}-1", lab.folder / f"plain-{name}-2"
+    command = lab.plain(first, "steps=100000")
+    other = lab.plain(second, "steps=100000", options=("--master_port", "29501"))
+    wait_for(lambda: losses(first) > 2 and losses(second) > 2, "both train")
+    command.interrupt(signal.Signals[name])
+    assert command.wait() == 1, command.text()
+    assert other.wait() == 0, "though it is not done"
+    lab.nothing_left()
+    assert newest(first) > 0
+    assert newest(second) > 0
+
+
+def test_deepspeeds_own_launcher_takes_the_same_port_for_all(lab: Lab) -> None:
+    first = lab.folder / "plain-holds"
+    holder = lab.plain(first, "steps=100000")
+    wait_for(lambda: losses(first) > 2, "it trains")
+    command = lab.plain(lab.folder / "plain-meets")
+    assert command.wait() not in (0, Exit.RESTART), command.text()
+    assert "master_port=29500" in command.text()
+    before = losses(first)
+    wait_for(lambda: losses(first) > before, "the first trains on")
+    holder.interrupt(signal.SIGINT)
+    holder.wait()
+    lab.nothing_left()
+
+
+def by_hand(lab: Lab, number: int, out: Path, *more: str) -> Command:
+    """Start one host's part by the page's command, through an ssh of its own."""
+    words = [*lab.page(BY_HAND, out, number), *more]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    remote = f"cd {lab.project}; PATH={path} exec {shlex.join(words)}"
+    return lab.start(["ssh", lab.machines[number].name, remote])
+
+
 def test_a_node_each_by_hand_outlives_its_ssh(lab: Lab, reference: str) -> None:
     out = lab.folder / "by-hand"
-    clients = []
-    for number, machine in enumerate(lab.machines):
-        words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile),
-                 "--no_ssh", "--node_rank", str(number), "--master_addr", "node0",
-                 "--master_port", "29600", *lab.script(out)]  # fmt: skip
-        path = os.environ["PATH"]
-        remote = f"cd {lab.project}; PATH={Path(os.sys.executable).parent}:{path} {' '.join(words)}"  # type: ignore[attr-defined]
-        clients.append(lab.start(["ssh", machine.name, remote]))
+    clients = [by_hand(lab, number, out) for number in (1, 0)]  # in any order
     wait_for(lambda: losses(out) > 2, "it trains")
-    kill(clients[0].named("ssh", "node0")[0])
-    assert clients[1].wait() == Exit.DONE, clients[1].text()
+    kill(clients[1].named("ssh", "node0")[0])
+    assert clients[0].wait() == Exit.DONE, clients[0].text()
     wait_for((out / "manifest.json").exists, "a finished run")
     lab.nothing_left()
     assert weights(out) == reference
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rank_that_never_comes_is_named_with_its_host(lab: Lab, number: int) -> None:
+    said = refused(lab, by_hand(lab, number, lab.folder / "half", "start_timeout=8"), Exit.RESTART)
+    assert f"rank {1 - number} (node{1 - number}) did not" in said
+    assert "within 8 s" in said
+    assert "Thread 0x" not in said, "no dump of the threads"
+
+
+def test_other_settings_on_a_host_are_named(lab: Lab) -> None:
+    out = lab.folder / "settings"
+    both = [by_hand(lab, number, out, f"bad_steps={number + 5}") for number in (0, 1)]
+    assert [command.wait() for command in both] == [Exit.USER] * 2, both[0].text()
+    assert "settings: bad_steps (5, 6)" in both[0].text()
+    lab.nothing_left()
+
+
+def test_a_checkpoint_of_two_hosts_goes_on_on_one(lab: Lab) -> None:
+    out = lab.folder / "alone"
+    command = lab.launch(out)
+    wait_for(lambda: losses(out) > 8, "it trains")
+    command.interrupt(signal.SIGINT)
+    ended(lab, command, out, Exit.RESTART, saved=True)
+    saved = newest(out)
+    words = [*LAUNCH, "--num_accelerators", "1", *lab.script(out)]
+    log = lab.folder / "command-alone.log"
+    command = lab.machines[1].start(words, log, lab.project, {"TMPDIR": f"{lab.folder}/node1/tmp"})
+    ended(lab, command, out, Exit.DONE, saved=False)
+    assert f"step {saved + 1}/" in command.text()
+    assert losses(out) == STEPS
+
+
+def test_every_command_of_the_page_is_run() -> None:
+    assert len(PAGE) == 2, "that of the first test, and the one by hand"

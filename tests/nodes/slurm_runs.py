@@ -1,0 +1,115 @@
+"""Runs on the cluster, and the commands of the page on Slurm, with small settings."""
+
+import shlex
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from machines import ROOT, Command, wait_for
+from slurm_cluster import Cluster
+
+from model.training import checkpoint
+from model.training.tracking import read_metrics
+from pipeline.common.manifest import Manifest, require_manifest, sha256
+from tests.docs.fences import commands
+
+STEPS = 1200
+SETTINGS = (
+    "+corpus=sample", "corpus.options.packages=[sklearn]", "tasks=[sample_next]", "vocab.size=1000",
+    "vocab.sample_bytes=1000000", "prepare.sequence_length=32", "tasks.train_rows=100",
+    "tasks.dev_rows=50", f"train.steps={STEPS}", "model.hidden=32", "model.feed_forward=64",
+    "train.batch_size=16", "train.micro_batch=8", "train.threads=1", "train.save_every=1000",
+    "train.evaluate_every=1000", "train.log_every=1", "train.timeout=200", "train.watchdog=250",
+    "train.start_timeout=400", "train.tracking=none", "evaluate.epochs=1",
+)  # fmt: skip
+PAGE = [line for line in commands(ROOT / "docs" / "slurm.md") if not line.startswith("#")]
+# What the page's commands have for a large cluster, and here. The rest is typed as on the page.
+VALUES = {
+    "+corpus=wiki": "+corpus=sample", "recipe=devlin": "", "model=base": "",
+    "--nodes=4": "--nodes=2", "executor.nodes=4": "executor.nodes=2",
+    "executor.gpus=8": "executor.gpus=0", "executor.cpus=32": "executor.cpus=2",
+    "executor.parts=8": "executor.parts=2",
+}  # fmt: skip
+used: set[str] = set()  # the page's commands that were run
+
+
+def from_page(start: str, workdir: Path, *more: str, options: Iterable[str] = ()) -> list[str]:
+    """Return the page's only command that begins so (without repeated blanks), for this cluster.
+
+    `options` are added after the program, and `more` at the end.
+    """
+    (line,) = [line for line in PAGE if " ".join(line.split()).startswith(start)]
+    used.add(line)
+    words = [VALUES.get(word, word) for word in shlex.split(line)]
+    words = [f"workdir={workdir}" if word.startswith("workdir=") else word for word in words]
+    words[1:1] = options
+    given = {word.partition("=")[0] for word in more}
+    small = [word for word in SETTINGS if word not in words and word.partition("=")[0] not in given]
+    return [word for word in [*words, *small, *more] if word]
+
+
+MAIN = "python -m pipeline.run +corpus=wiki recipe=devlin"
+
+
+@dataclass
+class Run:
+    """A run on the cluster, and the process that follows it."""
+
+    cluster: Cluster
+    workdir: Path
+    driver: Command
+
+    def losses(self) -> int:
+        return sum(row["kind"] == "train" for row in read_metrics(self.workdir / "train"))
+
+    def checkpoints(self) -> list[int]:
+        found = (self.workdir / "train").glob("checkpoints/*/step-*")
+        return sorted(int(path.name[5:]) for path in found)
+
+    def learnt(self, more: int = 8) -> dict[str, str]:
+        """Wait until training runs and has learnt some more; its job."""
+        job = self.cluster.running("train", self.workdir)
+        log = self.workdir / "logs" / f"train-{job['JobId']}.out"
+        before = log.read_text(errors="replace").count(": step ") if log.exists() else 0
+        wait_for(
+            lambda: (
+                log.exists() and log.read_text(errors="replace").count(": step ") >= before + more
+            ),
+            "more steps",
+        )
+        return self.cluster.job("train", self.workdir)
+
+    def queued_again(self, before: dict[str, str], state: str = "PENDING") -> None:
+        """Wait until a job that was running has been queued once more."""
+        stage = before["JobName"].removeprefix("bert-")
+        times = int(before["Restarts"])
+        wait_for(
+            lambda: int(self.cluster.job(stage, self.workdir)["Restarts"]) > times
+            or self.cluster.job(stage, self.workdir)["JobState"] == state,
+            f"{stage} in the queue again", 300,
+        )  # fmt: skip
+
+
+def start(cluster: Cluster, workdir: Path, *more: str, line: str = MAIN) -> Run:
+    """Start one of the page's `pipeline.run` commands."""
+    words = from_page(line, workdir, "executor.poll=1", *more)
+    return Run(cluster, workdir, cluster.start(*words))
+
+
+def weights(workdir: Path) -> str:
+    manifest = require_manifest(workdir / "train", "train", "out")
+    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+
+
+def copy_of(run: Run, name: str, *without: str) -> Path:
+    """A folder where the stages before training are done as in the run."""
+    done = [run.workdir / stage for stage in ("prepare", "tasks")]
+    wait_for(lambda: all(Manifest.read(path) is not None for path in done), "shards", 900)
+    to = run.cluster.folder / name
+    shutil.copytree(run.workdir, to, ignore=shutil.ignore_patterns("logs", *without))
+    return to
+
+
+def state(cluster: Cluster, job: str) -> str:
+    return next(found["JobState"] for found in cluster.jobs() if found["JobId"] == job)
