@@ -157,11 +157,22 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     return source, vocab, 0
 
 
+def pieces_of(vocab: Path) -> list[str]:
+    """Return the entries of a WordPiece vocabulary, which show where words begin; else none."""
+    from tokenizers import Tokenizer
+
+    from model.huggingface import vocabulary
+    from pipeline.tokenization.wordpiece import is_wordpiece
+
+    source, entries = vocabulary.read(vocab)
+    return entries if is_wordpiece(Tokenizer.from_str(source)) else []
+
+
 def example_of(config: ConvertConfig, vocab: Path) -> str | None:
     """Return a sentence with a [MASK] from the training's shards, or None if they are missing."""
-    from model.huggingface import card_example, vocabulary
+    from model.huggingface import card_example
 
-    entries = vocabulary.read(vocab)[1]
+    entries = pieces_of(vocab)
     for manifest in histories(config):
         if manifest.stage == "train":
             return card_example.from_shards(manifest.config["data"]["dir"], entries)
@@ -170,7 +181,7 @@ def example_of(config: ConvertConfig, vocab: Path) -> str | None:
 
 def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
     """Return what the model fills into sentences of the config or of held-out text, if it can."""
-    from model.huggingface import card_example, mask_filling, vocabulary
+    from model.huggingface import card_example, mask_filling
     from pipeline.tokenization.wordpiece import WordPiece
 
     if not mask_filling.has_head(source.config, source.notes):
@@ -179,7 +190,7 @@ def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dic
     if not texts:
         for manifest in histories(config):
             if manifest.stage == "train":
-                entries = vocabulary.read(vocab)[1]
+                entries = pieces_of(vocab)
                 texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
     if not texts:  # a vocabulary of others need not be one that we read
         return []
@@ -198,6 +209,7 @@ def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str
         "license": config.license,
         "example": example_of(config, vocab),
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
+        "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
         "not trained, randomly initialised": ", ".join(drawn) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
@@ -209,7 +221,6 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
 
     Raises:
         RuntimeError: the difference exceeds TOLERANCE.
-        "weights": "moving average of the training" if config.ema else None,
     """
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)

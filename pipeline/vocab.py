@@ -144,8 +144,8 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
 def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
     """Return the contents of vocab.txt and tokenizer.json of an existing vocabulary.
 
-    A tokenizer.json defines its normalization; that of a vocab.txt is configured, and
-    `lowercase=null` derives it from the entries.
+    A tokenizer.json may be of any kind, and defines its normalization; that of a vocab.txt is
+    configured, and `lowercase=null` derives it from the entries.
 
     Raises:
         InputError: the vocabulary was not found, or is not a BERT vocabulary.
@@ -229,7 +229,7 @@ def make(config: VocabConfig, out: Path) -> Result:
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
         entries, source = load_existing(config, Path(config.existing))
-        before = entries.count("\n")
+        before = WordPiece(source).size
         if config.additions is not None or config.learn:
             source = extend_vocabulary(config, source, out)
             entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
@@ -254,7 +254,8 @@ def make(config: VocabConfig, out: Path) -> Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
-    write_text(out / "vocab.txt", entries)
+    if tokenizer.is_wordpiece:  # an entry of others may be a line break
+        write_text(out / "vocab.txt", entries)
     write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}
     summary += f"; {treatment(normalizer)}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.config import ModelConfig
@@ -22,6 +23,7 @@ from model.huggingface.names import Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
+from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
@@ -71,7 +73,9 @@ def save(
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
     (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
-    (folder / vocabulary.VOCAB).write_bytes("".join(f"{entry}\n" for entry in entries).encode())
+    if is_wordpiece(Tokenizer.from_str(source)):
+        lines = "".join(f"{entry}\n" for entry in entries)
+        (folder / vocabulary.VOCAB).write_bytes(lines.encode())
     tokenizer_config = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
     write_json(folder / vocabulary.TOKENIZER_CONFIG, tokenizer_config)
 
@@ -176,9 +180,15 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
         "model_type": names.model_type,
         **{theirs: getattr(config, ours) for ours, theirs in names.sizes.items()},
         **names.fixed,
-        **names.settings(config, entries),
+        **names.settings(config, usual_names(entries)),
         "dtype": str(dtype).removeprefix("torch."),
     }
+
+
+def usual_names(entries: list[str]) -> list[str]:
+    """Return the entries with BERT's names of the special tokens."""
+    renamed = dict(zip(special_names(entries), SPECIAL, strict=True))
+    return [renamed.get(entry, entry) for entry in entries]
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:

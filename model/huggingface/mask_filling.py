@@ -42,13 +42,20 @@ def fill(
         shares = model(_batch(ids, wordpiece.mask))[0].softmax(-1)
         masks = [
             [
-                {"word": wordpiece.vocab[index], "probability": round(value, 4)}
+                {"word": word_of(wordpiece, index), "probability": round(value, 4)}
                 for value, index in zip(*(part.tolist() for part in row.topk(TOP)), strict=True)
             ]
             for row in shares
         ]
         found.append({"text": text, "masks": masks})
     return found
+
+
+def word_of(wordpiece: WordPiece, index: int) -> str:
+    """Return an entry as it is shown: of WordPiece with its "##", of others as text."""
+    if wordpiece.is_wordpiece:
+        return wordpiece.vocab[index]
+    return str(wordpiece.library.decode([index])).strip()
 
 
 def _ids(wordpiece: WordPiece, text: str) -> Tensor:

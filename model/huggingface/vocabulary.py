@@ -15,6 +15,7 @@ from pipeline.tokenization import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
+ROLES = ("pad", "unk", "cls", "sep", "mask")  # of the special tokens
 PADDING = 128  # limit of padding rows in published matrices
 
 
@@ -31,12 +32,6 @@ def read(folder: Path) -> tuple[str, list[str]]:
     """
     source = wordpiece.read(folder)
     library = Tokenizer.from_str(source)
-    kind = type(library.model).__name__
-    if kind != "WordPiece":
-        raise InputError(
-            f"{folder / TOKENIZER}: must be a WordPiece tokenizer, not {kind}",
-            path=folder / TOKENIZER,
-        )
     entries = wordpiece.entries_of(library)
     if (folder / TOKENIZER).is_file() and (folder / VOCAB).is_file():
         lines = wordpiece.read_vocab(folder / VOCAB)
@@ -97,11 +92,19 @@ def extend_embeddings(
 
 def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
     """Return the content of tokenizer_config.json, from which transformers builds the tokenizer."""
+    library = Tokenizer.from_str(source)
+    names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
+    if not wordpiece.is_wordpiece(library):
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": config.positions,
+            **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)},
+        }
     normalizer = json.loads(source).get("normalizer") or {}
     return {
         "do_lower_case": normalizer.get("lowercase", True),
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
         "model_max_length": config.positions,
-        **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
+        **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)},
     }

@@ -61,6 +61,7 @@ class Loader:
             InputError: Shards are missing, broken, empty, or made with another tokenizer.
             ConfigError: The objective needs sentence pairs that the shards do not have.
         """
+        check_whole_words(objective, tokenizer)
         folders = [open_folder(folder, split) for folder in data.folders]
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
@@ -215,6 +216,16 @@ class Loader:
                 tokens[low:high] = self._info.marked(ids, self._masker.continues[ids])
             low = high
         return tokens, first
+
+
+def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
+    """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
+    if objective.whole_word and not getattr(tokenizer, "is_wordpiece", True):
+        raise ConfigError(
+            "objective.whole_word=true: requires a WordPiece tokenizer, whose entries show where "
+            "words begin; set objective.whole_word=false",
+            key="objective.whole_word",
+        )
 
 
 def _check(

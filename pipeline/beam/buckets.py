@@ -45,7 +45,14 @@ class TokenizedDocuments:
         """Tokenize a chunk of documents; those without a token count as empty."""
         if not chunk:
             return
-        ids, lengths = self.tokens_of(wordpiece, [s for each in chunk for s in each.sentences])
+        sentences = [s for each in chunk for s in each.sentences]
+        if wordpiece.spaced:  # as it was in the text, where only the first had none before it
+            sentences = [
+                f" {sentence}" if number else sentence
+                for each in chunk
+                for number, sentence in enumerate(each.sentences)
+            ]
+        ids, lengths = self.tokens_of(wordpiece, sentences)
         counts = np.array([len(each.sentences) for each in chunk])
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
         lengths = lengths[lengths > 0]

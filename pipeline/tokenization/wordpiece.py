@@ -35,6 +35,12 @@ from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+# Names that tokenizers of other kinds have for these, those of one family together.
+OTHER_NAMES = (
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"),
+)
+
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
 
 _BATCH = 256  # texts: the library's results are large, and slow once they exceed the CPU cache
@@ -144,6 +150,17 @@ def check_special(vocab: Collection[str], place: str) -> None:
         )
 
 
+def special_names(vocab: Collection[str]) -> tuple[str, ...]:
+    """Return the names that a vocabulary has for `SPECIAL`, in this order."""
+    known = (names for names in (SPECIAL, *OTHER_NAMES) if all(name in vocab for name in names))
+    return next(known, SPECIAL)
+
+
+def is_wordpiece(library: Tokenizer) -> bool:
+    """Return whether a tokenizer cuts words into pieces that "##" marks."""
+    return isinstance(library.model, models.WordPiece)
+
+
 def read(path: Path) -> str:
     """Return a vocab.txt, a tokenizer.json, or a folder with one or both as tokenizer.json text.
 
@@ -177,7 +194,9 @@ def read(path: Path) -> str:
         raise InputError(
             f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path
         ) from error
-    check_special(tokenizer.get_vocab(with_added_tokens=True), str(path))
+    entries = tokenizer.get_vocab(with_added_tokens=True)
+    if special_names(entries) == SPECIAL:
+        check_special(entries, str(path))
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
 
 
@@ -234,7 +253,10 @@ def whole_words(spec: dict[str, Any]) -> dict[str, int]:
 
 
 class WordPiece:
-    """Tokenizer of sentences, identical to `tokenizers` and several times as fast."""
+    """Tokenizer of sentences, identical to `tokenizers` and several times as fast.
+
+    Tokenizers of other kinds, as byte-level BPE, are those of the library, at its speed.
+    """
 
     def __init__(self, source: str):
         """Build from `source`, the text of a tokenizer.json with the five special tokens."""
@@ -247,12 +269,13 @@ class WordPiece:
         self.library.no_truncation()
         self.vocab = entries_of(self.library)
         self.size = len(self.vocab)
-        self.special_ids = [self.vocab.index(token) for token in SPECIAL]
+        self.special_ids = [self.vocab.index(name) for name in special_names(self.vocab)]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # Serialized by the library: old files of published models lack the model's type.
         spec = json.loads(self.library.to_str())
         self._whole = uncached_reason(spec)
+        self.is_wordpiece = is_wordpiece(self.library)
         if self._whole:
             warnings.warn(f"tokenizing without the cache (slow): {self._whole}", stacklevel=3)
         else:
@@ -285,11 +308,21 @@ class WordPiece:
         are skipped.
         """
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
+        if isinstance(self.library.model, models.BPE):  # no merges give the name of a special token
+            return self._ask(sentences)
         if self._whole:
             return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
         parts = [self._chunk(data, bounds[part]) for part in pretokenize.chunks(bounds)]
         ids = np.concatenate([np.zeros(0, self.dtype), *(part.ids for part in parts)])
         return ids, np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
+
+    @cached_property
+    def spaced(self) -> bool:
+        """Return whether a word has other ids after a space: byte-level BPE without a prefix."""
+        alone, spaced, after = (
+            self.library.encode(text, add_special_tokens=False).ids for text in ("a", " a", ". a")
+        )
+        return not self.is_wordpiece and alone != spaced and after[-len(spaced) :] == spaced
 
     @property
     def cuts_chinese(self) -> bool:
