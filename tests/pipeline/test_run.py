@@ -1,5 +1,6 @@
 """The whole graph, on a small corpus, with real processes: done once, resumed after a kill."""
 
+import json
 import os
 import re
 import signal
@@ -82,6 +83,7 @@ def lines_with(output: str, text: str) -> list[str]:
     return [line.split()[0] for line in output.splitlines() if text in line]
 
 
+COPIES = ["convert", "convert-seed1"]
 STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
 
 
@@ -145,9 +147,24 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     third = run(root, command(corpus, work))
     assert sorted(lines_with(third, "up to date")) == sorted([*STAGES, "all"])
 
+    run_over_seeds(root, corpus, work)
+
     changed = run(root, command(corpus, work, "dry_run=true", "train.steps=61"))
     assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
     assert "settings changed: steps 60 -> 61" in changed
+
+
+def run_over_seeds(root: Path, corpus: Path, work: Path) -> None:
+    """Another seed costs its own training and what follows; all else is shared."""
+    words = command(corpus, work, "tasks=[]", "seeds=[0,1]")
+    plan = run(root, [*words, "dry_run=true"])
+    assert lines_with(plan, "not made yet") == ["train-seed1", "convert-seed1"]
+    assert lines_with(plan, "cached") == ["vocab", "prepare", "train", "convert"]
+    run(root, words)
+    weights = {(work / name / "model.safetensors").read_bytes() for name in COPIES}
+    assert len(weights) == 2
+    known = json.loads((work / "report" / "seeds.json").read_text())
+    assert known["held-out masked-LM accuracy (train)"]["seeds"].keys() == {"0", "1"}
 
 
 def test_a_users_mistake_in_a_stage_names_stage_and_log(root: Path, tmp_path: Path) -> None:
