@@ -35,7 +35,7 @@ from pipeline.common.formatting import pluralize
 
 CLOCK = 1.0  # seconds that clocks may differ: times of files are compared between nodes
 SHM = 2**30  # bytes of /dev/shm that NCCL between the GPUs of a node needs
-OPERATION = 60.0  # seconds that one operation between ranks may take
+OPERATION = 180.0  # seconds that a rank may wait for another, which measures a slow disk
 PRECISION = {True: "of bf16 products", False: "of fp32 products"}  # by whether there are GPUs
 
 

@@ -89,6 +89,9 @@ def manifest(root: Path) -> Manifest:
         if item["kind"] == "Job":
             container = item["spec"]["template"]["spec"]["containers"][0]
             container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        if item["metadata"]["name"] == "preflight":  # both of its nodes are this busy machine
+            options = next(entry for entry in container["env"] if entry["name"] == "OPTIONS")
+            options["value"] = "--seconds 0.1 --share 0"
         if item["metadata"]["name"] == "evaluate":
             item["spec"] |= {"completions": 2, "parallelism": 2}
             for variable in container["env"]:

@@ -42,6 +42,17 @@ def reference(lab: Lab) -> str:
     return weights(out)
 
 
+def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
+    words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile)]
+    folder = lab.folder / "measured"
+    command = lab.start([*words, "model/preflight.py", str(folder), "--seconds=0.1", "--share=0"])
+    assert command.wait() == Exit.DONE, command.text()
+    lab.nothing_left()
+    assert "2 ranks on 2 nodes" in command.text()
+    assert "links" in command.text()
+    assert list(folder.iterdir()) == []
+
+
 def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
     """Start the run that is disturbed again and again, and wait for some more steps of it."""
     out = lab.folder / "train"
