@@ -203,7 +203,7 @@ taskmanager:
   host: localhost
   memory:
     task: {{heap.size: 256m, off-heap.size: 0}}
-    network: {{min: 64m, max: 64m}}
+    network: {{min: 192m, max: 192m}}  # a shuffle takes 16 MB and more
     managed: {{size: 128m}}
     framework: {{heap.size: 128m, off-heap.size: 128m}}
     jvm-metaspace: {{size: 256m}}
