@@ -43,8 +43,7 @@ class PreparePlan:
     @property
     def by_engine(self) -> bool:
         """Return whether the engine carries documents between the phases, instead of files."""
-        runner = self.config.runner
-        return (runner.exchange or ("files" if runner.name == "local" else "engine")) == "engine"
+        return self.config.runner.by_engine
 
     @property
     def is_current(self) -> bool:

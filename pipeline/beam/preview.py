@@ -30,9 +30,7 @@ def lines(
     tokens = text / estimate.TEXT_OF_TOKEN
     rate = rate_of(config.workdir, "prepare") or (found.bytes / found.seconds if found else None)
     seconds = whole / rate if rate else text / RATE
-    engine = (config.runner.exchange or "") == "engine" or (
-        config.runner.exchange is None and config.runner.name != "local"
-    )
+    engine = config.runner.by_engine
     parts = layout.reads * layout.ranges + layout.merges * layout.groups * layout.writes
     moved = EXCHANGED * tokens * (1 + layout.merges) + PART * parts
     made = estimate.BYTES_OF_TOKEN * tokens * config.duplicates

@@ -172,7 +172,7 @@ class RunnerConfig(Section, key="runner"):
     exchange: str | None = option(
         None,
         "What carries documents between the phases: files in the folder of `out`, or the engine; "
-        "null: files with local, engine with all others.",
+        "null: engine with prism and portable, files with all others.",
         choices=("files", "engine"),
     )
     task_bytes: int = option(
@@ -182,6 +182,23 @@ class RunnerConfig(Section, key="runner"):
         at_least=1,
     )
     options: dict[str, Any] = option({}, "Further Beam pipeline options.")
+
+    def __post_init__(self) -> None:
+        """Check the limits, and that the engine can carry documents."""
+        super().__post_init__()
+        check(
+            not (self.name == "dask" and self.exchange == "engine"),
+            "runner.exchange=engine: Beam's Dask runner does not separate the outputs of a task; "
+            "set files",
+            "runner.exchange",
+        )
+
+    @property
+    def by_engine(self) -> bool:
+        """Return whether the engine carries documents between the phases, instead of files."""
+        if self.exchange is None:
+            return self.name in ("prism", "portable")  # those where it was tested
+        return self.exchange == "engine"
 
 
 @dataclass(kw_only=True)

@@ -145,7 +145,7 @@ class Cluster:
     def start(self) -> None:
         """Start what is not running."""
         self.run("pool", [sys.executable, "-m", "pipeline.beam.pool", f"--port={self.pool_port}"])
-        wait_for("the pool", lambda: listens(self.pool_port))
+        wait_for("the pool", lambda: self.serves("pool", self.pool_port))
 
     def run(self, name: str, words: list[str], **more: str) -> None:
         """Start a process unless it is there."""
@@ -155,6 +155,11 @@ class Cluster:
             self.processes[name] = subprocess.Popen(
                 words, cwd=self.root, stdout=log, stderr=log, env={**os.environ, **more}
             )
+
+    def serves(self, name: str, port: int) -> bool:
+        """Whether a process listens there; a test fails where it has ended."""
+        assert self.processes[name].poll() is None, self.log(name)[-2000:]
+        return listens(port)
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -198,12 +203,13 @@ taskmanager:
   host: localhost
   memory:
     task: {{heap.size: 256m, off-heap.size: 0}}
-    network: {{min: 64m, max: 64m}}
+    network: {{min: 192m, max: 192m}}  # a shuffle takes 16 MB and more
     managed: {{size: 128m}}
     framework: {{heap.size: 128m, off-heap.size: 128m}}
     jvm-metaspace: {{size: 256m}}
     jvm-overhead: {{min: 192m, max: 192m}}
 heartbeat: {{interval: 2000}}
+pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
 """
     MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
     WORKER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
@@ -218,7 +224,7 @@ heartbeat: {{interval: 2000}}
         (self.folder / "config.yaml").write_text(self.SETTINGS.format(rpc=rpc, rest=rest))
         words = [*JAVA, "-Xmx400m", "-cp", jars]
         self.run("jobmanager", [*words, self.MANAGER, "-c", str(self.folder)])
-        wait_for("the job manager", lambda: listens(rest))
+        wait_for("the job manager", lambda: self.serves("jobmanager", rest))
         for number in (1, 2):
             self.run(f"taskmanager{number}", [*words, self.WORKER, "-c", str(self.folder)])
         self.options = {
@@ -273,7 +279,7 @@ class Spark(Cluster):
              "--webui-port", str(web)],
             **here,
         )  # fmt: skip
-        wait_for("the master", lambda: listens(master))
+        wait_for("the master", lambda: self.serves("master", master))
         for number in (1, 2):
             folder = self.folder / f"worker{number}"
             self.run(
@@ -295,7 +301,7 @@ class Spark(Cluster):
             "job_endpoint": f"localhost:{service}",
             "environment_config": f"localhost:{self.pool_port}",
         }
-        wait_for("the job server", lambda: listens(service))
+        wait_for("the job server", lambda: self.serves("jobserver", service))
         wait_for("two workers", lambda: self.log("master").count("Registering worker") >= 2)
 
     def cancel(self) -> None:

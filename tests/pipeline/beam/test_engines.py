@@ -76,8 +76,9 @@ def reference(root: Path, corpus: Path) -> Manifest:
     return done(root, command(corpus, corpus / "local", None), corpus / "local")
 
 
+@pytest.mark.parametrize("exchange", ["engine", "files"])
 def test_real_dumps_give_the_bytes_of_the_local_engine(
-    cluster: Cluster, root: Path, shared_data: Path, tmp_path: Path
+    cluster: Cluster, root: Path, shared_data: Path, tmp_path: Path, exchange: str
 ) -> None:
     made = []
     for engine in (None, cluster):
@@ -87,6 +88,8 @@ def test_real_dumps_give_the_bytes_of_the_local_engine(
         given = ["validation_share=0.1", "shard_bytes=200000", "filters.near_duplicates=0.8"]
         words = command(shared_data, out, engine, *given)
         words = [each for each in words if not each.startswith(("+corpus", "corpus", "vocab"))]
+        if engine is not None:
+            words.append(f"runner.exchange={exchange}")
         made.append(done(root, [*words, *wiki, vocab], out))
     assert made[0].files == made[1].files
     assert made[0].figures == made[1].figures

@@ -323,6 +323,13 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
         service.wait()
 
 
+def test_dask_does_not_carry_documents() -> None:
+    assert not RunnerConfig(name="dask").by_engine
+    with pytest.raises(ConfigError) as caught:
+        RunnerConfig(name="dask", exchange="engine")
+    assert caught.value.key == "runner.exchange"
+
+
 def test_an_engine_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"runner.name=storm: choose one of local, dask"):
         RunnerConfig(name="storm")

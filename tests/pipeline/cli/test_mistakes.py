@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare as stage_prepare
-from pipeline.beam import transforms
+from pipeline.beam import steps, transforms
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
@@ -237,7 +237,7 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     plan = stage_prepare.plan(config, tmp_path / "out")
     plan.scratch.mkdir(parents=True)
     (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
-    transforms.loaded.cache_clear()
+    steps.loaded.cache_clear()
     with pytest.raises(InputError, match="changed") as caught:
         transforms.run(plan)
     assert caught.value.key == "vocab"
