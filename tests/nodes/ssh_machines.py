@@ -150,3 +150,16 @@ def ssh_machines(folder: Path) -> Iterator[Lab]:
         lab = Lab(machines, folder, clone(folder / "clone"))
         make_work(folder / "work")
         yield lab
+
+
+def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
+    """Start the run that is disturbed again and again, and wait for some more steps of it."""
+    out = lab.folder / "train"
+    command, before = lab.launch(out, *settings), newest(out)
+
+    def learnt() -> bool:
+        assert command.outer.poll() is None, command.text()
+        return f"step {before + more}/" in command.text()
+
+    wait_for(learnt, f"step {before + more}")
+    return command, out

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 from machines import Command, kill, missing, wait_for
-from ssh_machines import LAUNCH, PAGE, STEPS, Lab, losses, newest, ssh_machines, steps, weights
+from ssh_machines import (
+    LAUNCH, PAGE, STEPS, Lab, losses, newest, ssh_machines, steps, train_on, weights,
+)  # fmt: skip
 
 from pipeline.common.errors import Exit
 
@@ -51,19 +53,6 @@ def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
     assert "2 ranks on 2 nodes" in command.text()
     assert "links" in command.text()
     assert list(folder.iterdir()) == []
-
-
-def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
-    """Start the run that is disturbed again and again, and wait for some more steps of it."""
-    out = lab.folder / "train"
-    command, before = lab.launch(out, *settings), newest(out)
-
-    def learnt() -> bool:
-        assert command.outer.poll() is None, command.text()
-        return f"step {before + more}/" in command.text()
-
-    wait_for(learnt, f"step {before + more}")
-    return command, out
 
 
 def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
