@@ -16,7 +16,16 @@ from pathlib import Path
 import pytest
 from machines import Command, kill, missing, wait_for
 from ssh_machines import (
-    LAUNCH, PAGE, STEPS, Lab, losses, newest, ssh_machines, steps, train_on, weights,
+    LAUNCH,
+    PAGE,
+    STEPS,
+    Lab,
+    losses,
+    newest,
+    ssh_machines,
+    steps,
+    train_on,
+    weights,
 )  # fmt: skip
 
 from pipeline.common.errors import Exit
