@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
-from model.loader.loader import Loader
 from model.loader.masking import Masker
-from model.training.schedule import batch_size
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng, storage
 from pipeline.common.errors import Exit, InputError, UserError
@@ -156,6 +154,9 @@ def trained_on(
     Raises:
         InputError: the training is not finished, had fewer steps, or did not read this folder.
     """
+    from model.loader.loader import Loader
+    from model.training.schedule import batch_size
+
     config = require_manifest(Path(train), "train", "--train").config
     data, objective = DataConfig(**config["data"]), ObjectiveConfig(**config["objective"])
     schedule, steps = ScheduleConfig(**config["schedule"]), config["steps"]

@@ -95,12 +95,12 @@ class OptimizerConfig(Section, key="optimizer"):
     epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
     momentum: float = option(
-        0.95, "muon: decay rate of the momentum of hidden matrices.", at_least=0, below=1
+        0.95, "Decay rate of the momentum of hidden matrices (muon).", at_least=0, below=1
     )
     adam_share: float = option(
         0.015,
-        "muon: learning rate of what AdamW updates (embeddings, heads, vectors), as a share of "
-        "that of hidden matrices.",
+        "Learning rate of what AdamW updates (embeddings, heads, vectors), as a share of that of "
+        "hidden matrices (muon).",
         above=0,
     )
 

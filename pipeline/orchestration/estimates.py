@@ -42,7 +42,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
                 found[node.name] = expected
         elif node.kind == "train":
             settings = cast(TrainConfig, node.config)
-            ranks = node.ranks(config.processes)
+            ranks = node.ranks(config.processes, config.cores)
             if settings.model.layers:
                 folder = str(Path(settings.data.dir))
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)

@@ -59,12 +59,15 @@ class Node:
         workdir = store_inputs.local_place(self.config.workdir, self.config.mirror)
         return workdir / "logs" / f"{self.name}.yaml"
 
-    def ranks(self, processes: int | None) -> int | None:
-        """Return the training ranks on this machine, `processes` if set; None: one per GPU."""
-        assert isinstance(self.config, TrainConfig)
-        return processes or self.config.ranks(cores.gpus_present(), cores.available())
+    def ranks(self, processes: int | None, most: int | None = None) -> int | None:
+        """Return the training ranks on this machine, `processes` if set; None: one per GPU.
 
-    def command(self, processes: int | None) -> list[str]:
+        `most` is the number of cores that they may share; None: all.
+        """
+        assert isinstance(self.config, TrainConfig)
+        return processes or self.config.ranks(cores.gpus_present(), most or cores.available())
+
+    def command(self, processes: int | None, most: int | None = None) -> list[str]:
         """Write the configuration to `settings_file` and return the command line of the stage."""
         resolved.write(self.settings_file, self.config)
         settings = [resolved.OPTION, str(self.settings_file)]
@@ -72,7 +75,7 @@ class Node:
             return [sys.executable, "-m", STAGES[self.kind].script, *settings]
         script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
         launcher = Path(sys.executable).with_name("deepspeed")
-        ranks = self.ranks(processes)
+        ranks = self.ranks(processes, most)
         count = ["--num_accelerators", str(ranks)] if ranks else []
         port = ["--master_port", str(free_port())]  # the default is the same for every job
         # DeepSpeed's launcher neither forwards signals nor always reports its ranks' exit codes.
@@ -100,6 +103,14 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 def as_list(value: Any) -> list[Any]:
     """Return a list unchanged, and any other value as a list of one."""
     return value if isinstance(value, list) else [value]
+
+
+def tasks_of(kind: str, settings: dict[str, Any], own: list[Path]) -> list[Any]:
+    """Take the tasks out of the settings of a stage; one that scores checkpoints trains none."""
+    tasks = as_list(settings.pop("task", None))
+    if kind == "evaluate" and settings.get("checkpoints"):
+        return [task for task in tasks if kind_of(task, own) == MINIMAL_PAIRS]
+    return tasks
 
 
 def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
@@ -133,14 +144,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
         if kind == "tasks" and not samples:
             continue
         settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
-        tasks = settings.pop("task", None)
-        if kind == "evaluate" and settings.get("checkpoints"):  # the others are fine-tuned
-            tasks = [
-                task
-                for task in as_list(tasks)
-                if kind_of(task, search_path(chosen)) == MINIMAL_PAIRS
-            ]
-        for task in as_list(tasks):
+        for task in tasks_of(kind, settings, search_path(chosen)):
             own = f"{name}-{task}" if task else name
             overrides = [
                 f"workdir={quoted(config.workdir)}",

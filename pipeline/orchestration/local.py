@@ -122,7 +122,7 @@ class LocalExecutor:
                 path=self.logs.parent,
             ) from error
         process = subprocess.Popen(
-            node.command(self.processes),
+            node.command(self.processes, self.cores),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

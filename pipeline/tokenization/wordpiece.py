@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.errors import InputError
 from pipeline.tokenization import pretokenize
+from pipeline.tokenization.known_words import ascii_tokenizer, uncached_reason, whole_words
 from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
@@ -213,43 +213,6 @@ def entries_of(library: Tokenizer) -> list[str]:
     for entry, number in ids.items():
         entries[number] = entry
     return entries
-
-
-def uncached_reason(spec: dict[str, Any]) -> str | None:
-    """Return why text cannot be cut into pieces for this tokenizer.json; None if it can."""
-    wanted = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
-    for part, kind in (wanted | {"model": "WordPiece"}).items():
-        found = (spec[part] or {}).get("type", "none")
-        if found != kind:
-            return f"its {part} is {found}, not {kind}"
-    words = [token["content"] for token in spec["added_tokens"] if not token["special"]]
-    return f"it has added words ({words[0]!r} first)" if words else None
-
-
-def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
-    """Return an equivalent tokenizer for pieces in printable ASCII, twice as fast.
-
-    It need not handle accents, control characters, Chinese characters or punctuation.
-    """
-    found = Tokenizer(tokenizer.model)
-    if lowercase:
-        found.normalizer = normalizers.Lowercase()
-    found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return found
-
-
-def whole_words(spec: dict[str, Any]) -> dict[str, int]:
-    """Return the ids of words that are one token, as longest match first would find.
-
-    Only words of ASCII letters and digits, which normalization leaves unchanged once lowercased.
-    """
-    lowercase, most = spec["normalizer"]["lowercase"], spec["model"]["max_input_chars_per_word"]
-    return {
-        entry: number
-        for entry, number in spec["model"]["vocab"].items()
-        if entry.isascii() and entry.isalnum() and len(entry) <= most
-        and not (lowercase and entry != entry.lower())
-    }  # fmt: skip
 
 
 class WordPiece:

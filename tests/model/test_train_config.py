@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from model.config import (
     PUBLISHED,
     SHAPE,
+    DataConfig,
     ModelConfig,
     ObjectiveConfig,
     OptimizerConfig,
@@ -95,3 +96,9 @@ def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
     assert compose_train("model=base").ranks(gpus=False, cores=8) == 1
     assert compose_train("model=tiny", "processes=3").ranks(gpus=False, cores=8) == 3
     assert config.ranks(gpus=True, cores=8) is None, "the launcher counts the GPUs"
+
+
+def test_there_is_a_weight_for_each_folder() -> None:
+    with pytest.raises(ConfigError) as raised:
+        DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
+    assert raised.value.key == "data.weights"

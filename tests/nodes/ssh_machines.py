@@ -163,3 +163,14 @@ def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
 
     wait_for(learnt, f"step {before + more}")
     return command, out
+
+
+def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
+    """The run has ended with `code` and left nothing; `saved`: with a newer checkpoint."""
+    before = newest(out)
+    assert command.wait() == code, command.text()
+    lab.nothing_left()
+    assert "Traceback" not in command.text()
+    if saved:
+        assert newest(out) == losses(out) >= before
+        assert "saved after step" in command.text()

@@ -20,6 +20,7 @@ from ssh_machines import (
     PAGE,
     STEPS,
     Lab,
+    ended,
     losses,
     newest,
     ssh_machines,
@@ -62,17 +63,6 @@ def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
     assert "2 ranks on 2 nodes" in command.text()
     assert "links" in command.text()
     assert list(folder.iterdir()) == []
-
-
-def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
-    """The run has ended with `code` and left nothing; `saved`: with a newer checkpoint."""
-    before = newest(out)
-    assert command.wait() == code, command.text()
-    lab.nothing_left()
-    assert "Traceback" not in command.text()
-    if saved:
-        assert newest(out) == losses(out) >= before
-        assert "saved after step" in command.text()
 
 
 def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(

@@ -286,9 +286,8 @@ def test_no_shards(tmp_path):
 
 def test_no_samples(tmp_path):
     write(tmp_path, (0, 0), "validation")
-    with pytest.raises(InputError, match="validation") as raised:
+    with pytest.raises(InputError, match="validation"):
         loader(tmp_path, "validation")
-    assert raised.value.path == str(tmp_path)
 
 
 def test_a_shard_cut_short(tmp_path):
@@ -385,11 +384,6 @@ def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
     assert len(set(samples)) == 14
 
 
-def test_there_is_a_weight_for_each_folder():
-    with pytest.raises(ConfigError, match=r"data\.weights=.* a, b"):
-        DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
-
-
 def test_a_schedule_changes_how_many_are_masked_never_which_come_first(tmp_path):
     """Masks of a smaller share are among those of a larger one: both are a keyed order's first."""
     write(tmp_path)
@@ -398,8 +392,7 @@ def test_a_schedule_changes_how_many_are_masked_never_which_come_first(tmp_path)
     found = {}
     for share in (0.2, 0.5, 0.8):
         whole = join(made.batch(0, 75, share=share).batches)
-        constant = join(loader(tmp_path, mask_share=share).batch(0, 75).batches)
-        assert same(whole, constant)
+        assert same(whole, join(loader(tmp_path, mask_share=share).batch(0, 75).batches))
         parts = [made.batch(0, 75, rank, 3, 7, share=share) for rank in range(3)]
         assert same(join([one for part in parts for one in part.batches]), whole)
         assert parts[0].masked == len(whole["masked_positions"])

@@ -53,7 +53,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.vocab", "+corpus=sample", "--verbose"], "--verbose: no such option"),
         (["pipeline.run", "--dry-run", "+corpus=sample"], "--dry-run: no such option"),
         (["pipeline.prepare", "+corpus=jsonl", "corpus.path=README.md", "corpus.options.foo=1"],
-         "its options are: "),
+         "no such option of jsonl"),
         (["pipeline.prepare", "+corpus=mix", "corpus.parts={a:{reader:jsonl}}"],
          "corpus.parts.a.path"),
         (["pipeline.prepare", "+corpus=books", "validation_share=null"],

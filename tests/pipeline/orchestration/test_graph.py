@@ -67,6 +67,19 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
     assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
 
 
+def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> None:
+    config = RunConfig(
+        workdir=str(tmp_path), corpus=CorpusConfig(name="books", reader="books", path="."),
+        recipe=RecipeConfig(name="one", stages={"train": {"batch_size": 64}}),
+        executor=ExecutorConfig(),
+    )  # fmt: skip
+    (node,) = graph.plan(config, ["model.hidden=128", "model.heads=2"])
+    (tmp_path / "logs").mkdir()
+    for cores in (1, 2):
+        words = node.command(None, cores)
+        assert words[words.index("--num_accelerators") + 1] == str(cores)
+
+
 def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
     part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
     chosen = ["+corpus=mix", *part, "model=tiny", "tasks=[]"]

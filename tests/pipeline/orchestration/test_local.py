@@ -24,7 +24,7 @@ class Script(Node):
 
     line: str
 
-    def command(self, processes: int | None) -> list[str]:
+    def command(self, processes: int | None, most: int | None = None) -> list[str]:
         return [sys.executable, "-c", self.line]
 
 

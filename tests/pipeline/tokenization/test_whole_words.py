@@ -190,7 +190,8 @@ def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
         Counter[tuple[str, bool]](),
     )
     (split,) = intake.reader.splits(config.split_bytes)
-    found = {each.hash: each for chunk in intake.chunks(split, account) for each in chunk}
+    chunks = intake.chunks([(0, split)], account, lambda done, documents: None)
+    found = {each.hash: each for chunk in chunks for each in chunk}
     assert len(found) > 300
     for sentence in chain.from_iterable(each.sentences for each in found.values()):
         begins = {0, *accumulate(map(len, rjieba.cut(sentence)))}
