@@ -14,7 +14,7 @@ from model.training.tracking import read_metrics
 from pipeline.common.manifest import Manifest, require_manifest, sha256
 from tests.docs.fences import commands
 
-STEPS = 1200
+STEPS = 3000
 SETTINGS = (
     "+corpus=sample", "corpus.options.packages=[sklearn]", "tasks=[sample_next]", "vocab.size=1000",
     "vocab.sample_bytes=1000000", "prepare.sequence_length=32", "tasks.train_rows=100",
