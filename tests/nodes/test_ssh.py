@@ -227,7 +227,9 @@ def test_a_host_without_the_project_is_named(lab: Lab) -> None:
     lab.machines[1].do("mount", "-t", "tmpfs", "none", str(lab.project))
     said = refused(lab, lab.launch(lab.folder / "project"))
     lab.machines[1].do("umount", str(lab.project))
-    assert "error: node1: " in said
+    # An environment that has the package elsewhere gets as far as the script.
+    (line,) = [line for line in said.splitlines() if "node1: " in line]
+    assert "No module named" in line or "train.py" in line
 
 
 def test_other_versions_on_a_host_are_named(lab: Lab) -> None:
