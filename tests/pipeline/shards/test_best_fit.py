@@ -9,21 +9,11 @@ from hypothesis import strategies as st
 from pipeline.common import counter_rng
 from pipeline.shards.best_fit import best_fit, cut_documents, fill
 from pipeline.shards.full_sentences import full_sentences
-from pipeline.shards.sentence_pairs import Documents, Pairs, gather
+from pipeline.shards.sentence_pairs import Pairs, gather
+from tests.pipeline.shards.made_documents import documents_of
 
 SEPARATOR = 1_000_000
 KEY = counter_rng.key(0, "x")
-
-
-def documents_of(lengths: list[list[int]]) -> Documents:
-    """Documents whose sentences have these lengths; token k of the corpus is k."""
-    sentences = [length for document in lengths for length in document]
-    return Documents(
-        tokens=np.arange(sum(sentences)),
-        sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
-        starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
-        keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
-    )
 
 
 def rows(tokens: np.ndarray, pairs: Pairs) -> list[list[int]]:
