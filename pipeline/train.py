@@ -7,21 +7,10 @@ training starts, so that `--help` and error messages are fast.
 
 import os
 import sys
-from pathlib import Path
 
 from model import train
 from model.config import TrainConfig
 from pipeline.common import cores
-
-
-def launcher(processes: int | None) -> list[str]:
-    """Return the command that starts `processes` ranks on this machine; None: one per GPU."""
-    from pipeline.orchestration.graph import free_port
-
-    count = ["--num_accelerators", str(processes)] if processes else []
-    port = ["--master_port", str(free_port())]  # the default is the same for every job
-    deepspeed = Path(sys.executable).with_name("deepspeed")
-    return [sys.executable, "-m", "model.launch", str(deepspeed), *count, *port, train.__file__]
 
 
 def main() -> None:
@@ -37,7 +26,9 @@ def main() -> None:
         if not gpus:
             os.environ.setdefault("DS_ACCELERATOR", "cpu")
         sys.stdout.flush()
-        command = launcher(processes)
+        from pipeline.orchestration import graph
+
+        command = graph.launched(train.__file__, graph.on_this_machine(processes))
         os.execv(command[0], [*command, *words])
 
     train.main(start)

@@ -67,20 +67,36 @@ class Node:
         assert isinstance(self.config, TrainConfig)
         return processes or self.config.ranks(cores.gpus_present(), most or cores.available())
 
-    def command(self, processes: int | None, most: int | None = None) -> list[str]:
-        """Write the configuration to `settings_file` and return the command line of the stage."""
+    def command(
+        self, processes: int | None, most: int | None = None, options: list[str] | None = None
+    ) -> list[str]:
+        """Write the configuration to `settings_file` and return the command line of the stage.
+
+        `options` are the launcher's, of a training on other machines too; None: on this one.
+        """
         resolved.write(self.settings_file, self.config)
         settings = [resolved.OPTION, str(self.settings_file)]
         if self.kind != "train":
             return [sys.executable, "-m", STAGES[self.kind].script, *settings]
         script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
-        launcher = Path(sys.executable).with_name("deepspeed")
-        ranks = self.ranks(processes, most)
-        count = ["--num_accelerators", str(ranks)] if ranks else []
-        port = ["--master_port", str(free_port())]  # the default is the same for every job
-        # DeepSpeed's launcher neither forwards signals nor always reports its ranks' exit codes.
-        launch = [sys.executable, "-m", "model.launch", str(launcher)]
-        return [*launch, *count, *port, str(script), *settings]
+        if options is None:
+            options = on_this_machine(self.ranks(processes, most))
+        return [*launched(script, options), *settings]
+
+
+def on_this_machine(ranks: int | None) -> list[str]:
+    """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
+    count = ["--num_accelerators", str(ranks)] if ranks else []
+    return [*count, "--master_port", str(free_port())]  # the default is the same for every job
+
+
+def launched(script: Path | str, options: list[str]) -> list[str]:
+    """Return the command that starts ranks of a script.
+
+    DeepSpeed's launcher alone neither forwards signals nor always reports its ranks' exit codes.
+    """
+    deepspeed = Path(sys.executable).with_name("deepspeed")
+    return [sys.executable, "-m", "model.launch", str(deepspeed), *options, str(script)]
 
 
 def free_port() -> int:
@@ -123,6 +139,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
         ConfigError: a stage has an unknown type, or settings name a stage missing from the recipe.
     """
     found: list[tuple[str, str, list[str]]] = []
+    folders = search_path(chosen)
     unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
     if unknown:
         raise ConfigError(
@@ -144,7 +161,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
         if kind == "tasks" and not samples:
             continue
         settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
-        for task in tasks_of(kind, settings, search_path(chosen)):
+        for task in tasks_of(kind, settings, folders):
             own = f"{name}-{task}" if task else name
             overrides = [
                 f"workdir={quoted(config.workdir)}",
@@ -158,8 +175,8 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             if kind == "train":
                 overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
             if task:
-                data = task_data(config, task, search_path(chosen))
-                overrides = [f"+task={task}", *overrides, f"data={quoted(data)}"]
+                data = quoted(task_data(config, task, folders))
+                overrides = [f"+task={task}", *overrides, f"data={data}"]
             if kind == "report":
                 made = [f"{config.workdir}/{other}" for other, _, _ in found]
                 overrides.append(f"stages={quoted(made)}")

@@ -20,7 +20,7 @@ from typing import cast
 
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import quoted
-from pipeline.common import cores
+from pipeline.common import cores, heartbeat
 from pipeline.common.errors import ConfigError, Restart
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
@@ -65,13 +65,10 @@ def hosts(stage: str, nodes: int) -> list[str]:
     return names
 
 
-def on_many_nodes(stage: str, alone: list[str], script: str) -> list[str]:
-    """Return the launcher's command for one node of several, with rank from the completion index.
+def on_many_nodes(stage: str) -> list[str]:
+    """Return the launcher's options for one node of several, with rank from the completion index.
 
-    Args:
-        stage: the Job's name, of which the pods' names are made.
-        alone: the command on one machine.
-        script: the word before which the launcher's options end.
+    The pods' names are made of the Job's, `stage`.
 
     Raises:
         ConfigError: an environment variable is missing or inconsistent.
@@ -86,13 +83,10 @@ def on_many_nodes(stage: str, alone: list[str], script: str) -> list[str]:
     names = hosts(stage, nodes)
     # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
-    launcher = next(index for index, word in enumerate(alone) if word.endswith("deepspeed"))
-    first = next(index for index, word in enumerate(alone) if word.endswith(script))
-    many = [
+    return [
         "--no_ssh", "--node_rank", str(index),
         "--master_addr", names[0], "--master_port", os.environ.get("PORT", str(PORT)),
     ]  # fmt: skip
-    return [*alone[: launcher + 1], *many, *alone[first:]]
 
 
 def training(node: graph.Node) -> list[str]:
@@ -101,8 +95,8 @@ def training(node: graph.Node) -> list[str]:
     Raises:
         ConfigError: as `on_many_nodes`.
     """
-    words = on_many_nodes(node.name, node.command(None), "train.py")
-    alive = os.environ.get("HEARTBEAT")
+    words = node.command(None, options=on_many_nodes(node.name))
+    alive = os.environ.get(heartbeat.FOLDER)
     return [*words, f"heartbeat={quoted(alive)}"] if alive else words
 
 
@@ -116,14 +110,8 @@ def preflight(config: RunConfig) -> list[str]:
     if store_inputs.in_store(config.workdir):
         places.append(str(store_inputs.local_place(config.workdir, config.mirror)))
     script = Path(__file__).resolve().parents[2] / "model" / "preflight.py"
-    launch = [
-        sys.executable,
-        "-m",
-        "model.launch",
-        str(Path(sys.executable).with_name("deepspeed")),
-    ]
     options = os.environ.get("OPTIONS", "").split()
-    return on_many_nodes(PREFLIGHT, [*launch, str(script), *places, *options], script.name)
+    return [*graph.launched(script, on_many_nodes(PREFLIGHT)), *places, *options]
 
 
 def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
