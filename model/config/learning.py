@@ -65,7 +65,12 @@ class ObjectiveConfig(Section, key="objective"):
 
     @property
     def mask_shares(self) -> list[float]:
-        """Return the shares between which the run moves: one, or two and more."""
+        """Return the shares between which the run moves: one, or two and more.
+
+        Each token predicts the next one with predict=next: all of them.
+        """
+        if self.predict == "next":
+            return [1.0]
         return list(self.mask_share) if isinstance(self.mask_share, list) else [self.mask_share]
 
     def share_at(self, step: int, steps: int) -> float:

@@ -46,7 +46,7 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     if world.device.type != "cuda":
         return max(memory_model.ON_A_CPU, model.positions)
     zero = config.deepspeed.get("zero_optimization", {})
-    share = max(config.objective.mask_shares) if config.objective.predict == "masked" else 1.0
+    share = max(config.objective.mask_shares)
     setting = memory_model.Setting(
         model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
         world.size, offload="offload_optimizer" in zero, average=config.ema is not None,

@@ -175,7 +175,6 @@ class Trainer:
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
             share = objective.share_at(self.step, self.config.steps)
-            share = share if objective.predict == "masked" else 1.0
             return flops.of_sequences(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
