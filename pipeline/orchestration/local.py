@@ -102,7 +102,8 @@ class LocalExecutor:
             self._stop()
 
     def _need(self, node: Node) -> int:
-        return 1 if STAGES[node.kind].one_core else self.cores
+        stage = STAGES[node.kind]
+        return 1 if stage.one_core or stage.shares_cores else self.cores
 
     def _fits(self, node: Node) -> bool:
         free = self.cores - sum(child.cores for child in self.running)

@@ -16,6 +16,7 @@ class Stage:
     schema_path: str  # MODULE:CLASS of its configuration, imported lazily
     script: str  # the module or file that runs it
     one_core: bool = False  # others use all available cores
+    shares_cores: bool = False  # one core is enough for most of its time: others run alongside
     quick: bool = False  # rerun when its version is raised; others are kept, with a note
 
     @cached_property
@@ -28,7 +29,7 @@ class Stage:
 
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
-    Stage("vocab", 2, "pipeline.config:VocabConfig", "pipeline.vocab"),
+    Stage("vocab", 2, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
     Stage("prepare", 4, "pipeline.config:PrepareConfig", "pipeline.prepare"),
     Stage("tasks", 2, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
