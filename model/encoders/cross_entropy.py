@@ -37,7 +37,8 @@ class CrossEntropy(torch.autograd.Function):
         correct = labels.new_zeros(())
         values = logits.detach()
         for piece, label in zip(pieces(values), pieces(labels[:, None], values), strict=True):
-            x = piece.to(torch.float32, copy=True)
+            # In training, fp32 logits are overwritten here, others below.
+            x = piece.to(torch.float32, copy=not wanted)
             greatest, predicted = x.max(-1, keepdim=True)
             correct += (predicted == label).sum()
             score = x.gather(-1, label) - greatest  # (rows, 1)
@@ -45,7 +46,8 @@ class CrossEntropy(torch.autograd.Function):
             loss += (total.log() - score).sum()
             if wanted:
                 x.div_(total).scatter_add_(-1, label, -torch.ones_like(total))
-                piece.copy_(x)
+                if x is not piece:
+                    piece.copy_(x)
         if wanted:
             ctx.save_for_backward(values)
         ctx.mark_non_differentiable(correct)
