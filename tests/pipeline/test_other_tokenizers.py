@@ -1,13 +1,20 @@
 """Any tokenizer.json works from text to model: byte-level BPE, also of more than 65,536 entries."""
 
 import dataclasses
+import math
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
@@ -20,6 +27,8 @@ from pipeline.config import ConvertConfig, CorpusConfig, PrepareConfig, RunnerCo
 from pipeline.shards import open_folder
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
+from tests import forked
+from tests.model.conftest import losses
 
 pytestmark = pytest.mark.filterwarnings("ignore:tokenizing without the cache")
 
@@ -142,3 +151,39 @@ def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     assert loaded[0].vocab_size == wordpiece.size
     assert all(torch.equal(loaded[1][name], tensor) for name, tensor in state.items())
     assert sha256(first / "tokenizer.json") == sha256(made / "vocab/tokenizer.json")
+
+
+def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(
+    root: Path, made: Path
+) -> None:
+    wordpiece = WordPiece.load(made / "vocab")
+    config = ModernBertConfig(
+        vocab_size=wordpiece.size, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, local_attention=8, max_position_embeddings=256,
+        pad_token_id=wordpiece.pad, cls_token_id=wordpiece.cls, sep_token_id=wordpiece.sep,
+        bos_token_id=wordpiece.cls, eos_token_id=wordpiece.sep,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    ModernBertForMaskedLM(config).save_pretrained(made / "published")
+    AutoTokenizer.from_pretrained(made / "vocab").save_pretrained(made / "published")
+    run = forked.run(
+        [
+            sys.executable, "-m", "model.train", f"workdir={made}", "model=auto",
+            f"start={made}/published", "objective=modern", "optimizer=stable_adamw", "clip=null",
+            "optimizer.learning_rate=1e-2", "batch_size=8", "micro_batch=8", "steps=20",
+            "log_every=1", "evaluate_every=20", "save_every=20", "threads=1", "tracking=none",
+        ],
+        cwd=root, ranks=1,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    seen = losses(made / "train")
+    assert seen[0] == pytest.approx(math.log(wordpiece.size), abs=0.5)
+    assert seen[-1] < seen[0] - 0.3
+    out = ConvertConfig(
+        workdir=str(made),
+        out=str(made / "trained"),
+        train=str(made / "train"),
+        vocab=str(made / "vocab"),
+    )
+    assert stage.run("convert", out, convert.make).figures["largest_logit_difference"] < 1e-5
+    assert AutoModelForMaskedLM.from_pretrained(out.out).config.vocab_size == wordpiece.size
