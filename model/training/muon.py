@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from model.training.partitioned import Layout, PartitionedAdam, pieces_of
 
@@ -26,10 +27,29 @@ class Muon(PartitionedAdam):
     `rate_share` of an AdamW group is its learning rate's share of Muon's.
     """
 
+    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Update the parameters of a group by Muon or AdamW."""
+        if group["moments"] == (MOMENTUM,):
+            super()._step_group(parameters, group)
+            return
+        states = [self._state(p) for p in parameters]
+        beta1, beta2 = group["betas"]
+        # A fused step on a GPU would wait for the numbers of the steps, in host memory.
+        fused = parameters[0].device.type == "cpu"
+        adamw(
+            parameters,
+            [p.grad.to(p.dtype) for p in parameters if p.grad is not None],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],  # no greatest second moments
+            [state["step"] for state in states],
+            fused=fused, foreach=not fused, amsgrad=False, maximize=False,
+            lr=group["lr"] * group["rate_share"], beta1=beta1, beta2=beta2, eps=group["eps"],
+            weight_decay=group["weight_decay"],
+        )  # fmt: skip
+
     def _updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        """Update the moments; return Nesterov's momentum, or Adam's updates with decay."""
-        if group["moments"] != (MOMENTUM,):
-            return super()._updates(parameters, group)
+        """Update the momentum of matrices; return Nesterov's."""
         gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
         states = [self._state(p) for p in parameters]
         for state in states:
@@ -50,9 +70,6 @@ class Muon(PartitionedAdam):
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
     ) -> None:
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
-        if group["moments"] != (MOMENTUM,):
-            torch._foreach_mul_(updates, group["rate_share"])
-            return
         for parameter, update in zip(parameters, updates, strict=True):
             if self.partitions:
                 orthogonalise_pieces(update, self.partitions[parameter])
@@ -69,7 +86,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
     x = x / (x.norm() + 1e-7)
     for _ in range(ITERATIONS):
         square = x @ x.T
-        x = a * x + (b * square + c * square @ square) @ x
+        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
+        x = torch.addmm(x, polynomial, x, beta=a)
     x *= max(1.0, rows / columns) ** 0.5
     return x.T if rows > columns else x
 

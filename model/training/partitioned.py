@@ -52,11 +52,13 @@ class PartitionedAdam(torch.optim.Optimizer):
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
-            if not parameters:
-                continue
-            updates = self._updates(parameters, group)
-            self._scale(parameters, updates, group)
-            torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+            if parameters:
+                self._step_group(parameters, group)
+
+    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        updates = self._updates(parameters, group)
+        self._scale(parameters, updates, group)
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
     def _scale(
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
