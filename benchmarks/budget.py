@@ -21,6 +21,10 @@ from typing import Any
 
 from pipeline.common.manifest import Manifest
 
+MUON = [
+    "optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4",
+]  # fmt: skip
+
 # Settings of `train`, or with `prepare.` of `prepare`, by name; the first is what others change.
 ROWS: dict[str, list[str]] = {
     "base": [],
@@ -28,7 +32,15 @@ ROWS: dict[str, list[str]] = {
     "rate 3e-3": ["optimizer.learning_rate=3e-3"],
     "batch 64": ["batch_size=64"],
     "batch 64, rate 3e-3": ["batch_size=64", "optimizer.learning_rate=3e-3"],
+    "muon": MUON,
+    "muon, rate 1e-2": [*MUON, "optimizer.learning_rate=1e-2", "optimizer.adam_share=0.2"],
+    "muon, batch 64": [*MUON, "batch_size=64"],
+    "muon, masks 30 to 15%": [*MUON, "objective.mask_share=[0.3,0.15]"],
+    "muon, wsd": [*MUON, "schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay_share=0.5"],
+    "muon, average": [*MUON, "ema=0.99"],
+    "wsd": ["schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay_share=0.5"],
     "masks 30%": ["objective.mask_share=0.3"],
+    "masks 30 to 15%": ["objective.mask_share=[0.3,0.15]"],
     "length 128": ["prepare.sequence_length=128", "batch_size=8"],
     "pairs": ["prepare.pairs=nsp", "objective=nsp"],
     "decay 0.1": ["optimizer.weight_decay=0.1"],
