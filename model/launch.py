@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from model.launching import ssh_hosts
-from model.launching.command_line import LauncherCommand, read_hosts
+from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
 from model.resilience.rank_card import HOSTS
 from pipeline.common import cores, output
@@ -44,7 +44,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     command = with_hostfile(LauncherCommand.parse(words), folder)
     path = command.hostfile()
     if path is not None:
-        launch.environment.setdefault(HOSTS, ",".join(read_hosts(path)))
+        launch.environment.setdefault(HOSTS, rank_hosts(read_hosts(path)))
         if os.environ.get("CUDA_VISIBLE_DEVICES"):
             launch.environment[GPUS] = os.environ["CUDA_VISIBLE_DEVICES"]
     if not any(device.exists() for device in GPU_DEVICES):

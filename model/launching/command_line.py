@@ -141,3 +141,8 @@ def read_hosts(path: Path) -> dict[str, int]:
             f"hostfile={path}: must list at least one host", key="hostfile", path=path
         )
     return hosts
+
+
+def rank_hosts(hosts: dict[str, int]) -> str:
+    """Return the host of each rank, in rank order, for the environment."""
+    return ",".join(name for name, slots in hosts.items() for _ in range(slots))

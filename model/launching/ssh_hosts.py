@@ -21,8 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from model.launching.command_line import LauncherCommand
+from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge
+from model.launching.sent_environment import along
 from model.resilience.rank_card import HOSTS, RUN
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError
@@ -46,20 +47,10 @@ LATE = (
     "timed out", "No route to host", "Connection refused", "Connection reset", "closed by remote",
     "Network is unreachable", "Connection closed by",
 )  # fmt: skip
-# Prefixes of environment variables that are sent to the hosts.
-ALONG = (
-    "NCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_", "KMP_", "TORCH_", "PYTORCH_", "WANDB_", "HF_",
-    "DS_", "DEEPSPEED_", "PYTHONHASHSEED", "CUDA_LAUNCH", "CUDA_DEVICE_MAX", "AWS_",
-)  # fmt: skip
 OURS = ("--hostfile", "-H", "--master_addr", "--master_port", "--ssh_port", "--launcher",
         "--no_ssh_check")  # fmt: skip
 REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--num_accelerators",
            "--launcher_args")  # fmt: skip
-
-
-def along(environment: dict[str, str]) -> dict[str, str]:
-    """Return the environment variables to send to the ranks on other hosts."""
-    return {key: value for key, value in environment.items() if key.startswith(ALONG)}
 
 
 @dataclass
@@ -148,6 +139,7 @@ class SshHosts:
     def __init__(self, command: LauncherCommand, hosts: dict[str, int]):
         self.check(command)
         self.command, self.slots = command, hosts
+        self.environment = along(os.environ)  # read before a host waits for it
         port = command.option("--ssh_port")
         ssh = ["ssh", *OPTIONS, *(["-p", port] if port else [])]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
@@ -228,8 +220,7 @@ class SshHosts:
         command = self.command.without(*OURS)
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
-        environment = along(dict(os.environ))
-        environment |= {HOSTS: ",".join(self.slots), RUN: secrets.token_hex(4)}
+        environment = self.environment | {HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4)}
         for number, host in enumerate(self.hosts):
             words = command.adding(
                 "--no_ssh", "--node_rank", str(number), "--master_addr", address,

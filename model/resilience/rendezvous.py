@@ -19,6 +19,9 @@ from model.resilience.rank_card import HOSTS, RankCard
 from pipeline.common.errors import ConfigError, InputError, Restart, first_line
 
 LEAVING = 10.0  # seconds that a previous training may take to free the port
+CONNECTING = 10.0  # seconds for one connection: an address may be routed later
+POLL = 0.1  # seconds between rank 0's looks at who has joined
+RETRY = 0.5  # seconds between attempts
 _CARD, _GO = "card", "go"
 
 
@@ -67,6 +70,25 @@ def _client(until: float) -> Store:
     return TCPStore(address, port, is_master=False, timeout=_left(until), wait_for_workers=False)
 
 
+def _wait_for_port(until: float) -> None:
+    """Wait until rank 0's port accepts connections.
+
+    PyTorch's client would wait too, but prints a trace of its C++ code when it gives up.
+
+    Raises:
+        OSError: the port did not accept a connection in time.
+    """
+    while True:
+        patience = min(CONNECTING, max(1.0, until - time.monotonic()))
+        try:
+            socket.create_connection(_address(), timeout=patience).close()
+            return
+        except OSError:
+            if time.monotonic() + RETRY > until:
+                raise
+        time.sleep(RETRY)
+
+
 def _served(until: float) -> Store:
     """Return the store that rank 0 serves, or the one that torchrun serves for it."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -82,7 +104,7 @@ def _served(until: float) -> Store:
         except dist.DistError as error:
             taken = "EADDRINUSE" in str(error) or "already in use" in str(error)
             if taken and time.monotonic() < patience:
-                time.sleep(0.5)
+                time.sleep(RETRY)
                 continue
             if taken:
                 raise ConfigError(
@@ -96,12 +118,12 @@ def _served(until: float) -> Store:
 def _welcome(store: Store, size: int, start_timeout: float, until: float) -> None:
     """Wait as rank 0 for all others, then start them or refuse."""
     others = [_key(f"came/{rank}") for rank in range(1, size)]
-    try:
-        store.wait(others, _left(until))
-    except dist.DistError as error:
-        missing = _missing(store, size, start_timeout)
-        _refuse(store, [key for key in others if store.check([key])], "missing", missing)
-        raise Restart(missing) from error
+    while not store.check(others):  # `wait` would print a warning of PyTorch when it gives up
+        if time.monotonic() > until:
+            missing = _missing(store, size, start_timeout)
+            _refuse(store, [key for key in others if store.check([key])], "missing", missing)
+            raise Restart(missing)
+        time.sleep(POLL)
     answers = [bytes(store.get(key)).decode() for key in others]
     unlike = sorted({text for text in answers if text})
     if unlike:
@@ -131,13 +153,14 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
     patience = min(until, time.monotonic() + LEAVING)
     while True:
         try:
+            _wait_for_port(until)
             store = _client(until)
             store.wait([_key(_CARD)], _left(until))
             first = RankCard.from_json(store.get(_key(_CARD)))
             started = store.check([_key(_GO)])
-        except (dist.DistError, ValueError, TypeError, KeyError) as error:
-            if time.monotonic() < until:  # rank 0 ended and may be restarted
-                time.sleep(0.5)
+        except (OSError, dist.DistError, ValueError, TypeError, KeyError) as error:
+            if time.monotonic() + RETRY < until:  # rank 0 ended and may be restarted
+                time.sleep(RETRY)
                 continue
             raise Restart(
                 f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s "
@@ -154,7 +177,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
         if time.monotonic() > until:
             raise Restart(f"the previous training still uses {address}:{port}")
         del store
-        time.sleep(0.5)
+        time.sleep(RETRY)
 
 
 def _arrive(

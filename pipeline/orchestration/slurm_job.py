@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from model.launching import rank_endings
+from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
 from pipeline.common import output
 from pipeline.common.atomic import write_text
@@ -30,7 +31,6 @@ MODULE = "pipeline.orchestration.slurm_job"
 STALLED = 3  # starts without progress, after which a job is not requeued
 KILLED, TERMINATED, HUNG_UP = 137, 143, 129  # 128 + signal
 AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
-PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)  # to the stage
 # srun exits with the highest code of its tasks, so these are ordered by severity. A task that is
 # killed exits with 137; srun exits with 1 if it cannot start a task.
 STEP_CODES = {
@@ -64,15 +64,16 @@ def task(stage: str, overrides: list[str]) -> int:
     environment["JOB_COMPLETION_INDEX"] = index
     environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
-    for number in PASSED:
+    for number in STOPPING:
         signal.signal(number, lambda number, frame: None)
     words = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *overrides]
     code = subprocess.run(words, check=False).returncode
     # A signal while Python exits would replace the exit code.
-    for number in PASSED:
+    for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
-    if code in FINAL and int(environment.get("SLURM_NTASKS", "1")) > 1:
-        # The other tasks would wait for this one: let them save and end.
+    others = int(environment.get("SLURM_NTASKS", "1")) > 1
+    if others and (code in FINAL or (code and stage.startswith("train"))):
+        # Training needs all tasks, and the others may wait or hang: let them save and end.
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
         subprocess.run(["scancel", "--signal=TERM", step], check=False)
     return to_step(code)

@@ -6,6 +6,7 @@ command to see that it left nothing.
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -187,6 +188,11 @@ class Machine:
             with contextlib.suppress(psutil.Error):
                 lines.append(" ".join(process.cmdline()))
         return [line for line in lines if line and not line.startswith(("sleep 1", *ignored))]
+
+    def listens(self, port: int) -> bool:
+        """Return whether one of its processes serves a TCP port."""
+        tables = [Path(f"/proc/{self.init}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        return re.search(f":{port:04X} [0-9A-F]+:0000 0A ", "".join(tables)) is not None
 
     def link(self, state: str) -> None:
         """Plug the cable in (`up`) or out (`down`)."""

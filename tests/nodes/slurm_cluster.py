@@ -10,12 +10,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import psutil
 from machines import Command, Machine, Machines, clone, kill, wait_for
 
 GPUS = 8  # that each node seems to have
+# Before a library that only training imports: a node that is held is late, or never comes.
+GATE = """
+import os, pathlib, socket, time
+_start = os.environ.get("SLURM_RESTART_COUNT", "0")
+while pathlib.Path(f"{folder}/hold-{{socket.gethostname()}}-{{_start}}").exists():
+    time.sleep(0.1)
+"""
 CONF = """
 ClusterName=test
 SlurmctldHost=ctl
@@ -118,6 +126,12 @@ class Cluster:
                     if process.name() != "sleep":  # that of the machine's first process
                         kill(process)
 
+    def hold(self, node: Machine, start: int) -> Path:
+        """Keep a node from joining any training's start (counted from 0) until the file is gone."""
+        path = self.folder / f"hold-{node.name}-{start}"
+        path.touch()
+        return path
+
     def start_node(self, node: Machine) -> None:
         environment = self.environment | {"LANG": "C.UTF-8"}
         with (self.folder / f"{node.name}.out").open("ab") as log:
@@ -135,6 +149,12 @@ class Cluster:
             )  # fmt: skip
 
 
+def module(name: str) -> str:
+    """Return the path of a file of DeepSpeed, without importing it."""
+    (found,) = [f for f in metadata.files("deepspeed") or [] if str(f) == name]
+    return os.path.realpath(found.locate())
+
+
 @contextmanager
 def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     for name in ("munge", "state", "tmp", "spool-n0", "spool-n1"):
@@ -148,6 +168,7 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     key = folder / "munge" / "key"
     key.write_bytes(secrets.token_bytes(1024))
     key.chmod(0o600)
+    imported = module("deepspeed/__init__.py")
     munged = subprocess.Popen(
         ["munged", "--foreground", "--force", f"--socket={folder}/munge/socket",
          f"--key-file={key}", f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
@@ -161,7 +182,10 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
                 machine.boot()
             made = Cluster(machines[0], machines[1:], folder, clone(folder / "clone"))
             daemon = made.start("slurmctld", "-D")
+            gate = folder / "gate.py"
+            gate.write_text(GATE.format(folder=folder) + Path(imported).read_text())
             for node in made.nodes:
+                node.do("mount", "--bind", str(gate), imported)
                 made.start_node(node)
             wait_for(
                 lambda: (

@@ -2,10 +2,11 @@
 
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from machines import ROOT, Command, wait_for
 from slurm_cluster import Cluster
 
@@ -80,15 +81,51 @@ class Run:
         )
         return self.cluster.job("train", self.workdir)
 
-    def queued_again(self, before: dict[str, str], state: str = "PENDING") -> None:
-        """Wait until a job that was running has been queued once more."""
+    def processes(self) -> list[psutil.Process]:
+        """What runs on the nodes for the job."""
+        return [
+            process for node in self.cluster.nodes for process in node.processes()
+            if any(word in " ".join(process.cmdline()) for word in ("python", "slurmstepd"))
+        ]  # fmt: skip
+
+    def queued_again(
+        self, before: dict[str, str], disturb: Callable[[], object], saved: bool, code: int = 0
+    ) -> None:
+        """Disturb a job, and wait until it has been queued once more and all of it has ended.
+
+        `saved`: with a newer checkpoint, else with none. `code`: the stage's, where the job queues
+        itself again; Slurm does it too.
+        """
         stage = before["JobName"].removeprefix("bert-")
-        times = int(before["Restarts"])
+        times, processes = int(before["Restarts"]), self.processes()
+        checkpoints, log = self.checkpoints(), self.log(before)
+        said = log.read_text(errors="replace").count(f"exit code {code}; requeued")
+        disturb()
         wait_for(
             lambda: int(self.cluster.job(stage, self.workdir)["Restarts"]) > times
-            or self.cluster.job(stage, self.workdir)["JobState"] == state,
+            or self.cluster.job(stage, self.workdir)["JobState"] == "PENDING",
             f"{stage} in the queue again", 300,
         )  # fmt: skip
+        # The next start may have processes already, which are not these.
+        wait_for(lambda: not any(map(alive, processes)), "an end of what ran", 60)
+        if saved:
+            wait_for(lambda: max(self.checkpoints()) > max([*checkpoints, 0]), "a checkpoint", 60)
+        elif stage == "train":
+            assert self.checkpoints() == checkpoints
+        if code:
+            text = log.read_text(errors="replace")
+            assert text.count(f"exit code {code}; requeued") == said + 1, text
+
+    def log(self, job: dict[str, str]) -> Path:
+        """Return the file of a job's output."""
+        return self.workdir / "logs" / f"{job['JobName'].removeprefix('bert-')}-{job['JobId']}.out"
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def start(cluster: Cluster, workdir: Path, *more: str, line: str = MAIN) -> Run:

@@ -1,7 +1,7 @@
 """Two machines that one may log in to with a real sshd, and a clone of the project on both."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +51,10 @@ class Lab:
     def hostfile(self) -> Path:
         return self.write_hosts("hosts", *(machine.name for machine in self.machines))
 
-    def write_hosts(self, name: str, *hosts: str) -> Path:
+    def write_hosts(self, name: str, *hosts: str, slots: Iterable[int] = (1, 1)) -> Path:
         path = self.folder / name
-        path.write_text("".join(f"{host} slots=1\n" for host in hosts))
+        lines = [f"{host} slots={number}\n" for host, number in zip(hosts, slots, strict=True)]
+        path.write_text("".join(lines))
         return path
 
     def script(self, out: Path, *more: str) -> list[str]:
@@ -68,10 +69,12 @@ class Lab:
         words = [*LAUNCH, "--hostfile", str(hostfile or self.hostfile)]
         return self.start([*words, *options, *self.script(out, *more)], environment)
 
-    def plain(self, out: Path, *more: str, options: tuple[str, ...] = ()) -> Command:
+    def plain(
+        self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None
+    ) -> Command:
         """DeepSpeed's own launcher."""
-        words = ["deepspeed", "--hostfile", str(self.hostfile), *options, *self.script(out, *more)]
-        return self.start(words)
+        words = ["deepspeed", "--hostfile", str(hostfile or self.hostfile), *options]
+        return self.start([*words, *self.script(out, *more)])
 
     def page(self, start: str, out: Path, number: int = 0) -> list[str]:
         """The page's only command that begins so, with the names and the training of this lab."""
@@ -88,9 +91,13 @@ class Lab:
         temporary = {"TMPDIR": f"{first.folder}/tmp"}
         return first.start(words, log, self.project, temporary | (environment or {}))
 
+    def ranks(self, number: int) -> list[psutil.Process]:
+        """The training processes on a machine."""
+        return self.machines[number].processes("--local_rank", "train.py")
+
     def rank(self, number: int) -> psutil.Process:
-        """The training process on a machine."""
-        (found,) = self.machines[number].processes("--local_rank", "train.py")
+        """The only training process on a machine."""
+        (found,) = self.ranks(number)
         return found
 
     def nothing_left(self) -> None:

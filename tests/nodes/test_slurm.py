@@ -5,16 +5,15 @@ weights, which are those of two ranks on one machine, bit for bit.
 """
 
 import fcntl
-import os
 import signal
 import sys
 from collections.abc import Iterator
-from importlib import metadata
+from functools import partial
 
 import psutil
 import pytest
 from machines import kill, missing, wait_for
-from slurm_cluster import Cluster, slurm_cluster
+from slurm_cluster import Cluster, module, slurm_cluster
 from slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
 from pipeline.common.errors import Exit
@@ -36,20 +35,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def run(cluster: Cluster) -> Run:
+    cluster.hold(cluster.nodes[1], 0)
     return start(cluster, cluster.folder / "work")
 
 
-def ranks(run: Run, number: int) -> psutil.Process:
-    (found,) = run.cluster.nodes[number].processes("--local_rank", "train.py")
-    return found
+def ranks(run: Run, number: int) -> list[psutil.Process]:
+    return run.cluster.nodes[number].processes("--local_rank", "train.py")
 
 
 def test_a_stage_that_saves_nothing_is_queued_again(run: Run) -> None:
     job = run.cluster.running("vocab", run.workdir)
-    log = run.workdir / "logs" / f"vocab-{job['JobId']}.out"
-    wait_for(lambda: "vocab: not made yet" in log.read_text(), "vocab begins")
-    run.cluster.ask("scancel", "--signal=TERM", job["JobId"])
-    run.queued_again(job)
+    wait_for(lambda: "vocab: not made yet" in run.log(job).read_text(), "vocab begins")
+    told = partial(run.cluster.ask, "scancel", "--signal=TERM", job["JobId"])
+    run.queued_again(job, told, saved=False)
 
 
 def test_jobs_wait_for_one_another_with_resources_of_their_own(run: Run) -> None:
@@ -75,38 +73,49 @@ def test_who_follows_the_jobs_may_go_and_come_back(run: Run) -> None:
     assert len(run.cluster.jobs()) == before
 
 
+def test_a_node_that_comes_late_is_waited_for(run: Run) -> None:
+    job = run.cluster.running("train", run.workdir)
+    port = 20000 + int(job["JobId"]) % 10000
+    wait_for(lambda: run.cluster.nodes[0].listens(port), "the first node waits for the other")
+    assert not ranks(run, 1)
+    assert run.losses() == 0
+    (run.cluster.folder / "hold-n1-0").unlink()
+    run.learnt()
+    assert run.cluster.job("train", run.workdir)["Restarts"] == "0"
+
+
 def test_a_signal_saves_and_queues_again(run: Run) -> None:
     job = run.learnt()
-    run.cluster.ask("scancel", "--signal=TERM", job["JobId"])
-    run.queued_again(job)
+    told = partial(run.cluster.ask, "scancel", "--signal=TERM", job["JobId"])
+    run.queued_again(job, told, saved=True, code=Exit.RESTART)
     assert max(run.checkpoints()) >= 8
 
 
 def test_a_requeue_saves(run: Run) -> None:
-    job, before = run.learnt(), run.checkpoints()
-    run.cluster.ask("scontrol", "requeue", job["JobId"])
-    run.queued_again(job)
-    wait_for(lambda: max(run.checkpoints()) > max(before), "a checkpoint")
+    job = run.learnt()
+    told = partial(run.cluster.ask, "scontrol", "requeue", job["JobId"])
+    run.queued_again(job, told, saved=True)
 
 
 def test_a_killed_rank_ends_the_other_and_queues_again(run: Run) -> None:
     job = run.learnt()
-    kill(ranks(run, 1))
-    run.queued_again(job)
+    (rank,) = ranks(run, 1)
+    run.queued_again(job, partial(kill, rank), saved=False, code=Exit.RESTART)
+
+
+def preempt(cluster: Cluster) -> None:
+    """Run a job of higher priority on all nodes."""
+    urgent = cluster.start("srun", "--partition=urgent", "--nodes=2", "--exclusive", "hostname")
+    assert urgent.wait() == 0, urgent.text()
 
 
 def test_a_preempted_job_saves_and_queues_again(run: Run) -> None:
-    job, before = run.learnt(), run.checkpoints()
-    urgent = run.cluster.start("srun", "--partition=urgent", "--nodes=2", "--exclusive", "hostname")
-    assert urgent.wait() == 0, urgent.text()
-    run.queued_again(job)
-    assert max(run.checkpoints()) > max(before)
+    run.queued_again(run.learnt(), partial(preempt, run.cluster), saved=True)
 
 
 def test_a_lost_node_queues_again(run: Run) -> None:
     job, node = run.learnt(), run.cluster.nodes[1]
-    run.cluster.stop_node(node)
-    run.queued_again(job)
+    run.queued_again(job, partial(run.cluster.stop_node, node), saved=False)
     run.cluster.start_node(node)
 
 
@@ -153,20 +162,35 @@ def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
     run.cluster.idle()
 
 
-def test_a_job_that_gets_no_further_is_not_queued_for_ever(run: Run) -> None:
-    workdir = copy_of(run, "blind", *TRAINING)
-    node = run.cluster.nodes[1]
-    node.do("mount", "-t", "tmpfs", "none", str(workdir))
-    again = start(run.cluster, workdir, "train.start_timeout=20")
-    code = again.driver.wait(1500)
-    node.do("umount", str(workdir))
+def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(run: Run) -> None:
+    """First the second node, then the first; then one that does not see the run's folder."""
+    workdir, (first, second) = copy_of(run, "never", *TRAINING), run.cluster.nodes
+    temporary = set((run.cluster.folder / "tmp").iterdir())
+    held = [run.cluster.hold(second, 0), run.cluster.hold(first, 1)]
+    again = start(run.cluster, workdir, "train.start_timeout=10")
+    job = run.cluster.running("train", workdir)["JobId"]
+    log = workdir / "logs" / f"train-{job}.out"
+
+    def said(words: str) -> bool:
+        return log.exists() and words in log.read_text()
+
+    wait_for(lambda: said("rank 1 (n1) did not join within 10 s"), "the second is named")
+    wait_for(lambda: said("rank 0 (n0) did not start at"), "the first is named")
+    second.do("mount", "-t", "tmpfs", "none", str(workdir))
+    code = again.driver.wait(900)
+    second.do("umount", str(workdir))
     assert code == Exit.RESTART, again.driver.text()
-    (log,) = (workdir / "logs").glob("train-*.out")
-    assert "without a new checkpoint" in log.read_text()
-    assert "rank 1 (n1) did not join within 20 s" in log.read_text()
-    assert "Traceback" not in log.read_text()
-    assert "most recent call first" not in log.read_text(), "no dump of the threads"
+    assert said("without a new checkpoint")
+    assert said("the same command"), "what to do"
+    for noise in ("Traceback", "most recent call first", "Exception raised from"):
+        assert not said(noise)
+    (ended,) = [found for found in run.cluster.jobs() if found["JobId"] == job]
+    assert (ended["JobState"], ended["ExitCode"]) == ("FAILED", f"{int(Exit.RESTART)}:0")
+    assert ended["Restarts"] == "2"
     run.cluster.idle()
+    assert set((run.cluster.folder / "tmp").iterdir()) <= temporary
+    for path in held:
+        path.unlink()
 
 
 def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run: Run) -> None:
@@ -250,8 +274,7 @@ def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> Non
     job = run.cluster.running("train", workdir)["JobId"]
     log = workdir / "logs" / f"train-{job}.out"
     wait_for(lambda: log.exists() and "not made yet" in log.read_text(), "it starts")
-    urgent = run.cluster.start("srun", "--partition=urgent", "--nodes=2", "--exclusive", "hostname")
-    assert urgent.wait() == 0, urgent.text()
+    preempt(run.cluster)
     wait_for(lambda: run.cluster.restarts(job) == 1, "it is in the queue again")
     run.cluster.running("train", workdir)
     run.cluster.cancel(workdir)
@@ -260,12 +283,11 @@ def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> Non
 def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run: Run) -> None:
     broken = run.cluster.folder / "broken.py"
     broken.write_text("raise RuntimeError('a broken installation')\n")
-    (module,) = [f for f in metadata.files("deepspeed") or [] if str(f) == "deepspeed/__init__.py"]
-    node = run.cluster.nodes[1]
-    node.do("mount", "--bind", str(broken), os.path.realpath(module.locate()))
+    node, imported = run.cluster.nodes[1], module("deepspeed/__init__.py")
+    node.do("mount", "--bind", str(broken), imported)
     bug = copy_of(run, "bug", *TRAINING)
     code = start(run.cluster, bug).driver.wait(900)
-    node.do("umount", os.path.realpath(module.locate()))
+    node.do("umount", imported)
     assert code == Exit.BUG
     diverged = copy_of(run, "diverged", *TRAINING)
     more = ["train.optimizer.learning_rate=1e30", "train.bad_steps=3"]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from model.launching.command_line import LauncherCommand, read_hosts
-from model.launching.ssh_hosts import SshHosts, along
+from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
+from model.launching.sent_environment import along
+from model.launching.ssh_hosts import SshHosts
 from pipeline.common.errors import ConfigError
 
 DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "model/train.py", "a=b"]
@@ -55,6 +56,10 @@ def test_hosts_are_read_without_comments(tmp_path: Path) -> None:
     assert read_hosts(tmp_path / "hosts") == {"node0": 2, "node1": 4}
 
 
+def test_each_rank_has_its_host_though_hosts_differ_in_slots() -> None:
+    assert rank_hosts({"node0": 1, "node1": 3}) == "node0,node1,node1,node1"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [("node0", 1), ("a slots=1\nnode0 slots=x", 2), ("a slots=1\na slots=1", 2), ("a slots=0", 1)],
@@ -85,7 +90,30 @@ def test_options_that_would_choose_other_hosts_are_refused(option: str) -> None:
     assert caught.value.key == option.lstrip("-").partition("=")[0]
 
 
-def test_settings_of_libraries_go_along_and_nothing_else() -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the working directory empty, and another folder home."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
     environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root",
                    "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2"}  # fmt: skip
     assert along(environment).keys() == {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS"}
+
+
+def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder: Path) -> None:
+    (folder / ".deepspeed_env").write_text("MINE=home\nNCCL_DEBUG=INFO\n")
+    listed = "# ours\nMINE=a \"b\",$HOME 'c'\n\nEMPTY=\n"
+    (folder / "here" / ".deepspeed_env").write_text(listed)
+    assert along({"NCCL_DEBUG": "WARN"}) == {
+        "MINE": "a \"b\",$HOME 'c'", "EMPTY": "", "NCCL_DEBUG": "INFO",
+    }  # fmt: skip
+    other = folder / "here" / "other"
+    other.write_text("MINE=1\nexport\n")
+    with pytest.raises(ConfigError) as caught:
+        along({"DS_ENV_FILE": "other"})
+    assert (caught.value.path, caught.value.line) == (str(other), 2)

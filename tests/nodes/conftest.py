@@ -1,0 +1,27 @@
+"""The machines for the tests with ssh, and what their trainings are compared with."""
+
+from collections.abc import Iterator
+
+import pytest
+from machines import missing
+from ssh_machines import LAUNCH, Lab, ssh_machines, weights
+
+from pipeline.common.errors import Exit
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    why = missing("sshd", "ssh", "pdsh")
+    if why is not None:
+        pytest.skip(why)
+    with ssh_machines(tmp_path_factory.mktemp("ssh") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def reference(lab: Lab) -> str:
+    """The final weights of two ranks on one machine."""
+    out = lab.folder / "reference"
+    done = lab.start([*LAUNCH, "--num_accelerators", "2", *lab.script(out)])
+    assert done.wait() == Exit.DONE, done.text()
+    return weights(out)
