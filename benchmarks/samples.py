@@ -37,7 +37,7 @@ def tokenizer_of(entries: list[str]) -> Any:
     """Return the tokenizer of `make_shards`, with what the loader needs; it cannot tokenize."""
     return SimpleNamespace(
         vocab=entries, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(len(SPECIAL))),
-        sha256=SHA256,
+        sha256=SHA256, is_wordpiece=True,
     )  # fmt: skip
 
 

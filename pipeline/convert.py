@@ -199,19 +199,18 @@ def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dic
 
 def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
     """Return the model card's remarks about the weights."""
+    from model.huggingface import bert_format
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
-    drawn = sorted(
-        {note.partition(".")[0] for note in source.notes if "randomly initialised" in note}
-    )
+    initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
         "example": example_of(config, vocab),
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
-        "not trained, randomly initialised": ", ".join(drawn) or None,
+        "not trained, randomly initialised": ", ".join(initialised) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
     }
 
@@ -234,6 +233,8 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
 
 def describe(figures: dict[str, Any]) -> str:
     """Return the summary line: the model and what a user must know about it."""
+    from model.huggingface import bert_format
+
     notes, steps = figures["notes"], figures["averaged"]
     parts = [figures["model"], f"{figures['parameters']:,} parameters"]
     if steps:
@@ -242,11 +243,9 @@ def describe(figures: dict[str, Any]) -> str:
         parts.append(f"mean of {len(steps)} checkpoints")
     if figures["added_entries"]:
         parts.append(f"{figures['added_entries']:,} entries added")
-    drawn = [note for note in notes if note.endswith("randomly initialised")]
-    if drawn:
-        heads = sorted({note.partition(".")[0] for note in drawn})
-        parts.append(f"missing and randomly initialised: {' and '.join(heads)}")
-    parts += [note for note in notes if note not in drawn]
+    if heads := bert_format.initialised_parts(notes):
+        parts.append(f"missing and {bert_format.INITIALISED}: {' and '.join(heads)}")
+    parts += [note for note in notes if not note.endswith(bert_format.INITIALISED)]
     if "largest_logit_difference" in figures:
         parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")
     if "largest_onnx_difference" in figures:

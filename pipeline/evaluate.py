@@ -16,7 +16,7 @@ from pipeline.cli import entry_point, resolved
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
-from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, TaskConfig
+from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
 from pipeline.stages import stage
@@ -36,7 +36,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     """
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
-    if config.task.kind == MINIMAL_PAIRS:
+    if not config.task.trains:
         return make_zero_shot(config, out, folder)
     bench = grid_search.prepare(config)
     keys = grid_search.grid_of(config)
@@ -83,7 +83,7 @@ def make_zero_shot(config: EvaluateConfig, out: Path, folder: Path) -> Result:
 
 def evaluate(config: EvaluateConfig) -> None:
     """Run the stage; with `part`, the worker that completes the grid writes the results."""
-    if config.task.kind == MINIMAL_PAIRS:
+    if not config.task.trains:
         if config.part is None or config.part[0] == 0:
             stage.run("evaluate", config, make, in_place=True)
         return

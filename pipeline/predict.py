@@ -128,9 +128,7 @@ class Pretrained:
 
         self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
-        self.drawn = {
-            note.partition(".")[0] for note in notes if note.endswith("randomly initialised")
-        }
+        self.initialised = set(bert_format.initialised_parts(notes))
         with torch.device("meta"):
             self.model = build_model(self.size)
         self.model.load_state_dict(state, assign=True)
@@ -159,8 +157,8 @@ class Pretrained:
                 f"{where}: has no {MASK} to fill, and this model does not classify pairs of texts",
                 key="pretrained", path=self.folder,
             )  # fmt: skip
-        unpaired = sorted({"next_sentence", "pooler"} & self.drawn)
-        lost = sorted({"masked_head"} & self.drawn) if MASK in line else unpaired
+        unpaired = sorted({"next_sentence", "pooler"} & self.initialised)
+        lost = sorted({"masked_head"} & self.initialised) if MASK in line else unpaired
         if lost:
             raise InputError(
                 f"{where}: {self.folder} has no {' and '.join(lost)}, which "

@@ -31,6 +31,14 @@ INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
 
+def initialised_parts(notes: Iterable[str]) -> list[str]:
+    """Return the parts of a model, such as `masked_head`, that have random weights, in order.
+
+    `notes` are those of `load`.
+    """
+    return sorted({note.partition(".")[0] for note in notes if note.endswith(INITIALISED)})
+
+
 def names_for(config: ModelConfig) -> Names:
     """Return Hugging Face's names for a model's architecture."""
     return NAMES[config.architecture]

@@ -10,6 +10,7 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
+from model.huggingface import bert_format
 from model.huggingface.card_example import MASK
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -18,8 +19,7 @@ TOP = 3  # words for each mask
 
 def has_head(config: ModelConfig, notes: Sequence[str]) -> bool:
     """Return whether the model has a trained masked-LM head; `notes` say what it lacked."""
-    lost = {note.partition(".")[0] for note in notes if ": not in " in note}
-    return "masked_head" not in lost and not config.causal
+    return "masked_head" not in bert_format.initialised_parts(notes) and not config.causal
 
 
 @torch.no_grad()

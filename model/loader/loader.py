@@ -220,7 +220,7 @@ class Loader:
 
 def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
     """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
-    if objective.whole_word and not getattr(tokenizer, "is_wordpiece", True):
+    if objective.whole_word and not tokenizer.is_wordpiece:
         raise ConfigError(
             "objective.whole_word=true: requires a WordPiece tokenizer, whose entries show where "
             "words begin; set objective.whole_word=false",

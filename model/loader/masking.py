@@ -33,6 +33,7 @@ class Tokenizer(Protocol):
     mask: int
     special_ids: list[int]
     sha256: str
+    is_wordpiece: bool  # whether "##" marks the pieces that continue a word
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Checksums of the shards that `prepare` wrote, and their verification."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
-
-import torch.distributed as dist
 
 from model.config import DataConfig
 from pipeline.common.errors import InputError
@@ -30,10 +29,10 @@ class ShardFiles:
         sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
         return hashlib.sha256("".join(sums).encode()).hexdigest()
 
-    def verify(self, rank: int, world: int) -> None:
+    def verify(self, rank: int, world: int, gather: Callable[[list[str]], list[list[str]]]) -> None:
         """Compare all shards with their manifests' checksums, each rank a part of them.
 
-        Every rank must call it, and all raise the same error.
+        Every rank must call it, and all raise the same error: `gather` returns every rank's value.
 
         Raises:
             InputError: A shard is missing, damaged, changed, or not in the manifest.
@@ -48,9 +47,7 @@ class ShardFiles:
                 sha256(path) != self._listed[path]["sha256"]
             ):
                 wrong.append(f"{path} has changed since prepare")
-        everyone: list[list[str]] = [[] for _ in range(world)]
-        dist.all_gather_object(everyone, wrong)
-        problems = [problem for each in everyone for problem in each]
+        problems = [problem for of_rank in gather(wrong) for problem in of_rank]
         if problems:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise InputError(f"{problems[0]}{more}; rerun prepare or restore the original file")

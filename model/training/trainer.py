@@ -71,7 +71,7 @@ class Trainer:
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify:
-            shards.verify(self.world.rank, self.world.size)
+            shards.verify(self.world.rank, self.world.size, process_group.gather)
         longest = self.loader.sequence_length
         config = micro_batch.resolved(config, self.model_config, self.world, longest)
         self.config = config

@@ -7,7 +7,7 @@ there.
 from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
-    TASK_METRICS,
+    TASK_KINDS,
     ConvertConfig,
     EmbedConfig,
     EvaluateConfig,
@@ -29,7 +29,7 @@ from pipeline.config.run import ExecutorConfig, RecipeConfig, ReportConfig, RunC
 
 __all__ = [
     "MINIMAL_PAIRS",
-    "TASK_METRICS",
+    "TASK_KINDS",
     "ConvertConfig",
     "CorpusConfig",
     "DownloadConfig",

@@ -13,14 +13,24 @@ from pipeline.common.schema import (
     runtime_option,
 )
 
-TASK_METRICS = {  # by kind of task
-    "classification": ("accuracy", "matthews", "f1", "pearson", "spearman"),
-    "choice": ("accuracy",),
-    "tagging": ("f1", "precision", "recall", "accuracy"),
-    "answers": ("f1", "exact"),
-    "minimal_pairs": ("accuracy",),
+MINIMAL_PAIRS = "minimal_pairs"
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """What the configuration knows of a type of task."""
+
+    metrics: tuple[str, ...]  # that it can be scored by
+    trains: bool = True  # whether models are fine-tuned for it; else they are scored as they are
+
+
+TASK_KINDS = {
+    "classification": TaskKind(("accuracy", "matthews", "f1", "pearson", "spearman")),
+    "choice": TaskKind(("accuracy",)),
+    "tagging": TaskKind(("f1", "precision", "recall", "accuracy")),
+    "answers": TaskKind(("f1", "exact")),
+    MINIMAL_PAIRS: TaskKind(("accuracy",), trains=False),
 }
-MINIMAL_PAIRS = "minimal_pairs"  # the kind of task that needs no training
 
 
 @dataclass(kw_only=True)
@@ -79,7 +89,7 @@ class TaskConfig(Section, key="task"):
     """One task: its files, which columns hold what, and how it is measured."""
 
     name: str = option(help="Name of the task.")
-    kind: str = option("classification", "Type of task.", choices=tuple(TASK_METRICS))
+    kind: str = option("classification", "Type of task.", choices=tuple(TASK_KINDS))
     folder: str = option("", "Folder of the files within the data folder; empty: that folder.")
     columns: list[str] = option([], "Columns of the sentences: names, or indices from 0.")
     choices: list[str] = option([], "Of kind choice: columns of the endings.")
@@ -111,7 +121,7 @@ class TaskConfig(Section, key="task"):
     def __post_init__(self) -> None:
         """Check that the columns can be found and the score is known."""
         super().__post_init__()
-        known = TASK_METRICS[self.kind]
+        known = TASK_KINDS[self.kind].metrics
         if self.kind in ("classification", "choice"):
             check(
                 len(self.columns) in (1, 2),
@@ -158,6 +168,11 @@ class TaskConfig(Section, key="task"):
         check(bool(self.metrics), "task.metrics=[]: must be at least one", "task.metrics")
         for metric in self.metrics:
             check_choice("task.metrics", metric, known)
+
+    @property
+    def trains(self) -> bool:
+        """Return whether models are fine-tuned for the task; else they are scored as they are."""
+        return TASK_KINDS[self.kind].trains
 
 
 @dataclass(kw_only=True)
@@ -244,7 +259,7 @@ class EvaluateConfig(StageConfig):
         )
         self._check_zero_shot()
         check(
-            bool(self.task.train) or self.task.kind == MINIMAL_PAIRS,
+            bool(self.task.train) or not self.task.trains,
             f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",
             "task",
         )
@@ -265,15 +280,14 @@ class EvaluateConfig(StageConfig):
         )
 
     def _check_zero_shot(self) -> None:
-        """Check what belongs to minimal pairs, or not."""
-        pairs = self.task.kind == MINIMAL_PAIRS
+        """Check what belongs to tasks without a training, or not."""
         check(
-            self.checkpoints is None or (self.checkpoints == "all" and pairs),
+            self.checkpoints is None or (self.checkpoints == "all" and not self.task.trains),
             f"checkpoints={self.checkpoints}: must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
         check(
-            not pairs or not (self.keep or self.submit),
+            self.task.trains or not (self.keep or self.submit),
             f"keep, submit: task {self.task.name} trains no model; remove them",
             "keep",
         )

@@ -24,7 +24,7 @@ from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.estimate import Estimate
 from pipeline.common.formatting import pluralize
-from pipeline.config import MINIMAL_PAIRS, EvaluateConfig
+from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
 from pipeline.stages import fingerprints
 
@@ -150,7 +150,7 @@ def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
 
 def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
     """Yield every run of the grid with the configuration of a stage of that run alone."""
-    if config.task.kind == MINIMAL_PAIRS:  # nothing to search: one process scores all models
+    if not config.task.trains:  # nothing to search: one process scores all models
         yield Trial(PRETRAINED, 0, 0.0, 0), config
         return
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)

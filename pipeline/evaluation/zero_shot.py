@@ -267,8 +267,9 @@ def scores_of(
 
 def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
     """Raise where a model cannot say how likely a token is, or has another vocabulary."""
-    drawn = [note for note in source.notes if note.startswith("masked_head") and "drawn" in note]
-    if drawn:
+    from model.huggingface import bert_format
+
+    if "masked_head" in bert_format.initialised_parts(source.notes):
         raise InputError(
             f"{model.folder}: it has no masked-LM head, which scores sentences; take a pre-trained "
             "model, not a fine-tuned one",

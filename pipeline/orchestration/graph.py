@@ -22,7 +22,7 @@ from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.config import MINIMAL_PAIRS, RunConfig, StageConfig
+from pipeline.config import TASK_KINDS, RunConfig, StageConfig
 from pipeline.orchestration import seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
@@ -125,7 +125,7 @@ def tasks_of(kind: str, settings: dict[str, Any], own: list[Path]) -> list[Any]:
     """Take the tasks out of the settings of a stage; one that scores checkpoints trains none."""
     tasks = as_list(settings.pop("task", None))
     if kind == "evaluate" and settings.get("checkpoints"):
-        return [task for task in tasks if kind_of(task, own) == MINIMAL_PAIRS]
+        return [task for task in tasks if not trains(task, own)]
     return tasks
 
 
@@ -195,12 +195,12 @@ def _about(override: str, group: str) -> bool:
     return name == group or name.startswith(f"{group}.")
 
 
-def kind_of(task: str, own: list[Path]) -> str | None:
-    """Return the type of a task; None for that of most tasks, and for an unknown task."""
+def trains(task: str, own: list[Path]) -> bool:
+    """Return whether models are fine-tuned for a task; also for an unknown one."""
     files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
     text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "{}")
-    kind: str | None = yaml.safe_load(text).get("kind")
-    return kind
+    kind = TASK_KINDS.get(yaml.safe_load(text).get("kind"))
+    return kind is None or kind.trains
 
 
 def task_data(config: RunConfig, task: str, own: list[Path]) -> str:

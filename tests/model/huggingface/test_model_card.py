@@ -152,5 +152,5 @@ def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> N
         (words,) = one["masks"]
         assert len(words) == 3
         assert words[0] == {"word": "captain", "probability": 1.0}
-    assert not mask_filling.has_head(config, ["masked_head.bias: not in MODEL, drawn anew"])
+    assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])
     assert mask_filling.has_head(config, [])

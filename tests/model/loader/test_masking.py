@@ -22,8 +22,9 @@ LONGEST = 128
 def tokenizer(words=60, pieces=40):
     vocab = SPECIAL + [f"w{i}" for i in range(words)] + [f"##p{i}" for i in range(pieces)]
     return SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64
-    )
+        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64,
+        is_wordpiece=True,
+    )  # fmt: skip
 
 
 def masker(key=1, **objective):

@@ -1,12 +1,14 @@
 """Minimal pairs: official formats are read, and tables and intervals follow from the scores."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
@@ -254,6 +256,18 @@ def test_a_sentence_longer_than_the_model_is_refused(tmp_path: Path, model_folde
     with pytest.raises(InputError) as raised:
         stage.run("evaluate", config_of(tmp_path, model_folder), evaluate.make, in_place=True)
     assert raised.value.key == "pretrained"
+
+
+def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_folder: Path) -> None:
+    write_blimp(tmp_path / "data")
+    bare = tmp_path / "bare"
+    shutil.copytree(model_folder, bare)
+    weights = load_file(bare / bert_format.WEIGHTS)
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("cls.")}
+    save_file(kept, bare / bert_format.WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(InputError) as raised:
+        stage.run("evaluate", config_of(tmp_path, bare), evaluate.make, in_place=True)
+    assert (raised.value.key, raised.value.path) == ("pretrained", str(bare))
 
 
 @pytest.mark.shared_data
