@@ -17,7 +17,7 @@ from pipeline.beam.documents import KeptDocument
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
-from pipeline.filtering.minhash import MinHasher
+from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.pretokenize import Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
@@ -91,6 +91,14 @@ class TokenizedDocuments:
         """Return the documents added since the last call; None if there are none."""
         rows, self.rows = [table for table in self.rows if len(table)], []
         return pa.concat_tables(rows) if rows else None
+
+    def signed(self) -> tuple[Hashes, Signatures] | None:
+        """Return the hashes and MinHash signatures of the documents, equal ones once."""
+        if not self.hashes:
+            return None
+        hashes = as_numbers(self.hashes)
+        _, first = np.unique(hashes, axis=0, return_index=True)
+        return hashes[first], np.concatenate(self.signatures)[first]
 
     def save_signatures(self, path: Path) -> bool:
         """Write the MinHash signatures; return whether there are any."""

@@ -70,6 +70,7 @@ def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
     assert text / reads > 64 * 2**10  # a read is worth its cost: 64 KiB of text and more
     merged = text / (layout.ranges * layout.groups)
     assert merged < 128 * 2**20  # what a task has in memory does not grow
+    assert text / layout.near_tasks < 2**29
 
 
 @pytest.fixture(scope="module")
