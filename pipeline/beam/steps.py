@@ -111,6 +111,8 @@ class Tokenize(Task):
                 yield from self.send(read, parts, found)
                 parts, sent = parts + 1, found.tokens
         account.totals["tokens"] += found.tokens
+        if found.repeated:
+            account.documents["duplicate"] += found.repeated
         for lost in found.empty:
             self.intake.drop((lost.id, lost.number, lost.split), account, "empty")
         if plan.by_engine:
