@@ -17,7 +17,7 @@ from pipeline.beam.documents import KeptDocument
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
-from pipeline.filtering.minhash import MinHasher
+from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.pretokenize import Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
@@ -34,6 +34,8 @@ class TokenizedDocuments:
         self.tokens = 0
         self.empty: list[KeptDocument] = []  # documents without a token
         self.traces = trace.Trace.of(plan.config) is not None
+        self.repeated = 0  # documents left out here, as an equal one is kept
+        self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
         self.rows: list[pa.Table] = []
         near = plan.config.filters.near_duplicates is not None
         self.signer = MinHasher(plan.config.filters) if near else None
@@ -42,7 +44,11 @@ class TokenizedDocuments:
         self.cut = segmenter(plan.config.words) if plan.config.words else None
 
     def add(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> None:
-        """Tokenize a chunk of documents; those without a token count as empty."""
+        """Tokenize a chunk of documents; those without a token count as empty.
+
+        Of equal documents, only the first and those with more copies than before are kept, so that
+        the task that writes them does not have to read all others. A trace follows all of them.
+        """
         if not chunk:
             return
         sentences = [s for each in chunk for s in each.sentences]
@@ -75,10 +81,23 @@ class TokenizedDocuments:
             table = table.append_column("split", [[each.split for each in documents]])
         self.tokens += len(ids)
         self.empty += itertools.compress(chunk, ~kept)
+        if not self.traces:
+            new = [self.is_new(each) for each in documents]
+            if not all(new):
+                table = table.filter(pa.array(new))
+                documents = list(itertools.compress(documents, new))
+                self.repeated += len(new) - len(documents)
         self.rows.append(table)
-        if self.signer is not None:
-            self.hashes += digests
+        if self.signer is not None and documents:
+            self.hashes += [each.hash for each in documents]
             self.signatures.append(self.signer.sign([each.text for each in documents]))
+
+    def is_new(self, document: KeptDocument) -> bool:
+        """Return whether no equal document has come with as many copies."""
+        new = document.copies > self.most.get(document.hash, 0)
+        if new:
+            self.most[document.hash] = document.copies
+        return new
 
     def tokens_of(self, wordpiece: WordPiece, sentences: list[str]) -> tuple[Ids, Lengths]:
         """Return the ids of all sentences as stored in shards, and the token counts."""
@@ -91,6 +110,14 @@ class TokenizedDocuments:
         """Return the documents added since the last call; None if there are none."""
         rows, self.rows = [table for table in self.rows if len(table)], []
         return pa.concat_tables(rows) if rows else None
+
+    def signed(self) -> tuple[Hashes, Signatures] | None:
+        """Return the hashes and MinHash signatures of the documents, equal ones once."""
+        if not self.hashes:
+            return None
+        hashes = as_numbers(self.hashes)
+        _, first = np.unique(hashes, axis=0, return_index=True)
+        return hashes[first], np.concatenate(self.signatures)[first]
 
     def save_signatures(self, path: Path) -> bool:
         """Write the MinHash signatures; return whether there are any."""

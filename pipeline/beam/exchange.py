@@ -17,6 +17,8 @@ from collections.abc import Iterable
 DIRECT = 2**14  # largest product of reading and writing tasks without a merge step
 MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times that in memory
 
+NEAR_PARTS = 4  # merged parts whose documents a task that finds near duplicates has
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange:
@@ -43,6 +45,17 @@ class Exchange:
     def merges(self) -> bool:
         """Return whether a merge step runs between the phases."""
         return self.reads * self.writes > DIRECT
+
+    @property
+    def near_tasks(self) -> int:
+        """Return the number of tasks of each step that finds near duplicates.
+
+        Every reading task may send a part to each of them.
+        """
+        if not self.merges:
+            return self.writes
+        merged = self.groups * self.ranges // NEAR_PARTS
+        return min(self.writes, max(1, DIRECT // self.reads, merged))
 
     def group(self, read: int) -> int:
         """Return the group of a reading task."""

@@ -79,6 +79,18 @@ class Progress:
         return len(self.read) < self.plan.exchange.reads
 
 
+def start_over(plan: PreparePlan) -> str:
+    """Delete the reports of an attempt that has failed; return what it had done, in words."""
+    progress, exchange = Progress(plan), plan.exchange
+    progress.look()
+    for report in plan.scratch.glob("*.progress"):
+        report.unlink(missing_ok=True)
+    return (
+        f"{len(progress.read)} of {pluralize(exchange.reads, 'task')} had read, "
+        f"{len(progress.written)} of {exchange.writes} had written"
+    )
+
+
 def _summed(
     reports: list[Path], finished: dict[int, tuple[float, int]], there: set[str]
 ) -> tuple[float, int]:

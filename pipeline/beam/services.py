@@ -21,6 +21,7 @@ import requests
 
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
+from pipeline.beam.progress import start_over
 from pipeline.common.errors import ConfigError, Restart, first_line
 from pipeline.config import RunnerConfig
 
@@ -195,7 +196,9 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
             except Died as error:
                 if not left:
                     raise
-                print(f"{error.what}; retrying", file=sys.stderr, flush=True)
+                done = start_over(plan)
+                line = f"{error.what}; retrying from the start ({done})"
+                print(line, file=sys.stderr, flush=True)
     finally:
         logging.disable(level)
 

@@ -7,9 +7,7 @@ concurrent attempts are harmless.
 import contextlib
 import functools
 import json
-import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,10 +28,11 @@ from pipeline.beam.plan import PreparePlan, Splits, unpack
 from pipeline.beam.progress import Report
 from pipeline.common.atomic import atomic_path, write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
-from pipeline.filtering import minhash
+from pipeline.filtering import band_groups, minhash
 from pipeline.tokenization.wordpiece import WordPiece
 
-ACCOUNTS, SIGNATURES = "accounts", "signatures"  # outputs of tasks where the engine carries them
+# Outputs of tasks where the engine carries documents.
+ACCOUNTS, BANDS, SIGNATURES, WANTED = "accounts", "bands", "signatures", "wanted"
 READING, WRITING = 0, 1  # phases
 BUFFERED = 2**24  # tokens that a reading task gives to the engine at once
 
@@ -112,11 +111,13 @@ class Tokenize(Task):
                 yield from self.send(read, parts, found)
                 parts, sent = parts + 1, found.tokens
         account.totals["tokens"] += found.tokens
+        if found.repeated:
+            account.documents["duplicate"] += found.repeated
         for lost in found.empty:
             self.intake.drop((lost.id, lost.number, lost.split), account, "empty")
         if plan.by_engine:
             yield from self.send(read, parts, found)
-            yield from self.send_signatures(read, found)
+            yield from self.send_signatures(found)
             text = json.dumps(vars(account))
             yield beam.pvalue.TaggedOutput(ACCOUNTS, (0, (READING, read, text)))
         else:
@@ -146,12 +147,20 @@ class Tokenize(Task):
         for k, packed in pack_batches(table, exchange.range_bounds):
             yield first + k, (read, part, packed)
 
-    def send_signatures(self, read: int, found: TokenizedDocuments) -> Iterator[Any]:
-        """Yield the MinHash signatures for the engine."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "signatures"
-            if found.save_signatures(path):
-                yield beam.pvalue.TaggedOutput(SIGNATURES, (0, (read, path.read_bytes())))
+    def send_signatures(self, found: TokenizedDocuments) -> Iterator[Any]:
+        """Yield the MinHash signatures, and their bands, for the engine."""
+        if (signed := found.signed()) is None:
+            return
+        hashes, signatures = signed
+        tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
+        assert threshold is not None
+        for task, rows in band_groups.by_task(band_groups.task_of(hashes[:, 1], tasks)):
+            content = band_groups.pack(hashes[rows], signatures[rows])
+            yield beam.pvalue.TaggedOutput(SIGNATURES, (task, (SIGNATURES, content)))
+        entries = band_groups.band_entries(hashes, signatures, threshold)
+        for task, rows in band_groups.by_task(band_groups.task_of(entries[:, 1], tasks)):
+            content = band_groups.to_bytes(entries[rows])
+            yield beam.pvalue.TaggedOutput(BANDS, (task, content))
 
 
 class Ranges(beam.DoFn):
@@ -224,41 +233,16 @@ class NearDuplicates(Task):
 
     def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Iterable[int]]]:
         """Write the near duplicates, then yield all writing tasks with their sources."""
-        plan = self.plan
-        paths = [plan.signatures(read) for read in range(plan.exchange.reads)]
-        found = self.find([path for path in paths if path.exists()])  # some have no documents
-        with atomic_path(plan.near_duplicates()) as path:
-            found.tofile(path)
-        yield from ((write, sorted(sources)) for write, sources in element[1])
-
-    def find(self, paths: list[Path]) -> np.ndarray:
-        """Return hashes of documents to leave out and of those that they are similar to."""
-        config = self.plan.config.filters
+        plan, config = self.plan, self.plan.config.filters
         assert config.near_duplicates is not None
-        found = minhash.find_duplicates(paths, config.permutations, config.near_duplicates)
-        return np.concatenate(found, axis=1)
-
-
-class SendNearDuplicates(NearDuplicates):
-    """Between the phases, if the engine carries documents: find near duplicates."""
-
-    def work(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield (writing task, hashes) for the writing tasks of both documents of each pair."""
-        exchange = self.plan.exchange
-        with tempfile.TemporaryDirectory() as folder:
-            for read, content in element[1]:
-                (Path(folder) / f"{read:08d}").write_bytes(content)
-            found = self.find(sorted(Path(folder).iterdir()))
-        writes = np.array(
-            [
-                exchange.write_of(self.plan.bucket(pair.astype(">u8").tobytes()))
-                for row in found
-                for pair in (row[:2], row[2:])
-            ]
-        ).reshape(-1, 2)
-        for write in np.unique(writes).tolist():
-            mine = found[(writes == write).any(axis=1)]
-            yield write, (-1, 0, mine.tobytes())
+        paths = [plan.signatures(read) for read in range(plan.exchange.reads)]
+        found = minhash.find_duplicates(
+            [path for path in paths if path.exists()],  # some have no documents
+            config.permutations, config.near_duplicates,
+        )  # fmt: skip
+        with atomic_path(plan.near_duplicates()) as path:
+            np.concatenate(found, axis=1).tofile(path)
+        yield from ((write, sorted(sources)) for write, sources in element[1])
 
 
 class WriteShards(Task):

@@ -11,18 +11,18 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.beam import runners
+from pipeline.beam import near_duplicates, runners
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.steps import (
     ACCOUNTS,
+    BANDS,
     SIGNATURES,
     Collect,
     Merge,
     MergeParts,
     NearDuplicates,
     Ranges,
-    SendNearDuplicates,
     Tokenize,
     ToOne,
     Unpack,
@@ -71,17 +71,13 @@ def by_files(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
 def by_engine(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
     """Build the rest of the graph, where the engine carries documents."""
     found = tasks | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(
-        ACCOUNTS, SIGNATURES, main="documents"
+        ACCOUNTS, BANDS, SIGNATURES, main="documents"
     )
     parts = found.documents
     if plan.exchange.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(MergeParts(plan))
     if plan.config.filters.near_duplicates is not None:
-        near = (
-            found[SIGNATURES]
-            | "Together" >> beam.GroupByKey()
-            | "Near duplicates" >> beam.ParDo(SendNearDuplicates(plan))
-        )
+        near = near_duplicates.build(found, plan)
         parts = (parts, near) | "With near duplicates" >> beam.Flatten()
     written = (
         parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))

@@ -29,7 +29,7 @@ Signatures = npt.NDArray[np.uint32]  # (N, P)
 
 SEED = 1  # of the permutations
 RECALL = 0.98  # minimum share of pairs at the threshold that become candidates
-_ROWS = 1 << 16  # candidates compared at once: 64 MB of signatures
+_ROWS = 1 << 15  # documents compared at once with two others: 64 MB of signatures
 
 
 class MinHasher:
@@ -92,10 +92,11 @@ def find_duplicates(
     for first in range(0, permutations - rows + 1, rows):
         parts = (part[:, first : first + rows] for part in signatures)
         band = np.concatenate([np.zeros((0, rows), np.uint32), *parts])[order]
-        smaller, larger = candidates(band)
+        first_of_run, before, larger = candidates(band)
         for start in range(0, len(larger), _ROWS):
             part = slice(start, start + _ROWS)
-            a, b = smaller[part], larger[part]
+            # The last of equal indices counts: the pair with the one before.
+            a, b = np.concatenate([first_of_run[part], before[part]]), np.tile(larger[part], 2)
             open_pairs = ~dropped[b]
             a, b = a[open_pairs], b[open_pairs]
             equal = gather_rows(signatures, order[a]) == gather_rows(signatures, order[b])
@@ -104,22 +105,23 @@ def find_duplicates(
     return hashes[order[dropped]], hashes[order[similar[dropped]]]
 
 
-def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return pairs of rows `(smaller, larger)` with equal bands.
-
-    Each row is paired with the first of its run and with the one before it.
-    """
+def band_keys(band: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Return a number for each row, equal where rows are."""
     key = np.zeros(len(band), np.uint64)
     for column in band.T:
         key = counter_rng.random_bits(key, column)
+    return key
+
+
+def candidates(band: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return each row that is not the first with its band, after that first and the one before."""
+    key = band_keys(band)
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     later = np.flatnonzero(same) + 1  # positions in `order` of all but the first of each run
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(key)))
     first = np.maximum.accumulate(starts)[later]
-    larger = np.tile(order[later], 2)
-    smaller = np.concatenate([order[first], order[later - 1]])
-    return smaller, larger
+    return order[first], order[later - 1], order[later]
 
 
 def gather_rows(parts: Sequence[Signatures], rows: npt.NDArray[np.int64]) -> Signatures:

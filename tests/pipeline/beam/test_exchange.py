@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.beam import steps
+from pipeline.beam import steps, transforms
 from pipeline.beam.exchange import DIRECT, Exchange, first_splits
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.common.manifest import Manifest, require_manifest
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -70,6 +70,7 @@ def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
     assert text / reads > 64 * 2**10  # a read is worth its cost: 64 KiB of text and more
     merged = text / (layout.ranges * layout.groups)
     assert merged < 128 * 2**20  # what a task has in memory does not grow
+    assert text / layout.near_tasks < 2**29
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,19 @@ def test_parts_arrive_in_any_order_and_twice(corpus: Path, tmp_path: Path, excha
     ]
     assert accounts[0] == accounts[1]
     assert list(tmp_path.glob("train-*.arrow"))
+
+
+def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path) -> None:
+    near = FiltersConfig(near_duplicates=0.8)
+    plan = planned(corpus, tmp_path, exchange="engine")
+    plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
+    plan.scratch.mkdir()
+    transforms.run(plan)
+    assert sum(1 for _ in transforms.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
+    left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
+    del left["accounts.json"]
+    assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in left)
+    assert max(left.values()) < 100
 
 
 def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_tasks_say_how_far_they_are(
     reading.write_text("[12")  # it is just being written
     before.look()
     assert before.bytes == 0
+    assert progress.start_over(plan) == "0 of 1 task had read, 1 of 2 had written"
+    assert not list(plan.scratch.glob("*.progress"))
 
 
 def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path) -> None:

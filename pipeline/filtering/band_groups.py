@@ -1,0 +1,145 @@
+"""Near duplicates found by many tasks, none of which has all documents, by the rule of `minhash`.
+
+A signature gives one entry per band. Tasks that have all entries of some bands pair documents whose
+bands are equal (`candidate_pairs`); tasks that have the signatures of both documents of a pair keep
+the similar ones (`similar_pairs`). No signature is moved but to those tasks.
+
+Tables are of uint64, one row per entry or pair; a document is the two numbers of its hash:
+
+    entries  (E, 4)  band, its key, document                               32 bytes
+    pairs    (C, 5)  larger document, smaller document, rank               40 bytes
+    wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.filtering import minhash
+from pipeline.filtering.minhash import Hashes, Signatures
+
+Rows = npt.NDArray[np.uint64]
+ENTRY, PAIR, WANTED = 4, 5, 3  # columns
+_ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
+
+
+def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Rows:
+    """Return the entries of all bands of some documents."""
+    permutations = signatures.shape[1]
+    rows = minhash.rows_per_band(permutations, threshold)
+    tables = [np.zeros((0, ENTRY), np.uint64)]
+    for band, first in enumerate(range(0, permutations - rows + 1, rows)):
+        key = minhash.band_keys(signatures[:, first : first + rows])
+        number = np.full(len(key), band, np.uint64)
+        tables.append(np.column_stack([number, key, hashes]))
+    return np.concatenate(tables)
+
+
+def candidate_pairs(entries: Rows) -> Rows:
+    """Return the pairs of documents with an equal band, each once, with its lowest rank.
+
+    Each document is paired with the one before it in the order of hashes, and with the first. The
+    rank is lower in earlier bands, and within a band for the one before.
+    """
+    entries = distinct(entries)
+    same = (entries[1:, :2] == entries[:-1, :2]).all(axis=1)
+    later = np.flatnonzero(same) + 1  # all but the first of each run
+    starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(same) + 1))
+    first = np.maximum.accumulate(starts)[later]
+    others = first != later - 1
+    larger = np.concatenate([later, later[others]])
+    smaller = np.concatenate([later - 1, first[others]])
+    rank = 2 * entries[larger, :1] + (np.arange(len(larger)) >= len(later))[:, None]
+    return first_of(np.hstack([entries[larger, 2:], entries[smaller, 2:], rank]), 4)
+
+
+def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
+    """Return which documents' signatures the task of the larger document of each pair needs."""
+    task = task_of(pairs[:, 1], tasks).astype(np.uint64)
+    documents = np.concatenate([pairs[:, :2], pairs[:, 2:4]])
+    return distinct(np.column_stack([np.tile(task, 2), documents]))
+
+
+def similar_pairs(
+    pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float
+) -> npt.NDArray[np.uint64]:
+    """Return hashes of documents to leave out and of those that they are similar to, `(K, 4)`.
+
+    `pairs` has all pairs of the larger documents in it; the one of the lowest rank counts.
+    """
+    pairs = first_of(pairs, 4)
+    larger, smaller = (places(hashes, pairs[:, k : k + 2]) for k in (0, 2))
+    like = np.zeros(len(pairs), np.bool_)
+    for start in range(0, len(pairs), _ROWS):
+        part = slice(start, start + _ROWS)
+        equal = signatures[larger[part]] == signatures[smaller[part]]
+        like[part] = equal.mean(axis=1) >= threshold
+    found = pairs[like]
+    return first_of(found[:, [0, 1, 4, 2, 3]], 2)[:, [0, 1, 3, 4]]
+
+
+def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
+    """Return the rows of `documents` in `hashes`.
+
+    Raises:
+        RuntimeError: the engine has lost a document.
+    """
+    known, asked = (np.ascontiguousarray(part).view("V16").ravel() for part in (hashes, documents))
+    order = np.argsort(known, kind="stable")
+    found = np.searchsorted(known[order], asked)
+    if len(asked) and (not len(order) or not np.isin(asked, known).all()):
+        raise RuntimeError("the engine has lost the signature of a document")
+    return order[found]
+
+
+def distinct(rows: Rows) -> Rows:
+    """Return the rows in ascending order, each once."""
+    return first_of(rows, rows.shape[1])
+
+
+def first_of(rows: Rows, columns: int) -> Rows:
+    """Return the smallest of the rows with the same first columns, in ascending order."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    kept = np.ones(len(rows), np.bool_)
+    kept[1:] = (rows[1:, :columns] != rows[:-1, :columns]).any(axis=1)
+    return rows[kept]
+
+
+def task_of(numbers: npt.NDArray[np.uint64], tasks: int) -> npt.NDArray[np.int64]:
+    """Return the task of each entry's key, or of the second number of each document."""
+    return (numbers % np.uint64(tasks)).astype(np.int64)
+
+
+def by_task(tasks: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield (task, indices of its rows) of those tasks that have any."""
+    order = np.argsort(tasks, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(tasks[order])) + 1):
+        if len(part):
+            yield int(tasks[part[0]]), part
+
+
+def to_bytes(rows: Rows) -> bytes:
+    """Return a table in bytes."""
+    return rows.astype("<u8").tobytes()
+
+
+def from_bytes(parts: Iterable[bytes], columns: int) -> Rows:
+    """Return the rows of all parts of a table."""
+    return np.frombuffer(b"".join(parts), "<u8").reshape(-1, columns)
+
+
+def pack(hashes: Hashes, signatures: Signatures) -> bytes:
+    """Return hashes and signatures in bytes."""
+    return hashes.astype("<u8").tobytes() + signatures.astype("<u4").tobytes()
+
+
+def unpack(parts: Iterable[bytes], permutations: int) -> tuple[Hashes, Signatures]:
+    """Return the hashes and signatures of all parts."""
+    hashes, signatures = [np.zeros((0, 2), np.uint64)], [np.zeros((0, permutations), np.uint32)]
+    for part in parts:
+        count = len(part) // (16 + 4 * permutations)
+        hashes.append(np.frombuffer(part, "<u8", 2 * count).reshape(count, 2))
+        rest = np.frombuffer(part, "<u4", offset=16 * count)
+        signatures.append(rest.reshape(count, permutations))
+    return np.concatenate(hashes), np.concatenate(signatures)

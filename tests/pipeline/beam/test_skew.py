@@ -1,0 +1,117 @@
+"""A document that is repeated, or very long, does not make a task large."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import forked
+import pytest
+import yaml
+
+from pipeline import prepare
+from pipeline.beam import steps
+from pipeline.beam.buckets import unpack_batches
+from pipeline.beam.plan import unpack
+from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+GIB = 2**30
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
+    return tmp_path
+
+
+def story(start: int, sentences: int) -> str:
+    """Return a text in lines, another one for each `start`."""
+    lines = (
+        [WORDS[(start + k * (k + n)) % len(WORDS)] for k in range(8)] for n in range(sentences)
+    )
+    return "\n".join(" ".join(line) + "." for line in lines)
+
+
+def made(root: Path, vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
+    """The manifest of a run."""
+    words = [
+        sys.executable, "-m", "pipeline.prepare", "--config-dir", str(vocab), f"+corpus={corpus}",
+        f"vocab={vocab}", f"out={out}", "validation_share=0.2", "shard_bytes=20000", *more,
+    ]  # fmt: skip
+    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return require_manifest(out, "prepare", "out")
+
+
+def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -> None:
+    texts = [story(7, 5)] * 300 + [story(k, 4) for k in range(20)] + [story(7, 5)] * 300
+    (vocab / "a.txt").write_text("\n\n".join(texts))
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path=f"{vocab}/a.txt"), source="",
+        runner=RunnerConfig(exchange="engine"), vocab=str(vocab), out="", minimum_characters=0,
+    )  # fmt: skip
+    plan = prepare.plan(config, vocab)
+    plan.scratch.mkdir()
+    plan.claim()
+    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
+    task.setup()
+    sent = [each for each in task.process(element) if isinstance(each, tuple)]
+    assert len(unpack_batches([value for _, value in sent])) == len(set(texts))
+
+
+def test_the_first_of_the_documents_with_most_copies_is_kept(
+    root: Path, vocab: Path, tmp_path: Path
+) -> None:
+    """A trace follows every document, and so takes them all to the shards: the same ones."""
+    parts: dict[str, dict[str, Any]] = {}
+    for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
+        texts = [story(k % 40, 6) for k in range(10 * number, 10 * number + 90)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
+        parts[name] = {"reader": "lines", "path": f"{tmp_path}/{name}.txt", "weight": weight}
+    parts["b"]["language"] = "zh"  # divides sentences in another way
+    corpus = {"name": "mixed", "reader": "mix", "parts": parts}
+    (vocab / "corpus").mkdir()
+    (vocab / "corpus" / "mixed.yaml").write_text(yaml.safe_dump(corpus))
+    once, traced = (
+        made(root, vocab, tmp_path / f"out{len(more)}", "mixed", "split_bytes=9000",
+             "runner.task_bytes=18000", "filters.near_duplicates=0.6", *more)
+        for more in ([], ["trace=*"])
+    )  # fmt: skip
+    assert once.figures["documents"]["duplicate"] > 100
+    assert once.figures == traced.figures
+    assert once.files == {name: traced.files[name] for name in once.files}
+    assert len(once.files) > 3
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("shape", ["200,000 times", "50 MB"])
+@pytest.mark.parametrize("exchange", ["files", "engine"])
+def test_a_task_stays_below_a_gibibyte(
+    root: Path, vocab: Path, tmp_path: Path, shape: str, exchange: str
+) -> None:
+    """All tasks run in one process here; its largest size is that of the largest task, and more."""
+    with (tmp_path / "text.txt").open("w") as file:
+        if shape == "50 MB":
+            for start in range(1000):
+                file.write(story(start, 1400) + "\n")
+        else:
+            for _ in range(200_000):
+                file.write(story(3, 12) + "\n\n")
+        file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
+    words = [
+        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"vocab={vocab}",
+        f"corpus.path={tmp_path}/text.txt", f"out={tmp_path}/out", "validation_share=0.1",
+        f"runner.exchange={exchange}",
+    ]  # fmt: skip
+    code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    most = int(ran.stdout.split()[-1])
+    size = (tmp_path / "text.txt").stat().st_size
+    print(f"{shape}, {exchange}: {size / 1e6:.0f} MB of text, {most / GIB:.2f} GiB")
+    assert most < GIB
