@@ -1,6 +1,6 @@
-"""Write k8s/base/pretrain.yaml and k8s/shell.yaml from their templates: `python k8s/generate.py`.
+"""Write the manifests of k8s/ from their templates: `python k8s/generate.py`.
 
-The manifests repeat the same pod twelve times. kustomize cannot patch YAML anchors and merge keys,
+They repeat the same pod fourteen times. kustomize cannot patch YAML anchors and merge keys,
 so the committed files have none; the templates contain the repeated parts once.
 """
 
@@ -9,7 +9,11 @@ from pathlib import Path
 import jinja2
 
 HERE = Path(__file__).resolve().parent
-FILES = {"pretrain.yaml.j2": HERE / "base" / "pretrain.yaml", "shell.yaml.j2": HERE / "shell.yaml"}
+FILES = {
+    "pretrain.yaml.j2": HERE / "base" / "pretrain.yaml",
+    "shell.yaml.j2": HERE / "shell.yaml",
+    "trainjob.yaml.j2": HERE / "overlays" / "trainjob" / "trainjob.yaml",
+}
 
 
 def at(text: str, column: int) -> str:

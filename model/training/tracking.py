@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from model.config import TrackingConfig
+from model.training.trainjob_status import TrainJobStatus
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, first_line
@@ -103,6 +104,7 @@ class Tracker:
         self._keep_until(out / METRICS, start)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, settings)
+        self._trainjob = TrainJobStatus()
         self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
         self._exporter.set("train_steps", steps, "total updates")
         self._exporter.set("train_step", start, "updates done")
@@ -140,9 +142,11 @@ class Tracker:
             self._exporter.set(f"{kind}_{key}", value)
         if kind == "train":
             self._bar.set_postfix_str(one_line(figures))
+            spent = (time.monotonic() - self._began) / max(step - self._start, 1)
+            seconds = (self._steps - step) * spent
+            self._trainjob.report(step, self._steps, seconds, figures)
             if self._bar.disable:  # no terminal: print a line instead
-                spent = (time.monotonic() - self._began) / max(step - self._start, 1)
-                left = tqdm.format_interval((self._steps - step) * spent)
+                left = tqdm.format_interval(seconds)
                 print(
                     f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True
                 )
@@ -175,6 +179,7 @@ class Tracker:
             self._bar.close()
             self._file.close()
             self._exporter.close()
+            self._trainjob.close()
             with self._without_wandb():
                 if self._wandb is not None:
                     self._wandb.finish()

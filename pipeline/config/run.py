@@ -40,6 +40,10 @@ class ExecutorConfig(Section, key="executor"):
     queue: str | None = option(
         None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them."
     )
+    trainjobs: bool = option(
+        False,
+        "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob.",
+    )
     preflight: bool = option(
         False, "Kubernetes: check the nodes of training first, by `model.preflight`."
     )

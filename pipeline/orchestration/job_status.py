@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from pipeline.common.errors import Exit
+from pipeline.orchestration.trainjobs import JOBSET
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("suspended", "starting", "running", "complete", "failed")
@@ -19,6 +20,16 @@ def state(job: Any) -> str | None:
         if condition.type in ("Complete", "Failed") and condition.status == "True":
             return str(condition.type)
     return None
+
+
+def resource(job: Any) -> str:
+    """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
+    return str(getattr(job, "resource", "job"))
+
+
+def pod_label(job: Any) -> str:
+    """Return the label of a Job's pods that has its name as the value."""
+    return "batch.kubernetes.io/job-name" if resource(job) == "job" else JOBSET
 
 
 def progress(job: Any) -> str:
@@ -73,6 +84,7 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
 def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
     """Return the latest warning about a Job or its pods since the Job was resumed."""
     names = {pod.metadata.name for pod in pods}
+    owners = {job.metadata.uid, *getattr(job, "children", ())}
     since = job.status.start_time or job.metadata.creation_timestamp
     found = [
         (when, event)
@@ -81,7 +93,7 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
         and when >= since
         and event.reason not in SHOWN_BY_PODS
         and (
-            event.involved_object.uid == job.metadata.uid
+            event.involved_object.uid in owners
             or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
         )
     ]

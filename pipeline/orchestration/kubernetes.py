@@ -1,6 +1,7 @@
 """Run the stages of a graph as Kubernetes Jobs, suspended until their inputs are done.
 
-The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it. All state is in the
+The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it; with
+`executor.trainjobs` training is a TrainJob of Kubeflow Trainer instead. All state is in the
 cluster and on the volume, so the driver may die at any moment and be restarted.
 """
 
@@ -21,12 +22,15 @@ from pipeline.orchestration.job_status import (
     lost_node,
     newest_warning,
     pending_reason,
+    pod_label,
     progress,
+    resource,
     state,
     termination_message,
     without_suffixes,
 )
 from pipeline.orchestration.local import StageFailed, announce_done
+from pipeline.orchestration.trainjobs import TrainJob, TrainJobs
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
@@ -48,6 +52,7 @@ class KubernetesExecutor:
     def __init__(self, config: ExecutorConfig):
         self.config = config
         self.batch, self.core, self.namespace = connect(config.namespace)
+        self.trainjobs = TrainJobs(self.namespace) if config.trainjobs else None
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_port, "executor.prometheus_port")
@@ -111,15 +116,16 @@ class KubernetesExecutor:
             time.sleep(self.config.poll)
 
     def _jobs(self) -> dict[str, Any]:
-        """Return the Jobs of this run by name."""
+        """Return the Jobs of this run by name, and its TrainJobs."""
+        selector = f"{PART_OF}={self.config.part_of}"
         found = self._ask(
             lambda: self.batch.list_namespaced_job(
-                self.namespace,
-                label_selector=f"{PART_OF}={self.config.part_of}",
-                _request_timeout=ANSWER,
+                self.namespace, label_selector=selector, _request_timeout=ANSWER
             )
         )
-        return {job.metadata.name: job for job in found.items}
+        jobs = {job.metadata.name: job for job in found.items}
+        trainjobs = self.trainjobs
+        return jobs if trainjobs is None else jobs | self._ask(lambda: trainjobs.find(selector))
 
     def _export(self, jobs: dict[str, Any]) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
@@ -193,8 +199,8 @@ class KubernetesExecutor:
         queue = self._queue(job)
         if annotations.get(PAUSED) == "true" and not queue:
             if not job.spec.suspend:
-                self._patch(name, {"spec": {"suspend": True}})
-            self._say(name, f"paused; to resume: kubectl annotate job {name} {PAUSED}-")
+                self._patch(job, {"spec": {"suspend": True}})
+            self._say(name, f"paused; to resume: kubectl annotate {resource(job)} {name} {PAUSED}-")
         elif queue and job.spec.suspend:
             self._say(name, f"queued in {queue}")
         elif job.spec.suspend:
@@ -211,7 +217,7 @@ class KubernetesExecutor:
         queue = (job.metadata.labels or {}).get(QUEUE)
         wanted = self.config.queue or (None if queue == WAITS else queue)
         if queue != wanted and job.spec.suspend:
-            changed = self._patch(job.metadata.name, {"metadata": {"labels": {QUEUE: wanted}}})
+            changed = self._patch(job, {"metadata": {"labels": {QUEUE: wanted}}})
             queue = (changed.metadata.labels or {}).get(QUEUE)  # Kueue may have set its default
         return None if queue == WAITS else queue
 
@@ -219,17 +225,20 @@ class KubernetesExecutor:
         name, now = job.metadata.name, datetime.datetime.now(datetime.UTC)
         again = RESUMED in (job.metadata.annotations or {})
         metadata = {"annotations": {RESUMED: now.isoformat(timespec="seconds")}}
-        self._patch(name, {"metadata": metadata, "spec": {"suspend": False}})
+        self._patch(job, {"metadata": metadata, "spec": {"suspend": False}})
         self.said.pop(name, None)  # print every time
         self._say(
             name,
-            f"resumed, after another client suspended it (to pause: kubectl annotate job {name} "
-            f"{PAUSED}=true)"
+            f"resumed, after another client suspended it (to pause: kubectl annotate "
+            f"{resource(job)} {name} {PAUSED}=true)"
             if again
             else "resumed",
         )
 
-    def _patch(self, name: str, patch: dict[str, Any]) -> Any:
+    def _patch(self, job: Any, patch: dict[str, Any]) -> Any:
+        name, trainjobs = job.metadata.name, self.trainjobs
+        if isinstance(job, TrainJob) and trainjobs is not None:
+            return self._ask(lambda: trainjobs.patch(name, patch, MANAGER))
         return self._ask(
             lambda: self.batch.patch_namespaced_job(
                 name, self.namespace, patch, field_manager=MANAGER, _request_timeout=ANSWER
@@ -253,7 +262,7 @@ class KubernetesExecutor:
         found = self._ask(
             lambda: self.core.list_namespaced_pod(
                 self.namespace,
-                label_selector=f"batch.kubernetes.io/job-name={job.metadata.name}",
+                label_selector=f"{pod_label(job)}={job.metadata.name}",
                 _request_timeout=ANSWER,
             )
         )
@@ -302,7 +311,8 @@ class KubernetesExecutor:
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
-            + f"\nFix it, kubectl delete job {name} driver, and apply the manifest again."
+            + f"\nFix it, kubectl delete {resource(job)}/{name} job/{DRIVER}, and apply the "
+            "manifest again."
         )
 
 
@@ -343,7 +353,7 @@ def current(node: Node) -> bool:
 
 def job_exhausted(job: Any, members: list[Node]) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
-    again = f"kubectl delete job {job.metadata.name}, and apply the manifest again"
+    again = f"kubectl delete {resource(job)} {job.metadata.name}, and apply the manifest again"
     node = next(node for node in members if not current(node))
     made = Manifest.read(node.out)
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:

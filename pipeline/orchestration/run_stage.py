@@ -6,7 +6,9 @@ process, so that log, signals and exit code are those of the stage.
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
 rank order, separated by commas); HEARTBEAT (a folder, see `pipeline.common.heartbeat`); PORT
-(29500) of the rendezvous. Evaluation: PARTS.
+(29500) of the rendezvous. What is missing is taken from the environment of torchrun, PET_NNODES,
+PET_NPROC_PER_NODE, PET_MASTER_ADDR and PET_MASTER_PORT, which Kubeflow Trainer sets. Evaluation:
+PARTS.
 
 The stage `preflight` checks the nodes instead, with the environment of training; OPTIONS are those
 of `python -m model.preflight`.
@@ -29,10 +31,19 @@ from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.stages import store_inputs
 
 PORT = 29500  # of the rendezvous
+TORCHRUN = {"NODES": "PET_NNODES", "GPUS": "PET_NPROC_PER_NODE", "PORT": "PET_MASTER_PORT"}
+MASTER = "PET_MASTER_ADDR"  # the host of rank 0
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that is set: `name`, or torchrun's for the same."""
+    other = TORCHRUN.get(name, name)
+    return other if name not in os.environ and other in os.environ else name
 
 
 def number(name: str, least: int) -> int:
     """Return an environment variable as a whole number of at least `least`."""
+    name = variable(name)
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < least:
         raise ConfigError(
@@ -45,12 +56,18 @@ def number(name: str, least: int) -> int:
 def hosts(stage: str, nodes: int) -> list[str]:
     """Return the names of the nodes in rank order.
 
-    These are listed in HOSTS, or are those of an Indexed Job's pods behind a headless Service.
+    These are listed in HOSTS, or are those of an Indexed Job's pods behind a headless Service, or
+    those of a TrainJob's, which names the first.
 
     Raises:
-        ConfigError: neither HOSTS nor SERVICE is set, or HOSTS has the wrong length.
+        ConfigError: none of HOSTS, SERVICE and torchrun's is set, or HOSTS has the wrong length.
     """
     listed, service = os.environ.get("HOSTS"), os.environ.get("SERVICE")
+    master = os.environ.get(MASTER)
+    if master and not listed and not service:
+        first, dot, domain = master.partition(".")
+        others = (f"{first.removesuffix('-0')}-{i}{dot}{domain}" for i in range(1, nodes))
+        return [master, *others]
     if not listed and not service:
         raise ConfigError(
             "environment variable SERVICE is not set; set it to the name of the pods' headless "
@@ -85,7 +102,7 @@ def on_many_nodes(stage: str) -> list[str]:
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
     return [
         "--no_ssh", "--node_rank", str(index),
-        "--master_addr", names[0], "--master_port", os.environ.get("PORT", str(PORT)),
+        "--master_addr", names[0], "--master_port", os.environ.get(variable("PORT"), str(PORT)),
     ]  # fmt: skip
 
 

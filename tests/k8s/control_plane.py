@@ -3,8 +3,6 @@
 `tests/k8s/build-control-plane` builds all but etcd, which is Debian's.
 """
 
-import datetime
-import ipaddress
 import json
 import os
 import shutil
@@ -15,15 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from api import Api, Object, Refused
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from tests.certificates import certify
 
 VERSION = "1.36.3"  # as in build-control-plane
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PROGRAMS = CACHE / "bert-pipeline" / "k8s" / VERSION
 KUBECTL = PROGRAMS / "kubectl"
+KUBEFLOW = PROGRAMS.parent / "kubeflow-v2.0.0"  # as in kubeflow/go.mod
 PATIENCE = 180  # seconds for a program to come up on a busy machine
 TOKENS = {  # a program's token: its user and groups
     "administrator": ("administrator", "system:masters"),
@@ -38,42 +35,6 @@ def missing() -> str:
         if not (PROGRAMS / name).exists():
             return f"{PROGRAMS / name} is not there: run tests/k8s/build-control-plane"
     return "" if shutil.which("etcd") else "etcd is not on this machine"
-
-
-def certify(folder: Path, address: str) -> tuple[Path, Path]:
-    """Write a certificate for an address that is its own authority, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
-    today = datetime.datetime.now(datetime.UTC)
-    identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .add_extension(identity, False)
-        .add_extension(
-            x509.KeyUsage(True, False, False, False, False, True, True, False, False), True
-        )
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "server.crt", folder / "server.key"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
-        )
-    )
-    return paths
 
 
 def free_port(address: str) -> int:
@@ -154,15 +115,27 @@ class ControlPlane:
         self.until(lambda: self.api().get("serviceaccounts", "default", "default"))
         return self
 
-    def run(self, program: str, *flags: str) -> None:
+    def start_kubeflow(self) -> None:
+        """Start the controllers of TrainJobs and JobSets, with the definitions of their kinds."""
+        config = f"--kubeconfig={self.administrator}"
+        for path in sorted(KUBEFLOW.glob("*.yaml")):
+            apply = [KUBECTL, config, "apply", "--server-side", "-f", path]
+            done = subprocess.run(apply, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        for group in ("trainer.kubeflow.org/v1alpha1", "jobset.x-k8s.io/v1alpha2"):
+            self.until(lambda group=group: self.api().ask("GET", f"apis/{group}"))
+        self.run("kubeflow-controllers", folder=KUBEFLOW, KUBECONFIG=str(self.administrator))
+
+    def run(self, program: str, *flags: str, folder: Path = PROGRAMS, **environment: str) -> None:
         """Start one program, which ends with this process."""
-        known = PROGRAMS / program
+        known = folder / program
         path = str(known) if known.exists() else program
         with (self.folder / f"{program}.out").open("wb") as log:
             self.processes[program] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", path, *flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)}, cwd=self.folder,
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment},
+                cwd=self.folder,
             )  # fmt: skip
 
     def until(self, question: Callable[[], Object]) -> None:

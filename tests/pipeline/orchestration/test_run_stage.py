@@ -1,5 +1,7 @@
 """What a pod makes of its environment."""
 
+import os
+
 import pytest
 
 from pipeline.common.errors import ConfigError
@@ -8,7 +10,7 @@ from pipeline.orchestration import run_stage
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOSTS", "SERVICE", "NODES"):
+    for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PET_MASTER_ADDR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -34,3 +36,39 @@ def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> N
     monkeypatch.setenv("NODES", text)
     with pytest.raises(ConfigError, match=f"NODES='{text}'"):
         run_stage.number("NODES", 1)
+
+
+def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
+    """Set what Kubeflow Trainer's torch policy sets in the second of three pods."""
+    found = {
+        "JOB_COMPLETION_INDEX": "1", "PET_NNODES": "3", "PET_NPROC_PER_NODE": "4",
+        "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "train-node-0-0.train",
+        "PET_MASTER_PORT": "29400",
+    }  # fmt: skip
+    for name, value in {**found, **others}.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAIN_HOSTFILE", "")  # restored at the end
+    torchrun(monkeypatch)
+    words = run_stage.on_many_nodes("train")
+    assert words == [
+        "--no_ssh", "--node_rank", "1",
+        "--master_addr", "train-node-0-0.train", "--master_port", "29400",
+    ]  # fmt: skip
+    assert os.environ["TRAIN_HOSTFILE"].splitlines() == [
+        f"train-node-0-{index}.train slots=4" for index in range(3)
+    ]
+
+
+def test_own_variables_go_before_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchrun(monkeypatch, GPUS="0")
+    assert (run_stage.number("GPUS", 0), run_stage.number("NODES", 1)) == (0, 3)
+
+
+def test_processes_without_a_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchrun(monkeypatch, PET_NPROC_PER_NODE="auto")
+    with pytest.raises(ConfigError) as caught:
+        run_stage.on_many_nodes("train")
+    assert caught.value.key == "PET_NPROC_PER_NODE"
