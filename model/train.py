@@ -80,7 +80,8 @@ def train(config: TrainConfig) -> None:
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
-    make = functools.partial(rank.make, fingerprint=fingerprint, store=store)
+    addresses = store_inputs.shard_addresses(config)
+    make = functools.partial(rank.make, fingerprint=fingerprint, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)

@@ -5,6 +5,7 @@ from typing import Any
 
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, ModelConfig
+from pipeline.common.formatting import byte_count
 from pipeline.common.schema import (
     Section,
     StageConfig,
@@ -66,9 +67,27 @@ class DataConfig(Section, key="data"):
         1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1
     )
 
+    cache: str | None = runtime_option(
+        None, "Local folder through which the shards of an object store are read, fetched ahead in "
+        "the order of training; null: all of them are fetched first, into `mirror`.",
+    )  # fmt: skip
+    cache_size: str | None = runtime_option(
+        None, "Most bytes of shards in `cache`: 200GB, 1.5TB; null: no limit."
+    )
+
     def __post_init__(self) -> None:
-        """Check the limits and the number of weights."""
+        """Check the limits, the number of weights and the cache."""
         super().__post_init__()
+        check(
+            self.cache is None or "://" not in self.cache,
+            f"data.cache={self.cache}: must be a local folder", "data.cache",
+        )  # fmt: skip
+        check(
+            self.cache_size is None or (self.cache is not None and byte_count(self.cache_size) > 0),
+            f"data.cache_size={self.cache_size}: must be a number of bytes above 0, such as 200GB, "
+            "and goes with data.cache",
+            "data.cache_size",
+        )
         check(
             len(self.weights) in (0, len(self.folders)),
             f"data.weights={self.weights}: must be empty, or one for each of "

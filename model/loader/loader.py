@@ -7,8 +7,10 @@ number of masked tokens in the global batch.
 Shapes: N samples, B sequences, T tokens, M masked positions.
 """
 
+import heapq
 import itertools
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +21,9 @@ import torch
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
 from model.loader.masking import Ints, Masker, Tokenizer
-from model.loader.sample_order import Mixture, Order, even_cuts
+from model.loader.sample_order import Mixture, Order, Span, even_cuts
 from model.loader.sample_stream import SCAN, SampleStream, SampleTable
+from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import Shard, open_folder, words_per_token
@@ -54,15 +57,20 @@ class Loader:
         tokenizer: Tokenizer,
         seed: int,
         split: str,
+        cache: ShardCache | None = None,
     ):
-        """Open and check the shards.
+        """Open and check the shards; those of a `cache` are opened when they are needed.
 
         Raises:
             InputError: Shards are missing, broken, empty, or made with another tokenizer.
             ConfigError: The objective needs sentence pairs that the shards do not have.
         """
         check_whole_words(objective, tokenizer)
-        folders = [open_folder(folder, split) for folder in data.folders]
+        self._cache = cache
+        folders = [
+            open_folder(folder, split) if cache is None else cache.shards(folder)
+            for folder in data.folders
+        ]
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
@@ -86,7 +94,8 @@ class Loader:
         self._mixture = Mixture.by_weight(data.weights or samples)
         # An epoch's samples without weights; for validation, as many as fit without repetition.
         self.samples = sum(samples) if shuffle else self._mixture.once(samples)
-        self._rows(0, min(len(samples), self.samples))  # fail now on unreadable shards
+        if cache is None:
+            self._rows(0, min(len(samples), self.samples))  # fail now on unreadable shards
 
     def batch(
         self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31,
@@ -102,6 +111,8 @@ class Loader:
 
         `share` is that of the tokens to mask in this step; None: the objective's last one.
         """
+        if self._cache is not None:
+            self._cache.ready(start, start + count)
         rows = self._rows(start, start + count)
         masked = self._masker.counts(rows.lengths(), rows.maskable, share)
         each = -(-count // world)  # samples per rank
@@ -142,6 +153,34 @@ class Loader:
         by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
         position[by_source] = np.arange(stop - start)
         return SampleTable.concatenate(parts)[position]
+
+    def spans(self, start: int) -> Iterator[Span]:
+        """Yield which shards sample `start` and later ones need, by the first of these samples."""
+        if len(self._streams) == 1:
+            return self._streams[0].spans(start)
+        numbers = self._mixture.before(start)
+        return heapq.merge(*map(self._mixed, range(len(numbers)), numbers), key=lambda s: s.first)
+
+    def _mixed(self, source: int, number: int) -> Iterator[Span]:
+        """Yield the spans of a source from its sample `number` on, with the mixture's indices."""
+        for span in self._streams[source].spans(number):
+            first, last = (self._mixture.place(source, n) for n in (span.first, span.last - 1))
+            yield replace(span, first=first, last=last + 1)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why no more shards will come; None as long as they do."""
+        return None if self._cache is None else self._cache.failure
+
+    def close(self) -> None:
+        """Stop to wait for shards."""
+        if self._cache is not None:
+            self._cache.close()
+
+    def remove_cache(self) -> None:
+        """Remove the local copies of shards: the training is done."""
+        if self._cache is not None:
+            self._cache.remove()
 
     def most_frequent_share(self) -> float:
         """Return the share of the most frequent token, the score of always predicting it."""

@@ -5,7 +5,8 @@ consecutive shards, and within a window all its rows in a keyed order. The numbe
 samples therefore determines the position of training for any world size and micro-batch.
 """
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,17 +19,23 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Window:
-    """Consecutive samples whose rows are shuffled together."""
+class Span:
+    """Consecutive samples whose rows are shuffled together, and the shards that contain them."""
 
     first: int  # global sample index of its first row
     last: int  # one past its last
     shards: Ints  # (S,) its shards, concatenated in this order
-    order: Ints  # (last-first,) permutation of their rows
-    following: Ints  # shards of the next window; empty at the end of an epoch
 
     def __contains__(self, index: int) -> bool:
         return self.first <= index < self.last
+
+
+@dataclass(frozen=True)
+class Window(Span):
+    """A span with the order of its rows."""
+
+    order: Ints  # (last-first,) permutation of the rows
+    following: Ints  # shards of the next window; empty at the end of an epoch
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,24 @@ class Order:
 
     def window(self, index: int) -> Window:
         """Return the window of a global sample index, a pure function."""
+        epoch, here, span, following = self._locate(index)
+        return Window(
+            first=span.first,
+            last=span.last,
+            shards=span.shards,
+            order=self._permutation(span.last - span.first, "rows", epoch, here),
+            following=following,
+        )
+
+    def spans(self, index: int) -> Iterator[Span]:
+        """Yield the spans from that of a global sample index on, without end."""
+        while True:
+            span = self._locate(index)[2]
+            yield span
+            index = span.last
+
+    def _locate(self, index: int) -> tuple[int, int, Span, Ints]:
+        """Return the epoch of a sample, the number of its window, its span, and the next shards."""
         epoch, position = divmod(index, self.samples)
         shards = self._permutation(len(self.rows), "shards", epoch)
         ends = np.cumsum(self.rows[shards])
@@ -58,13 +83,9 @@ class Order:
         # A shard larger than a window leaves gaps in the numbers.
         after = np.searchsorted(number, number[high:][:1], side="right").max(initial=high)
         first, last = int(starts[low]), int(ends[high - 1])
-        return Window(
-            first=epoch * self.samples + first,
-            last=epoch * self.samples + last,
-            shards=shards[low:high],
-            order=self._permutation(last - first, "rows", epoch, here),
-            following=shards[high:after],
-        )
+        before = epoch * self.samples
+        span = Span(first=before + first, last=before + last, shards=shards[low:high])
+        return epoch, here, span, shards[high:after]
 
     def _permutation(self, n: int, purpose: str, *parts: int) -> Ints:
         if not self.shuffle:
@@ -97,6 +118,14 @@ class Mixture:
             given.append(index * share // left)
             index, left = index - given[-1], left - share
         return given
+
+    def place(self, source: int, number: int) -> int:
+        """Return the global index of sample `number` of a source."""
+        total, share = sum(self.shares), self.shares[source]
+        after = (number + 1 + len(self.shares)) * total // share + 1
+        return bisect.bisect_right(
+            range(after), number, key=lambda index: self.before(index + 1)[source]
+        )
 
     def sources(self, start: int, stop: int) -> Ints:
         """Return the source of each of the samples `start` to `stop - 1`: `(stop-start,)`."""

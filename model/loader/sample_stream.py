@@ -3,15 +3,15 @@
 Shapes: N samples.
 """
 
-import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from model.loader.masking import Bools, Ints, Masker
-from model.loader.sample_order import Order, Window
+from model.loader.sample_order import Order, Span, Window
 from pipeline.common.errors import InputError
 from pipeline.shards import Shard
 
@@ -76,16 +76,15 @@ class SampleStream:
                 return window, table
         window = self._order.window(index)
         parts = [self._columns(shard) for shard in window.shards.tolist()]
-        self._read_ahead(window.following)
+        for shard in window.following:
+            self._shards[shard].read_ahead()
         self._tables = [(window, SampleTable.concatenate(parts)[window.order]), *self._tables[:1]]
         return self._tables[0]
 
-    def _read_ahead(self, shards: Ints) -> None:
-        """Ask the system to read the next shards from disk sequentially."""
-        if hasattr(os, "posix_fadvise"):
-            for shard in shards:
-                with self._shards[shard].path.open("rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+    def spans(self, start: int) -> Iterator[Span]:
+        """Yield the spans from that of a sample on, with the numbers that rows have for shards."""
+        for span in self._order.spans(start):
+            yield replace(span, shards=span.shards + self._first)
 
     def _columns(self, number: int) -> SampleTable:
         """Return all rows of a shard in file order.

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch.distributed as dist
@@ -15,11 +16,16 @@ from pipeline.common.manifest import Result
 
 
 def make(
-    config: TrainConfig, out: Path, fingerprint: str, store: CheckpointStore | None = None
+    config: TrainConfig,
+    out: Path,
+    fingerprint: str,
+    store: CheckpointStore | None = None,
+    addresses: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 
-    With a `store` the ranks share checkpoints through it, not through the folder.
+    With a `store` the ranks share checkpoints through it, not through the folder. `addresses` are
+    where the shards of local folders come from, for `data.cache`.
 
     Raises:
         ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
@@ -32,7 +38,7 @@ def make(
     patience = config.start_timeout + LEAVING
     guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
-        trainer = Trainer(config, out, fingerprint, guard, store)
+        trainer = Trainer(config, out, fingerprint, guard, store, addresses or {})
         try:
             result = trainer.run()
         finally:

@@ -1,9 +1,10 @@
 """The training loop."""
 
+import contextlib
 import dataclasses
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from model.encoders.encoder import PretrainingModel
 from model.loader.device_copy import Copied, Copier
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
+from model.loader.shard_cache import ShardCache
 from model.loader.shard_checksums import ShardFiles
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import Watchdog
 from model.training import (
+    cached_shards,
     checkpoint,
     compilation,
     device_peak,
@@ -55,7 +58,7 @@ class Trainer:
 
     def __init__(
         self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog,
-        store: CheckpointStore | None = None,
+        store: CheckpointStore | None = None, addresses: Mapping[str, str] = {},
     ):  # fmt: skip
         self.config, self.out, self.guard = config, out, guard
         self.store = store or CheckpointStore()
@@ -64,13 +67,16 @@ class Trainer:
         self.data = shards.checksum()
         wordpiece = WordPiece.load(config.data.vocab)
         self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
-        self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train")
+        self.cache = ShardCache(config.data, addresses) if config.data.cache else None
+        self.loader = Loader(
+            config.data, config.objective, wordpiece, config.seed, "train", self.cache
+        )
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.tokenizer = wordpiece.sha256
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
-        if config.data.verify:
+        if config.data.verify and self.cache is None:  # it compares what it fetches
             shards.verify(self.world.rank, self.world.size, process_group.gather)
         longest = self.loader.sequence_length
         config = micro_batch.resolved(config, self.model_config, self.world, longest)
@@ -152,7 +158,12 @@ class Trainer:
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
             self._save(meter, mark=0.0)
-        with prefetch(self._global_batches(), ahead) as batches:
+        if self.cache is not None:
+            cached_shards.begin(
+                self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
+                self.samples, self.guard.beat,
+            )  # fmt: skip
+        with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.loader):
             meter.clock.skip()
             for batch, parts in batches:
                 meter.clock.lap("data")
@@ -166,6 +177,7 @@ class Trainer:
                 meter.clock.skip()
         validation = self._evaluate()
         self._save(meter)
+        self.loader.remove_cache()
         return self._result(validation)
 
     def _meter(self) -> Meter:
@@ -183,13 +195,16 @@ class Trainer:
         """Save and leave if a rank got a signal or training diverged.
 
         Raises:
-            Restart: A rank got a signal.
+            Restart: A rank got a signal, or shards cannot be fetched.
+            StoreError: The store refuses shards.
             Diverged: Too many updates in a row were not finite.
         """
         if self.health.hopeless:
             raise self.health.diagnosis(str(self._save(meter)))
         if self.stop:
             self._save(meter)
+            if failure := self.loader.failure:
+                raise failure
             signal = self.guard.signal or "another rank's signal"
             raise Restart(
                 f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same "
@@ -238,7 +253,8 @@ class Trainer:
             self.engine.backward(loss * scale)
             meter.clock.lap("backward")
             if last:
-                self.stop = process_group.any_rank(self.guard.signal is not None)
+                leave = self.guard.signal is not None or self.loader.failure is not None
+                self.stop = process_group.any_rank(leave)
             self.engine.step()
             meter.clock.lap("step")
             meter.add(sums)

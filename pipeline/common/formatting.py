@@ -1,6 +1,9 @@
 """Human-readable counts, durations and timestamps."""
 
 import datetime
+import re
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?")
 
 
 def duration(seconds: float) -> str:
@@ -12,6 +15,12 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes:02} min"
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def byte_count(text: str | None) -> int:
+    """Return the number of bytes in `500MB`, `20GB` or `7`; 0 if it is not one."""
+    found = _SIZE.fullmatch(str(text))
+    return int(float(found[1]) * 1000 ** " kMGT".index(found[2].strip() or " ")) if found else 0
 
 
 def moment(iso: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.formatting import byte_count
 from pipeline.common.schema import (
     Section,
     StageConfig,
@@ -18,7 +19,6 @@ from pipeline.common.schema import (
 )
 
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
-SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?")
 ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
 
 
@@ -112,8 +112,7 @@ class CorpusConfig(Section, key="corpus"):
     @property
     def limit_bytes(self) -> int:
         """`limit` as a number; 0 if it is not one."""
-        found = SIZE.fullmatch(str(self.limit))
-        return int(float(found[1]) * 1000 ** " kMGT".index(found[2].strip() or " ")) if found else 0
+        return byte_count(self.limit)
 
 
 @dataclass(kw_only=True)

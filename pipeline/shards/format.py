@@ -17,6 +17,8 @@ the word of the token before it; the other bits are the id.
 
 import dataclasses
 import json
+import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,7 @@ class Shard:
         self.offsets: npt.NDArray[np.int32] = _view(ids.buffers()[1], np.int32)[: self.rows + 1]
         # (tokens,) uint16 or uint32, the concatenated ids of all rows, with the word bit
         self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
+        self.tokens = len(self.values)
         # (rows,) uint16
         self.a_len: npt.NDArray[np.uint16] = batch.column("a_len").to_numpy(zero_copy_only=True)
 
@@ -110,6 +113,12 @@ class Shard:
         """Return the ids of tokens `low` to `high - 1`, without the word bit."""
         stored = self.values[low:high]
         return stored & (self.info.word_bit - 1) if self.info.word_bit else stored
+
+    def read_ahead(self) -> None:
+        """Ask the system to read the file from disk sequentially."""
+        if hasattr(os, "posix_fadvise"):
+            with self.path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     @cached_property
     def is_random_next(self) -> npt.NDArray[np.bool_]:
@@ -227,7 +236,7 @@ def open_folder(folder: Path | str, split: str) -> list[Shard]:
     return shards
 
 
-def words_per_token(shards: list[Shard]) -> npt.NDArray[np.float64] | None:
+def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
     """Return the words of the text for each stored id of every shard `(N,)`.
 
     None where a folder was made before `prepare` counted them, or has no manifest.
@@ -242,5 +251,5 @@ def words_per_token(shards: list[Shard]) -> npt.NDArray[np.float64] | None:
         words = counted[folder].get(shard.path.name, {}).get("words")
         if words is None:
             return None
-        found.append(words / max(len(shard.values), 1))
+        found.append(words / max(shard.tokens, 1))
     return np.array(found, np.float64)

@@ -84,11 +84,23 @@ def localised(stage: str, config: Config) -> Config:
     found, root = copy.deepcopy(config), root_of(config.mirror)
     for key, place in inputs(config).items():
         if in_store(place) and not key.startswith("corpus."):
-            set_key(found, key, str(fetch_input(root, place, key, READS.get(stage, ("*",)))))
+            set_key(found, key, str(fetch_input(root, place, key, _read_of(stage, key, config))))
     for key in ("out", "workdir"):
         if in_store(getattr(found, key)):
             setattr(found, key, str(local_place(getattr(found, key), config.mirror)))
     return found
+
+
+def _read_of(stage: str, key: str, config: StageConfig) -> tuple[str, ...]:
+    """Return patterns of the names that a stage reads of an input before it begins."""
+    data = getattr(config, "data", None) if key.startswith(("data.dir", "data.more")) else None
+    return READS.get(stage, ("*",)) if getattr(data, "cache", None) is None else ("validation-*",)
+
+
+def shard_addresses(config: Any) -> dict[str, str]:
+    """Return the addresses of a training's folders of shards, by the local folders of copies."""
+    stored = [storage.normal(place) for place in config.data.folders if in_store(place)]
+    return {str(local_place(place, config.mirror)): place for place in stored}
 
 
 def set_key(config: Any, key: str, value: str) -> None:

@@ -11,9 +11,13 @@ import pytest
 
 from model.training import checkpoint
 from pipeline.common import s3, s3_transfer
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.errors import Exit
+from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
 from pipeline.orchestration.graph import free_port
-from tests.model.conftest import SMALL, train_many
+from pipeline.shards import open_folder
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.model.conftest import SMALL, losses, train_many, write_split
+from tests.pipeline.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 
@@ -115,3 +119,59 @@ def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_pa
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{out}/train")) == sums(first)
     assert list(disks[1].rglob("step-00000008/model.safetensors"))
+
+
+def prepared(folder: Path, wordpiece: WordPiece) -> None:
+    """A folder of `prepare` with several training shards."""
+    folder.mkdir()
+    for number in range(4):
+        write_split(folder, wordpiece, "train", 60, number)
+        name = f"train-{number:05d}-of-00004.arrow"
+        (folder / "train-00000-of-00001.arrow").rename(folder / name)
+    write_split(folder, wordpiece, "validation", 40, 9)
+    shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
+    counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
+    Manifest(
+        stage="prepare", fingerprint="c" * 64, version=1, config={}, inputs={},
+        files=file_checksums(folder, {}), figures={"sequence_length": 32, "shards": counted},
+        summary="", seconds=0.0, finished="",
+    ).write(folder)  # fmt: skip
+
+
+def test_a_training_through_a_cache_is_that_of_local_shards(
+    root: Path, work: Path, bucket: str, store: Proxy, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    prepared(tmp_path / "prepare", WordPiece.load(work / "vocab"))
+    for path in (tmp_path / "prepare").iterdir():
+        s3_transfer.put(f"{bucket}/prepare/{path.name}", path.read_bytes())
+    common = [
+        *SMALL, "steps=24", "save_every=6", f"data.vocab={work}/vocab", "data.window_rows=60",
+    ]  # fmt: skip
+    cached = [*common, f"data.dir={bucket}/prepare", f"mirror={tmp_path}/mirror"]
+    cached += [f"data.cache={tmp_path}/cache", f"out={tmp_path}/cached"]
+    train_many(root, [(1, [*common, f"data.dir={tmp_path}/prepare", f"out={tmp_path}/local"])])
+
+    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    # The third and later shards never come.
+    seen: set[str] = set()
+
+    def fault(method: str, path: str, number: int) -> int | None:
+        if method != "HEAD" or "train-" not in path:
+            return None
+        seen.add(path)
+        return 503 if len(seen) > 2 else None
+
+    store.fault = fault
+    said = train_many(root, [(1, cached)], code=Exit.RESTART)
+    saved = list((tmp_path / "cached").glob("checkpoints/*/step-*"))
+    assert saved, said
+    assert not list((tmp_path / "mirror").rglob("train-*"))
+
+    store.fault = lambda method, path, number: None
+    small = ["data.cache_size=1kB"]
+    assert "data.cache_size" in train_many(root, [(2, [*cached, *small])], code=Exit.USER)
+    said = train_many(root, [(2, cached)])
+    assert "resumed after step" in said
+    assert losses(tmp_path / "cached") == pytest.approx(losses(tmp_path / "local"), abs=1e-5)
+    assert not list((tmp_path / "cache").iterdir())

@@ -1,0 +1,283 @@
+"""Shards read through a cache of limited size give the batches of local files, in any order."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.config import DataConfig, ObjectiveConfig
+from model.loader.loader import Loader
+from model.loader.shard_cache import Reading, ShardCache
+from pipeline.common import s3_transfer
+from pipeline.common.errors import ConfigError, Restart, StoreError
+from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.shards import open_folder
+from tests.model.loader.test_loader import TOKENIZER, join, same, write
+from tests.pipeline.store_proxy import Proxy
+
+pytestmark = pytest.mark.store
+
+ROWS = (40, 25, 60, 31, 44, 52)
+WINDOW = 60  # rows: one or two shards
+BATCH = 16
+OBJECTIVE = ObjectiveConfig(name="test")
+
+
+def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
+    """What `prepare` leaves."""
+    folder.mkdir(parents=True)
+    write(folder, rows, seed=seed)
+    write(folder, (11,), "validation", seed=seed + 1)
+    shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
+    counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
+    Manifest(
+        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
+        files=file_checksums(folder, {}), figures={"shards": counted}, summary="",
+        seconds=0.0, finished="",
+    ).write(folder)  # fmt: skip
+
+
+class Place:
+    """The same shards on a disk and in a bucket; on this machine are the held-out ones alone."""
+
+    def __init__(self, bucket: str, top: Path, folders: int = 1):
+        self.top, self.addresses = top, dict[str, str]()
+        self.whole = [top / "whole" / str(number) for number in range(folders)]
+        for number, folder in enumerate(self.whole):
+            prepare(folder, 10 * number)
+            here = top / "here" / str(number)
+            here.mkdir(parents=True)
+            self.addresses[str(here)] = f"{bucket}/{number}"
+            for path in folder.iterdir():
+                s3_transfer.put(f"{bucket}/{number}/{path.name}", path.read_bytes())
+                if not path.name.startswith("train-"):
+                    (here / path.name).write_bytes(path.read_bytes())
+
+    def local(self, **more: Any) -> Loader:
+        """The loader of the files on disk."""
+        data = self.data([str(folder) for folder in self.whole], **more)
+        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train")  # type: ignore[arg-type]
+
+    def cached(self, size: str | None, **more: Any) -> tuple[Loader, ShardCache]:
+        """The loader of the bucket."""
+        data = self.data(
+            list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more
+        )
+        cache = ShardCache(data, self.addresses)
+        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
+
+    def data(self, folders: list[str], **more: Any) -> DataConfig:
+        return DataConfig(dir=folders[0], more=folders[1:], vocab="", window_rows=WINDOW, **more)
+
+    def held(self) -> int:
+        """Bytes of shards in the cache."""
+        files = (self.top / "cache").rglob("*.arrow")
+        return sum(path.stat().st_size for path in files)
+
+
+def reading(
+    loader: Loader, start: int, stop: int, rank: int = 0,
+    gather: Callable[[Any], list[Any]] = lambda value: [value],
+) -> Reading:  # fmt: skip
+    return Reading(
+        run="run", rank=rank, spans=loader.spans, start=start, stop=stop, batch=BATCH,
+        gather=gather, beat=lambda: None,
+    )  # fmt: skip
+
+
+def begin(loader: Loader, cache: ShardCache, *of: Any) -> None:
+    cache.begin(reading(loader, *of))
+
+
+def batches(loader: Loader, start: int, stop: int, rank: int = 0, world: int = 1) -> Iterator[Any]:
+    for first in range(start, stop, BATCH):
+        yield join(loader.batch(first, min(BATCH, stop - first), rank, world).batches)
+
+
+@pytest.fixture
+def place(bucket: str, tmp_path: Path) -> Place:
+    return Place(bucket, tmp_path)
+
+
+@pytest.fixture
+def smallest(place: Place) -> int:
+    """Bytes of the smallest cache that is enough for three epochs, as the refusal says them."""
+    return least(place, 0, 3 * sum(ROWS))
+
+
+def least(place: Place, start: int, stop: int, **more: Any) -> int:
+    """Bytes of the smallest cache that is accepted; one byte less is refused."""
+    loader, cache = place.cached("1", **more)
+    size = cache.needed(reading(loader, start, stop))
+    loader, cache = place.cached(str(size - 1), **more)
+    with pytest.raises(ConfigError, match="to 1MB or more") as caught:
+        begin(loader, cache, start, stop)
+    assert caught.value.key == "data.cache_size"
+    return size
+
+
+def test_batches_are_those_of_local_files_within_the_limit(place: Place, smallest: int) -> None:
+    stop = 3 * sum(ROWS)
+    whole = sum(path.stat().st_size for path in place.whole[0].glob("train-*"))
+    assert smallest < whole
+    loader, cache = place.cached(str(smallest))
+    begin(loader, cache, 0, stop)
+    with closing(loader):
+        for mine, theirs in zip(
+            batches(loader, 0, stop), batches(place.local(), 0, stop), strict=True
+        ):
+            assert same(mine, theirs)
+            assert place.held() <= smallest
+    assert np.array_equal(loader.words_per_token, place.local().words_per_token)
+    loader.remove_cache()
+    assert not list((place.top / "cache").iterdir())
+
+
+def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_path: Path) -> None:
+    place, stop = Place(bucket, tmp_path, 3), 700
+    weights = [0.6, 0.3, 0.1]
+    size = least(place, 0, stop, weights=weights)
+    loader, cache = place.cached(str(size), weights=weights)
+    begin(loader, cache, 0, stop)
+    with closing(loader):
+        local = batches(place.local(weights=weights), 0, stop)
+        for mine, theirs in zip(batches(loader, 0, stop), local, strict=True):
+            assert same(mine, theirs)
+            assert place.held() <= size
+
+
+def test_a_training_resumes_where_it_was_with_what_is_there(
+    place: Place, store: Proxy, smallest: int
+) -> None:
+    stop, middle = 3 * sum(ROWS), 18 * BATCH
+    for start, end, world in ((0, middle, 1), (middle, stop, 2)):
+        loader, cache = place.cached(None)
+        store.requests.clear()
+        begin(loader, cache, start, stop)
+        with closing(loader):
+            for rank in range(world):
+                last = end if rank == world - 1 else start + BATCH
+                local = batches(place.local(), start, last, rank, world)
+                for mine, theirs in zip(
+                    batches(loader, start, last, rank, world), local, strict=True
+                ):
+                    assert same(mine, theirs)
+        cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
+    # All shards were there: each was compared, none fetched.
+    assert not [path for method, path in store.requests if method == "GET" and "train-" in path]
+
+
+def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> None:
+    for _ in range(2):
+        loader, cache = place.cached(None)
+        begin(loader, cache, 0, sum(ROWS))
+        with closing(loader):
+            for mine, theirs in zip(
+                batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
+            ):
+                assert same(mine, theirs)
+        cache._lock.close()  # type: ignore[union-attr]
+        for path in (place.top / "cache").rglob("*.arrow"):
+            path.write_bytes(bytes(path.stat().st_size))
+
+
+def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, smallest: int) -> None:
+    stop, world = 2 * sum(ROWS), 3
+    meeting, values = threading.Barrier(world), list[Any]([None] * world)
+    found: list[list[Any]] = [[] for _ in range(world)]
+
+    def work(rank: int) -> None:
+        def gather(value: Any) -> list[Any]:
+            values[rank] = value
+            meeting.wait()
+            copy = list(values)
+            meeting.wait()
+            return copy
+
+        loader, cache = place.cached(str(smallest))
+        begin(loader, cache, 0, stop, rank, gather)
+        with closing(loader):
+            found[rank] = list(batches(loader, 0, stop, rank, world))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(world)]
+    store.requests.clear()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank in range(world):
+        local = list(batches(place.local(), 0, stop, rank, world))
+        assert len(found[rank]) == len(local)
+        assert all(map(same, found[rank], local))
+    gets = [path for method, path in store.requests if method == "GET" and "train-" in path]
+    assert len(gets) <= 2 * len(ROWS)  # once per epoch, though three read it
+
+
+@pytest.mark.parametrize("fault", [503, 429, "cut"])
+def test_faults_that_pass_cost_no_batch(place: Place, store: Proxy, fault: Any) -> None:
+    store.fault = lambda method, path, number: fault if number % 3 == 0 else None
+    loader, cache = place.cached(None)
+    begin(loader, cache, 0, sum(ROWS))
+    with closing(loader):
+        for mine, theirs in zip(
+            batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
+        ):
+            assert same(mine, theirs)
+
+
+def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train_on(
+    place: Place, store: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    loader, cache = place.cached(None)
+    last = next(iter(loader.spans(0)))
+    known: set[str] = {loader._shards[number].path.name for number in last.shards.tolist()}
+    store.fault = lambda method, path, number: (
+        503 if "train-" in path and path.rpartition("/")[2].partition("?")[0] not in known else None
+    )
+    begin(loader, cache, 0, sum(ROWS))
+    with closing(loader):
+        loader.batch(0, 1)
+        while loader.failure is None:
+            threading.Event().wait(0.05)
+        assert isinstance(loader.failure, Restart)
+        loader.batch(1, 1)  # the shards that are there are still read
+        with pytest.raises(Restart):
+            loader.batch(int(last.last), 1)
+
+
+def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
+    (address,) = place.addresses.values()
+    for number in range(len(ROWS)):
+        name = f"train-{number:05d}-of-{len(ROWS):05d}.arrow"
+        size = (place.whole[0] / name).stat().st_size
+        s3_transfer.put(f"{address}/{name}", bytes(size))
+    loader, cache = place.cached(None)
+    begin(loader, cache, 0, sum(ROWS))
+    with closing(loader), pytest.raises(StoreError, match="checksum"):
+        loader.batch(0, 1)
+
+
+def test_local_folders_are_refused(place: Place) -> None:
+    data = place.data([str(place.whole[0])], cache=str(place.top / "cache"))
+    with pytest.raises(ConfigError) as caught:
+        ShardCache(data, {})
+    assert caught.value.key == "data.cache"
+
+
+def test_what_an_ended_training_left_is_removed(place: Place) -> None:
+    loader, cache = place.cached(None)
+    begin(loader, cache, 0, sum(ROWS))
+    loader.close()
+    cache._lock.close()  # type: ignore[union-attr]
+    (left,) = (place.top / "cache").iterdir()
+    left.rename(left.with_name(left.name.replace("run", "other")))
+    (place.top / "cache" / "notes.txt").write_text("not ours")
+    again, cache = place.cached(None)
+    begin(again, cache, 0, sum(ROWS))
+    again.close()
+    assert {path.name for path in (place.top / "cache").iterdir()} == {left.name, "notes.txt"}
