@@ -33,6 +33,7 @@ CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get insta
 
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)
 	$(CONTROL_PLANE)
+	tests/k8s/build-kubeflow
 	$(BIN)/python -m pytest -m k8s tests/k8s
 
 test-hosts: $(READY)  ## faults of two nodes (link, node, rank, folder) in network namespaces (root)

@@ -3,7 +3,7 @@
 import sys
 import textwrap
 
-from pipeline import inspect
+from pipeline import dashboards, inspect
 from pipeline.cli import conf_files
 from pipeline.common import screen
 from pipeline.stages.registry import STAGES
@@ -17,8 +17,8 @@ def commands() -> dict[str, str]:
         conf_files.first_comment(conf_files.CONF / f"{name}.yaml").partition(". ")[0]
         for name in dict.fromkeys([*chain, *others])
     ]
-    assert inspect.__doc__ is not None
-    lines.append(inspect.__doc__.partition("\n")[0].replace("`", ""))
+    for module in (inspect, dashboards):
+        lines.append((module.__doc__ or "").partition("\n")[0].replace("`", ""))
     heads = (sentence.rstrip(".").partition(": ") for sentence in lines)
     return {
         " ".join(call.split()[: 2 + call.startswith("python")]): what for call, _, what in heads
@@ -31,7 +31,7 @@ def main() -> None:
     for call, what in commands().items():
         if columns is None:
             what = textwrap.shorten(what, 70, placeholder=" …")
-        print(screen.wrap(f"{call:<29}{what}", columns, indent=29))
+        print(screen.wrap(f"{call:<31}{what}", columns, indent=31))
     print("\nAdd --help to a command for its options.")
 
 

@@ -13,7 +13,7 @@ from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.common import formatting
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.config import ReportConfig
@@ -25,8 +25,9 @@ from pipeline.reporting import (
     published_scores,
     score_tables,
     seed_tables,
+    wandb_stages,
 )
-from pipeline.stages import stage
+from pipeline.stages import stage, store_inputs
 
 PAGE = "report.html"
 BASELINES = {"baseline": "random initialisation", "majority": "most frequent class"}
@@ -258,10 +259,21 @@ def run(config: ReportConfig) -> None:
     """Make the page unless it is there; of all finished stages where none are named.
 
     Raises:
+        ConfigError: stages of a run in an object store cannot be logged to W&B.
         InputError: none of them is finished.
     """
+    tracked = config.tracking == "wandb"
+    if tracked and store_inputs.in_store(config.workdir):
+        raise ConfigError(
+            f"tracking=wandb: stages in {config.workdir} are not logged; set tracking=none, or a "
+            "local workdir",
+            key="tracking",
+        )
     named = config.stages or [str(folder) for folder, _ in manifests(config).values()]
     stage.run("report", replace(config, stages=named), make)
+    if tracked:
+        found = manifests(replace(config, stages=named))
+        wandb_stages.log(Path(config.workdir), found, config.project, config.upload)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import estimates, graph, run_arguments
+from pipeline.orchestration import estimates, graph, run_arguments, wandb_names
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
@@ -74,6 +74,7 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
         signal.signal(signal.SIGHUP, interrupt)
     if config.executor.name != "kubernetes":  # whose driver may not see the volume
         keep_command(store_inputs.local_place(config.workdir, config.mirror))
+    wandb_names.set_environment(config)
     began = time.monotonic()
     try:
         executor(config, chosen).run(nodes)

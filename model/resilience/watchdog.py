@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -19,6 +20,7 @@ from pipeline.common.errors import Exit
 from pipeline.common.heartbeat import Heartbeat
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+ALERT = 5.0  # seconds that an alert about a stall may take
 LEAVING = 30.0  # seconds until a rank must exit when its peers are lost
 
 
@@ -31,6 +33,7 @@ class Watchdog:
 
     def __init__(self, rank: int, start_timeout: float, limit: float, heartbeat: str | None):
         self.signal: str | None = None  # name of the first signal received
+        self.stalled: Callable[[], None] = lambda: None  # called after `limit` without progress
         self._rank, self._limit = rank, limit
         self._training, self._closed = False, threading.Event()
         self._until = time.monotonic() + start_timeout
@@ -75,6 +78,10 @@ class Watchdog:
             left = self._until - time.monotonic()
             if left <= 0:
                 faulthandler.dump_traceback(all_threads=True)
+                # An alert, in a thread: it may hang as the rank does.
+                alert = threading.Thread(target=self.stalled, daemon=True)
+                alert.start()
+                alert.join(ALERT)
                 exit_for_restart(f"rank {self._rank}: no progress within the time limit")
             ready, _, _ = select.select([self._listen], [], [], min(left, 1.0))
             if ready:

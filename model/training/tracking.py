@@ -64,6 +64,8 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
         try:
             return wandb.init(
                 project=config.project,
+                group=os.environ.get("WANDB_RUN_GROUP") or out.absolute().parent.name,
+                job_type="train",
                 id=run_id,
                 resume="allow" if attempt == "online" else None,
                 dir=out,
@@ -161,6 +163,12 @@ class Tracker:
             self._exporter.set("train_step", self._start + self._done)
             self._exporter.set("train_step_seconds", now - before, "that the last update took")
             self._exporter.set("train_last_step_time_seconds", now, "when the last update was done")
+
+    def alert(self, title: str, text: str) -> None:
+        """Send an alert by W&B, which forwards it as its user chose."""
+        if self.active and self._wandb is not None:
+            with self._without_wandb():
+                self._wandb.alert(title=title, text=text)
 
     def saved(self) -> None:
         """Export the time of a saved checkpoint."""

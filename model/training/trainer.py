@@ -94,6 +94,9 @@ class Trainer:
         self.tracker = Tracker(
             config.tracking, out, self.world.rank, self.step, config.steps, settings
         )
+        self.guard.stalled = lambda: self.tracker.alert(
+            "Training stalled", f"no progress after step {self.step:,}; see the ranks' logs"
+        )
 
     def _start(self) -> Any:
         """Build the engine and load the newest checkpoint, if any."""
@@ -200,12 +203,14 @@ class Trainer:
             Diverged: Too many updates in a row were not finite.
         """
         if self.health.hopeless:
+            self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
             raise self.health.diagnosis(str(self._save(meter)))
         if self.stop:
             self._save(meter)
             if failure := self.loader.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
+            self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
             raise Restart(
                 f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same "
                 "command to resume"

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import importlib.util
 import logging
 import sys
 import types
@@ -22,8 +23,16 @@ class _Later(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-# Beam requires HTTP clients on import, and uses them on Google's cloud alone.
-_LATER = ("httplib2", "requests")
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
+
+
+# Beam requires HTTP clients on import, and uses them on Google's cloud alone; the client of its
+# storage, if installed, is imported too and uses them at once.
+_LATER = () if _installed("google.cloud.storage") else ("httplib2", "requests")
 
 _modules: dict[str, Any] = sys.modules
 _hidden = [name for name in _UNUSED if name not in _modules]

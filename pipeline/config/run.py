@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import Section, StageConfig, input_path, option
+from pipeline.common.schema import Section, StageConfig, input_path, option, runtime_option
 from pipeline.config.preparation import CorpusConfig
 
 
@@ -12,6 +12,15 @@ class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
+    tracking: str = runtime_option(
+        "none", "Tracker that gets all finished stages too, next to training.",
+        choices=("wandb", "none"),
+    )  # fmt: skip
+    project: str = runtime_option("bert-pipeline", "Project of the tracker.")
+    upload: str = runtime_option(
+        "none", "Files that are uploaded to the tracker; all others are references.",
+        choices=("model", "none"),
+    )  # fmt: skip
 
 
 @dataclass(kw_only=True)

@@ -26,7 +26,7 @@ from pipeline.common import cores, heartbeat
 from pipeline.common.errors import ConfigError, Restart
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import graph, run_arguments, wandb_names
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.stages import store_inputs
 
@@ -155,6 +155,7 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
         words = preflight(config)
         os.execv(words[0], words)
     config.cores = config.cores or cores.available()
+    wandb_names.set_environment(config)
     nodes = graph.plan(config, chosen)
     mine = [node for node in nodes if node.job == stage]
     if not mine:

@@ -1,5 +1,6 @@
 """A cluster of this machine's own, and the manifest as a user of it edits it."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -12,9 +13,12 @@ import control_plane
 import pytest
 import yaml
 from cluster import Cluster
+from control_plane import ControlPlane
 from pod_script import this_machine
+from small import Begin, Ends, Small
 
 Manifest = dict[str, Any]
+NUMBERS = itertools.count()
 
 OVERRIDES = """
 +corpus=sample  # one package of it
@@ -99,3 +103,40 @@ def manifest(root: Path) -> Manifest:
                     variable["name"], {}
                 )
     return manifest
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with one node."""
+    why = control_plane.missing()
+    if why:
+        pytest.skip(why)
+    made = ControlPlane(tmp_path_factory.mktemp("control"), "127.0.0.1")
+    try:
+        made.start().api().create("nodes", None, {"metadata": {"name": "desk"}})
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def begin(
+    control: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Begin]:
+    """A namespace of its own, which the client library finds by its kubeconfig."""
+    made: list[Small] = []
+    count = next(NUMBERS)
+
+    def make(ends: Ends) -> Small:
+        control.namespace(f"test-{count}", "privileged")
+        made.append(Small(control, f"test-{count}", tmp_path, ends))
+        made[0].pods.start()
+        return made[0]
+
+    place = str(control.configuration("administrator", "default"))
+    monkeypatch.setenv("KUBECONFIG", place)
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", place)
+    yield make
+    for small in made:
+        small.stopping.set()
+        small.pods.join()

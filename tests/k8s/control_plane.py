@@ -117,13 +117,13 @@ class ControlPlane:
 
     def start_kubeflow(self) -> None:
         """Start the controllers of TrainJobs and JobSets, with the definitions of their kinds."""
-        config = f"--kubeconfig={self.administrator}"
-        for path in sorted(KUBEFLOW.glob("*.yaml")):
-            apply = [KUBECTL, config, "apply", "--server-side", "-f", path]
-            done = subprocess.run(apply, capture_output=True, text=True, check=False)
+        kubectl = [KUBECTL, f"--kubeconfig={self.administrator}"]
+        for words in (
+            ["apply", "--server-side", f"--filename={KUBEFLOW}"],
+            ["wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE}s"],
+        ):
+            done = subprocess.run([*kubectl, *words], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
-        for group in ("trainer.kubeflow.org/v1alpha1", "jobset.x-k8s.io/v1alpha2"):
-            self.until(lambda group=group: self.api().ask("GET", f"apis/{group}"))
         self.run("kubeflow-controllers", folder=KUBEFLOW, KUBECONFIG=str(self.administrator))
 
     def run(self, program: str, *flags: str, folder: Path = PROGRAMS, **environment: str) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from api import Object, Refused, ended
 from control_plane import ControlPlane
 from kubelet import CAPACITY, now
@@ -13,8 +14,10 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.graph import Node
+from pipeline.orchestration.trainjobs import JOBSET
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
+Begin = Callable[["Ends"], "Small"]
 Ends = Callable[[str], tuple[int, str] | None]  # of a Job's pod: exit code, last words; None: runs
 
 
@@ -71,7 +74,8 @@ class Small:
             self.nodes.patch("nodes", None, "desk", {"status": status}, "status")
             for pod in self.nodes.find("pods", self.namespace):
                 try:
-                    self._sync(pod, pod["metadata"]["labels"]["batch.kubernetes.io/job-name"])
+                    labels = pod["metadata"]["labels"]
+                    self._sync(pod, labels.get(JOBSET, labels["batch.kubernetes.io/job-name"]))
                 except Refused:
                     continue  # deleted meanwhile
 
@@ -147,3 +151,36 @@ def refuses(small: Small) -> bool:
     except Refused:
         return True
     return False
+
+
+class Driver:
+    """The driver in a thread, while a test does something to its Jobs."""
+
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: Node, **settings: object
+    ):
+        self.capsys, self.story, self.error = capsys, "", list[BaseException]()
+        self.thread = threading.Thread(target=self._run, args=(small, nodes, settings), daemon=True)
+        self.thread.start()
+
+    def _run(self, small: Small, nodes: tuple[Node, ...], settings: dict[str, object]) -> None:
+        try:
+            small.drive(*nodes, **settings)
+        except BaseException as error:
+            self.error.append(error)
+
+    def wait(self, what: Callable[[str], object]) -> None:
+        """Until something is so, of what the driver has said."""
+        until = time.monotonic() + 60
+        while not what(self.story):
+            assert not self.error, self.error
+            assert time.monotonic() < until, self.story
+            time.sleep(0.1)
+            self.story += self.capsys.readouterr().out
+
+    def end(self) -> str:
+        """Wait until it is done; all that it said."""
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        assert not self.error, self.error
+        return self.story + self.capsys.readouterr().out

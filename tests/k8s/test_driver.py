@@ -1,100 +1,22 @@
 """The driver against a real control plane; pods end as each test says."""
 
 import dataclasses
-import itertools
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import control_plane
 import pytest
 import requests
-from control_plane import ControlPlane
-from small import Ends, Small, admission, quota
+from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.orchestration import kubernetes
-from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-Begin = Callable[[Ends], "Small"]
-
-
-@pytest.fixture(scope="module")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with one node."""
-    why = control_plane.missing()
-    if why:
-        pytest.skip(why)
-    made = ControlPlane(tmp_path_factory.mktemp("control"), "127.0.0.1")
-    try:
-        made.start().api().create("nodes", None, {"metadata": {"name": "desk"}})
-        yield made
-    finally:
-        made.stop()
-
-
-@pytest.fixture
-def begin(
-    control: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Begin]:
-    """A namespace of its own, which the client library finds by its kubeconfig."""
-    made: list[Small] = []
-    count = next(NUMBERS)
-
-    def make(ends: Ends) -> Small:
-        control.namespace(f"test-{count}", "privileged")
-        made.append(Small(control, f"test-{count}", tmp_path, ends))
-        made[0].pods.start()
-        return made[0]
-
-    place = str(control.configuration("administrator", "default"))
-    monkeypatch.setenv("KUBECONFIG", place)
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", place)
-    yield make
-    for small in made:
-        small.stopping.set()
-        small.pods.join()
-
-
-NUMBERS = itertools.count()
-
-
-class Driver:
-    """The driver in a thread, while a test does something to its Jobs."""
-
-    def __init__(
-        self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: Node, **settings: object
-    ):
-        self.capsys, self.story, self.error = capsys, "", list[BaseException]()
-        self.thread = threading.Thread(target=self._run, args=(small, nodes, settings), daemon=True)
-        self.thread.start()
-
-    def _run(self, small: Small, nodes: tuple[Node, ...], settings: dict[str, object]) -> None:
-        try:
-            small.drive(*nodes, **settings)
-        except BaseException as error:
-            self.error.append(error)
-
-    def wait(self, what: Callable[[str], object]) -> None:
-        """Until something is so, of what the driver has said."""
-        until = time.monotonic() + 60
-        while not what(self.story):
-            assert not self.error, self.error
-            assert time.monotonic() < until, self.story
-            time.sleep(0.1)
-            self.story += self.capsys.readouterr().out
-
-    def end(self) -> str:
-        """Wait until it is done; all that it said."""
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-        assert not self.error, self.error
-        return self.story + self.capsys.readouterr().out
 
 
 def test_jobs_are_resumed_when_their_inputs_are_done(

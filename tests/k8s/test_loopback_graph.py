@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cluster import NAMESPACE, Cluster
 
-from deploy.dashboards import SECTIONS
 from model.training.tracking import read_metrics
+from pipeline.reporting.dashboards import SECTIONS
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
 

@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import struct
 import subprocess
 import sys
 import termios
@@ -14,44 +13,11 @@ from typing import Any
 
 import pytest
 import wandb
-from wandb.proto import wandb_internal_pb2
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
 from model.training.tracking import Tracker, has_key, read_metrics
-
-FULL, LAST, BLOCK = 1, 4, 1 << 15
-
-
-def records(path: Path) -> Iterator[Any]:
-    """The records of a .wandb file: LevelDB's log format after seven bytes of its own."""
-    data, at, parts = path.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        left = BLOCK - at % BLOCK
-        if left < 7:  # no room for a header: the block is padded
-            at += left
-            continue
-        _, size, kind = struct.unpack_from("<IHB", data, at)
-        parts += data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (FULL, LAST):
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(parts)
-            parts = b""
-            yield record
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The logged rows of all runs below a folder, oldest first."""
-    paths = sorted(
-        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime
-    )
-    found = [record for path in paths for record in records(path)]
-    return [
-        {item.key or item.nested_key[0]: json.loads(item.value_json) for item in r.history.item}
-        for r in found
-        if r.WhichOneof("record_type") == "history"
-    ]
+from tests.wandb_files import history, records
 
 
 def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
@@ -89,6 +55,22 @@ def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
     assert len({run.run_id for run in runs}) == 1
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
     assert settings["seed"] == 7
+
+
+def test_a_training_is_one_job_of_the_runs_group(out: Path) -> None:
+    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
+    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
+    assert {(run.run_group, run.job_type) for run in runs} == {(out.parent.name, "train")}
+
+
+def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
+    tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), tmp_path, 0, 0, 10, {})
+    tracker.alert("Training diverged", "after step 7")
+    tracker.close()
+    wandb.teardown()
+    paths = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    found = [r.alert for p in paths for r in records(p) if r.WhichOneof("record_type") == "alert"]
+    assert [(one.title, one.text) for one in found] == [("Training diverged", "after step 7")]
 
 
 def test_own_rows_are_not_written_twice_after_a_resume(out: Path) -> None:

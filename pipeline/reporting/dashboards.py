@@ -1,13 +1,10 @@
-"""`python deploy/dashboards.py WORKDIR --entity NAME`: a W&B workspace and report of a run.
+"""The workspace and the report of a run on W&B, built with its library `wandb_workspaces`.
 
-The workspace has the curves of all runs of the project; the report has this run's, with tables of
-its corpus and its scores, which training does not send to W&B. An offline run already has its id:
-create them before or after `wandb sync WORKDIR/train/wandb/offline-run-*`.
+The workspace has the curves of all runs of the project, by group; the report has this run's, with
+tables of its corpus and its scores.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,18 +13,13 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from model.config import TrackingConfig
-from model.training.tracking import RUN_ID, has_key
-from pipeline.cli import entry_point
-from pipeline.common.errors import ConfigError, Exit, InputError, UserError
+from model.training.tracking import RUN_ID
+from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
-from pipeline.reporting.published_scores import COLUMNS, MODELS
+from pipeline.reporting.wandb_stages import PUBLISHED, RECORD
 
-# Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
-PUBLISHED = dict(zip(COLUMNS, MODELS["BERT-base"][1], strict=False))
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
+TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
 ACCURACIES = ("masked_lm_accuracy", "next_sentence_accuracy")
 
 
@@ -82,7 +74,28 @@ def fleet() -> list[wr.LinePlot]:
     ]
 
 
-SECTIONS = {"Pre-training": pretraining, "Data": data, "Fleet": fleet}
+def fine_tuning() -> list[wr.LinePlot]:
+    """Return the plots of fine-tuning, one curve per task; see `wandb_stages`."""
+    return [
+        wr.LinePlot(title=title, x="evaluate/epoch", y=[f"evaluate/{key}"])
+        for title, key in (
+            ("dev score", "score"),
+            ("dev score, random start", "random_score"),
+            ("training loss", "train_loss"),
+        )
+    ]
+
+
+def tables() -> list[Any]:
+    """Return the tables that stages log once: corpus, scores, filled masks."""
+    return [
+        *(wr.WeavePanelSummaryTable(table_name=name) for name in TABLES),
+        wr.BarPlot(title="dev score of every task", metrics=["score"]),
+        wr.BarPlot(title="dev score, random start", metrics=["baseline"]),
+    ]
+
+
+SECTIONS = {"Pre-training": pretraining, "Data": data, "Fine-tuning": fine_tuning, "Fleet": fleet}
 
 
 def workspace(entity: str, project: str) -> ws.Workspace:
@@ -92,9 +105,13 @@ def workspace(entity: str, project: str) -> ws.Workspace:
         project=project,
         name="BERT pre-training",
         sections=[
-            ws.Section(name=name, panels=panels(), is_open=name != "Fleet")
-            for name, panels in SECTIONS.items()
+            *(
+                ws.Section(name=name, panels=panels(), is_open=name != "Fleet")
+                for name, panels in SECTIONS.items()
+            ),
+            ws.Section(name="Stages", panels=tables(), is_open=True),
         ],
+        runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Metric("JobType")]),
     )
 
 
@@ -152,12 +169,14 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     """
     blocks: list[Any] = []
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
+    logged = work / RECORD
+    stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
     if not runs:
         raise InputError(
             f"{work}: no train*/{RUN_ID} found; train with tracking=wandb first", path=work
         )
     for name, panels in SECTIONS.items():
-        chosen = [expr.Metric("ID").isin(sorted(runs.values()))]
+        chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
         blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels())]
         if name == "Data":
@@ -171,43 +190,3 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
         blocks=[wr.TableOfContents(), *blocks],
         width="fluid",
     )
-
-
-def make(words: argparse.Namespace) -> None:
-    """Build and save both.
-
-    Raises:
-        ConfigError: No W&B key is set.
-    """
-    page = report(words.entity, words.project, words.work)
-    board = workspace(words.entity, words.project)
-    if words.dry_run:
-        models = {"workspace": board._to_model(), "report": page._to_model()}
-        found = {
-            name: model.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for name, model in models.items()
-        }
-        print(json.dumps(found, indent=1))
-        return
-    if not has_key():
-        raise ConfigError("no W&B key: set WANDB_API_KEY, or print the result with --dry-run")
-    board.save()
-    page.save()
-
-
-def main() -> None:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
-    parser.add_argument("work", type=Path, help="folder of a run: work/CORPUS")
-    parser.add_argument("--entity", required=True, help="W&B user or team")
-    parser.add_argument("--project", default=TrackingConfig(name="wandb").project)
-    parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
-    try:
-        make(parser.parse_args())
-    except UserError as error:
-        print(f"error: {entry_point.explain(error)}", file=sys.stderr)
-        sys.exit(Exit.USER)
-
-
-if __name__ == "__main__":
-    main()

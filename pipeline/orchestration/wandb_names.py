@@ -1,0 +1,34 @@
+"""Group and tags of a run's W&B runs, which its stages find in the environment of W&B."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from pipeline import __version__
+from pipeline.config import RunConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def set_environment(config: RunConfig) -> None:
+    """Set the group and the tags for the stages, unless the user has set them."""
+    os.environ.setdefault("WANDB_RUN_GROUP", Path(config.workdir).name)
+    os.environ.setdefault("WANDB_TAGS", ",".join(tags(config)))
+
+
+def tags(config: RunConfig) -> list[str]:
+    """Return the recipe, the model's size, the corpus and the commit; the version without git."""
+    found = (config.recipe.name, config.model.get("name"), config.corpus.name, commit())
+    return [str(tag) for tag in found if tag]
+
+
+def commit() -> str:
+    """Return the commit of this checkout, or the version of an installed package."""
+    if not (ROOT / ".git").exists():
+        return __version__
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return __version__
+    return done.stdout.strip()

@@ -1,0 +1,235 @@
+"""Log the finished stages of a run to W&B, next to what training logs itself.
+
+Every stage is one W&B run, whose job type is the stage, in the group of the run. Its id follows
+from the stage's fingerprint, and is recorded in the run's folder: a stage that is skipped next time
+is not logged again. Artifacts are references with the checksums of the manifests: W&B shows what
+was made from what, and no file is uploaded, unless `upload` is `model`.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from model.training.tracking import RUN_ID, has_key
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import first_line
+from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.redact import redact
+from pipeline.reporting.published_scores import COLUMNS, MODELS
+
+RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
+# Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
+PUBLISHED = dict(zip(COLUMNS, MODELS["BERT-base"][1], strict=False))
+KINDS = {  # an artifact's type by the stage that makes it
+    "download": "corpus", "vocab": "vocabulary", "prepare": "shards", "train": "checkpoint",
+    "convert": "model", "evaluate": "scores", "tasks": "tasks",
+}  # fmt: skip
+MOST = 1000  # files of an artifact; the sums of more are one sum
+
+Stages = Mapping[str, tuple[Path, Manifest]]
+
+
+def log_finished(work: Path, project: str, upload: str = "none") -> None:
+    """Log the stages of a run's folder that W&B does not have yet."""
+    found = {}
+    for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
+        manifest = Manifest.read(path.parent)
+        if manifest is not None and manifest.stage in KINDS:
+            found[path.parent.name] = (path.parent, manifest)
+    log(work, found, project, upload)
+
+
+def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
+    """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
+    record = work / RECORD
+    known = json.loads(record.read_text()) if record.exists() else {}
+    try:
+        for name, (folder, manifest) in ordered(found):
+            if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
+                continue
+            log_stage(work, name, folder, found, project, upload)
+            known[name] = run_id(work, name, manifest)
+            write_text(record, json.dumps(known, indent=1))
+    except Exception as error:  # no failure of W&B may end a run
+        print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
+
+
+def ordered(found: Stages) -> list[tuple[str, tuple[Path, Manifest]]]:
+    """Return the stages in the order in which they were made."""
+    return sorted(found.items(), key=lambda pair: pair[1][1].finished)
+
+
+def run_id(work: Path, name: str, manifest: Manifest) -> str:
+    """Return the id of a stage's W&B run; that of a training is its own."""
+    own = work / name / RUN_ID
+    if manifest.stage == "train" and own.exists():
+        return own.read_text().strip()
+    text = f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}"
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def log_stage(
+    work: Path, name: str, folder: Path, found: Stages, project: str, upload: str
+) -> None:
+    """Log one stage: its settings, figures and artifact."""
+    import wandb
+
+    manifest = found[name][1]
+    online = has_key()
+    (work / RECORD.parent).mkdir(exist_ok=True)
+    run = wandb.init(
+        project=project,
+        id=run_id(work, name, manifest),
+        name=name,
+        group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
+        job_type=manifest.stage,
+        tags=tags(found),
+        dir=work,
+        mode="online" if online else "offline",
+        resume="allow" if online else None,
+        config=json.loads(redact(json.dumps(manifest.config))),
+        settings=wandb.Settings(console="off", silent=True, init_timeout=30),
+    )
+    try:
+        if manifest.stage == "prepare":
+            log_corpus(run, manifest)
+        elif manifest.stage == "convert":
+            log_samples(run, manifest)
+        elif manifest.stage == "evaluate":
+            log_scores(run, manifest)
+        log_artifact(run, name, folder, found, upload)
+    finally:
+        run.finish()
+
+
+def tags(found: Stages) -> list[str]:
+    """Return the tags of a run: those of the environment, the corpus and the model's size."""
+    given = [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag]
+    for _, manifest in found.values():
+        corpus = (manifest.config.get("corpus") or {}).get("name")
+        size = (manifest.config.get("model") or {}).get("name")
+        given += [str(tag) for tag in (corpus, size) if tag]
+    return list(dict.fromkeys(given))
+
+
+def log_corpus(run: Any, manifest: Manifest) -> None:
+    """Log the account of a corpus: documents by outcome, sums, lengths."""
+    import wandb
+
+    figures = manifest.figures
+    rows = [(f"documents {kind}", count) for kind, count in figures["documents"].items()]
+    for kind in ("filtered", "skipped", "notes"):
+        rows += [(f"{kind}: {reason}", n) for reason, n in figures.get(kind, {}).items()]
+    rows += list(figures["totals"].items())
+    run.summary.update(
+        {f"documents_{kind}": count for kind, count in figures["documents"].items()}
+        | dict(figures["totals"])
+    )
+    lengths = sorted((int(length), n) for length, n in figures["lengths"].items())
+    run.log(
+        {
+            "prepare/corpus": wandb.Table(columns=["of", "count"], data=rows),
+            "prepare/lengths": wandb.Table(columns=["tokens", "instances"], data=lengths),
+        }
+    )
+
+
+def log_samples(run: Any, manifest: Manifest) -> None:
+    """Log masked sentences with the model's fillings."""
+    import wandb
+
+    rows = [
+        (sample["text"], "; ".join(filled(words) for words in sample["masks"]))
+        for sample in manifest.figures.get("samples", [])
+    ]
+    if rows:
+        columns: list[str | int] = ["sentence", "filled in, with probability"]
+        run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
+
+
+def filled(words: list[dict[str, Any]]) -> str:
+    """Return what a model fills into one mask."""
+    return ", ".join(f"{one['word']} {one['probability']:.2f}" for one in words)
+
+
+def log_scores(run: Any, manifest: Manifest) -> None:
+    """Log the curves of fine-tuning, and the score of a task with its baselines."""
+    import wandb
+
+    found = manifest.figures
+    if "score" not in found:
+        return
+    run.define_metric("evaluate/epoch")
+    run.define_metric("evaluate/*", step_metric="evaluate/epoch")
+    for point in curves(found):
+        run.log(point)
+    head: list[str | int] = [
+        "task", "metric", "dev", "random start", "most frequent", "BERT base, published test",
+    ]  # fmt: skip
+    published = PUBLISHED.get(found["task"])
+    row = (
+        found["title"], found["metric"], found["score"], found.get("baseline"),
+        found.get("majority"), None if published is None else published / 100,
+    )  # fmt: skip
+    run.log({"evaluate/scores": wandb.Table(columns=head, data=[row])})
+    run.summary.update({key: found.get(key) for key in ("score", "baseline", "majority")})
+
+
+def curves(found: dict[str, Any]) -> Iterator[dict[str, float]]:
+    """Yield one row per epoch: the means over the runs of each start, of all points of the grid."""
+    runs = found.get("runs") or []
+    for epoch in range(max((len(run.get("epochs") or []) for run in runs), default=0)):
+        row: dict[str, float] = {"evaluate/epoch": epoch + 1}
+        for start, prefix in (("pretrained", ""), ("random", "random_")):
+            rows = [
+                run["epochs"][epoch]
+                for run in runs
+                if run["start"] == start and epoch < len(run["epochs"])
+            ]
+            if rows:
+                scores = [one["scores"][found["metric"]] for one in rows]
+                row[f"evaluate/{prefix}score"] = sum(scores) / len(rows)
+                losses = [one["train_loss"] for one in rows]
+                row[f"evaluate/{prefix}train_loss"] = sum(losses) / len(rows)
+        yield row
+
+
+def log_artifact(run: Any, name: str, folder: Path, found: Stages, upload: str) -> None:
+    """Log what a stage made, by reference, and what it was made from."""
+    import wandb
+
+    manifest = found[name][1]
+    makers = {made.fingerprint: other for other, (_, made) in found.items()}
+    sources = [makers[of] for of in manifest.inputs.values() if of in makers]
+    artifact = wandb.Artifact(
+        f"{run.group}-{name}",
+        type=KINDS[manifest.stage],
+        description=manifest.summary,
+        metadata={
+            "fingerprint": manifest.fingerprint,
+            "made_from": [f"{run.group}-{other}" for other in sources],
+            "inputs": manifest.inputs,
+        },
+    )
+    if upload == "model" and manifest.stage == "convert":
+        artifact.add_dir(str(folder))
+    else:
+        for uri, path in references(folder, manifest):
+            artifact.add_reference(uri, name=path, checksum=False)
+    if not run.offline:  # W&B resolves an input on its server
+        for other in sources:
+            run.use_artifact(f"{run.group}-{other}:latest")
+    run.log_artifact(artifact)
+
+
+def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
+    """Return an URI with its checksum, and a name, of every file; of many files one for all."""
+    place = folder.absolute().as_uri()
+    files = manifest.files
+    if len(files) > MOST:
+        text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
+        return [(f"{place}#sha256={hashlib.sha256(text.encode()).hexdigest()}", folder.name)]
+    return [(f"{place}/{path}#sha256={of['sha256']}", path) for path, of in sorted(files.items())]

@@ -1,0 +1,129 @@
+"""All stages of a run reach W&B's files, once each, in the run's group."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+from model.training.tracking import RUN_ID
+from pipeline.common.manifest import Manifest
+from pipeline.config import ReportConfig
+from pipeline.reporting import wandb_stages
+from tests.wandb_files import history, records
+
+FIGURES: dict[str, dict[str, Any]] = {
+    "prepare": {
+        "documents": {"read": 106, "written": 100}, "totals": {"tokens": 6400, "train": 100},
+        "lengths": {"32": 50, "64": 50}, "skipped": {"little prose": 6},
+    },
+    "train": {},
+    "convert": {
+        "samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]
+    },
+    "evaluate-rte": {
+        "task": "rte", "title": "RTE", "metric": "accuracy", "score": 0.65, "baseline": 0.53,
+        "majority": 0.527, "runs": [
+            {"start": start, "epochs": [{"train_loss": loss, "scores": {"accuracy": 1 - loss}}
+                                        for loss in (0.5, 0.25)]}
+            for start in ("pretrained", "random")
+        ],
+    },
+}  # fmt: skip
+CHAIN = dict(zip(list(FIGURES)[1:], list(FIGURES), strict=False))  # a stage reads the one before
+
+
+def write(work: Path, name: str, fingerprint: str) -> None:
+    """Write a stage's folder."""
+    (work / name / "a").mkdir(parents=True, exist_ok=True)
+    (work / name / "a" / "b.bin").write_bytes(b"abc")
+    before = CHAIN.get(name)
+    Manifest(
+        stage=name.partition("-")[0], fingerprint=fingerprint, version=1,
+        config={"corpus": {"name": "wiki"}, "model": {"name": "base"}},
+        inputs={"in": f"f-{before}"} if before else {},
+        files={"a/b.bin": {"bytes": 3, "sha256": f"5a{fingerprint}"}}, figures=FIGURES[name],
+        summary=f"{name} made", seconds=1.0, finished=f"2026-01-0{len(name)}T00:00:00+00:00",
+    ).write(work / name)  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A finished run."""
+    for name in ("WANDB_API_KEY", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "wiki"
+    work.mkdir()
+    for name in FIGURES:
+        write(work, name, f"f-{name}")
+    (work / "train" / RUN_ID).write_text("12ab34cd")
+    yield work
+    wandb.teardown()
+
+
+def of(work: Path, kind: str) -> list[Any]:
+    """All records of a kind."""
+    paths = sorted(work.glob("wandb/offline-run-*/*.wandb"))
+    return [
+        getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind
+    ]
+
+
+def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_TAGS", "devlin,abc123")
+    wandb_stages.log_finished(work, "bert")
+    runs = {run.display_name: run for run in of(work, "run")}
+    assert runs.keys() == FIGURES.keys()
+    assert {run.run_group for run in runs.values()} == {"wiki"}
+    assert runs["evaluate-rte"].job_type == "evaluate"
+    assert runs["train"].run_id == "12ab34cd", "training goes on in its own run"
+    assert set(runs["prepare"].tags) == {"devlin", "abc123", "wiki", "base"}
+    logged = history(work)
+    curve = [row["evaluate/score"] for row in logged if "evaluate/score" in row]
+    assert curve == [0.5, 0.75]
+    tables = {key for row in logged for key in row if "/" in key}
+    assert {"prepare/corpus", "convert/masked_sentences", "evaluate/scores"} <= tables
+    written = [path.read_text() for path in work.rglob("*.table.json")]
+    rows = [row for text in written for row in json.loads(text)["data"]]
+    assert ["RTE", "accuracy", 0.65, 0.53, 0.527, pytest.approx(0.664)] in rows
+    assert ["A [MASK] day.", "fine 0.50"] in rows
+
+
+def test_artifacts_are_references_with_the_sums_of_the_manifests(work: Path) -> None:
+    wandb_stages.log_finished(work, "bert")
+    found = {one.name: one for one in of(work, "artifact") if one.name.startswith("wiki-")}
+    assert found.keys() == {f"wiki-{name}" for name in FIGURES}
+    assert found["wiki-prepare"].type == "shards"
+    made_from = json.loads(found["wiki-train"].metadata)["made_from"]
+    assert made_from == ["wiki-prepare"]
+    entries = found["wiki-train"].manifest.contents
+    assert [(entry.path, entry.ref.partition("#")[2]) for entry in entries] == [
+        ("a/b.bin", "sha256=5af-train")
+    ]
+    assert not any(entry.local_path for one in found.values() for entry in one.manifest.contents)
+
+
+def test_a_stage_is_logged_once_until_it_is_made_again(work: Path) -> None:
+    wandb_stages.log_finished(work, "bert")
+    wandb_stages.log_finished(work, "bert")
+    assert len(of(work, "run")) == 4
+    write(work, "evaluate-rte", "another")
+    wandb_stages.log_finished(work, "bert")
+    names = [run.display_name for run in of(work, "run")]
+    assert sorted(names) == sorted([*FIGURES, "evaluate-rte"])
+
+
+def test_a_failure_of_weights_and_biases_is_a_warning(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "wandb").write_text("not a folder")
+    wandb_stages.log_finished(work, "bert")
+    assert capsys.readouterr().out.count("warning: ") == 1
+
+
+def test_a_report_does_not_log_unless_asked(work: Path) -> None:
+    settings = ReportConfig(workdir=str(work), out=str(work / "report"))
+    assert (settings.tracking, settings.upload) == ("none", "none")

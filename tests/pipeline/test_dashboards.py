@@ -1,0 +1,185 @@
+"""The dashboards are built and validated by W&B's own library, without a network."""
+
+import base64
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from model.training.tracking import RUN_ID
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest
+from pipeline.reporting.dashboards import SECTIONS, report, workspace
+from pipeline.reporting.wandb_stages import RECORD
+
+DONE = {
+    "documents": {"read": 106, "written": 100, "short": 6},
+    "totals": {"tokens": 6400, "train": 100},
+    "lengths": {"32": 50, "64": 50},
+    "sequence_length": 64,
+}
+SCORES = {
+    "task": "rte", "title": "RTE", "sample": False, "metric": "accuracy", "score": 0.65,
+    "baseline": 0.53, "majority": 0.527,
+}  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A run's folder, as the stages leave it."""
+    for name in ("prepare", "train", "evaluate-rte"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "train" / RUN_ID).write_text("12ab34cd")
+    (tmp_path / "evaluate-rte" / "results.json").write_text(json.dumps(SCORES))
+    values = {
+        "stage": "prepare", "fingerprint": "f", "version": 1, "config": {}, "inputs": {},
+        "files": {}, "figures": DONE, "summary": "106 documents", "seconds": 1.0, "finished": "",
+    }  # fmt: skip
+    names = {field.name for field in dataclasses.fields(Manifest)}
+    Manifest(**{k: v for k, v in values.items() if k in names}).write(tmp_path / "prepare")
+    return tmp_path
+
+
+def test_the_workspace_has_a_panel_for_everything_that_is_asked(work: Path) -> None:
+    text = json.dumps(workspace("me", "bert")._to_model().model_dump(mode="json", by_alias=True))
+    for name in ("loss", "masked_lm_accuracy", "tokens_per_second", "mfu", "gradient_norm"):
+        assert f"train/{name}" in text
+    assert "train/data_wait_share" in text
+    assert re.search(r"system.*gpu.*temp", text)
+
+
+def test_the_report_holds_the_corpus_the_scores_and_the_run(work: Path) -> None:
+    made = report("me", "bert", work)
+    text = json.dumps(made._to_model().model_dump(mode="json", by_alias=True))
+    assert "| 106 | documents read |" in text.replace("\\n", "\n")
+    assert "Mean length 48.0 of 64 tokens; 50.0% are full." in text
+    assert "| RTE | accuracy | 0.650 | 0.530 | 0.527 | 0.664 |" in text
+    assert text.count('"12ab34cd"') == len(SECTIONS)
+
+
+def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tracking=wandb"):
+        report("me", "bert", tmp_path)
+
+
+def test_without_a_key_nothing_is_saved(work: Path, root: Path) -> None:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
+    run = subprocess.run(
+        [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"],
+        cwd=root, capture_output=True, text=True, check=False, env={**clean, "HOME": str(work)},
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: no W&B key")
+
+
+def test_the_workspace_shows_the_whole_run(work: Path) -> None:
+    text = json.dumps(workspace("me", "bert")._to_model().model_dump(mode="json", by_alias=True))
+    for name in ("evaluate/score", "evaluate/epoch", "prepare/corpus", "evaluate/scores",
+                 "convert/masked_sentences"):  # fmt: skip
+        assert name in text
+    (work / RECORD).parent.mkdir()
+    (work / RECORD).write_text(json.dumps({"evaluate-rte": "34cd12ab"}))
+    text = json.dumps(report("me", "bert", work)._to_model().model_dump(mode="json"))
+    assert text.count('"34cd12ab"') == text.count('"12ab34cd"') == len(SECTIONS)
+
+
+@pytest.mark.parametrize("words", [[], ["no-such-folder", "--entity", "me"]])
+def test_a_wrong_command_line_is_one_error(words: list[str], root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.dashboards", *words],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "error: " in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+KEY = base64.b64encode(b"api:" + b"0" * 40).decode()
+VIEWER = {"id": "1", "username": "me", "entity": "me", "flags": "{}", "email": "", "admin": False,
+          "teams": {"edges": []}, "apiKeys": {"edges": []}}  # fmt: skip
+PROJECT = {"id": "1", "name": "bert-pipeline", "entityName": "me", "createdAt": "",
+           "isBenchmark": False, "user": None}  # fmt: skip
+
+
+class Stub(BaseHTTPRequestHandler):
+    """W&B's GraphQL interface, as far as saving a view needs it."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        text = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        if not self.path.endswith("/graphql"):
+            self.send_error(404)
+            return
+        request = json.loads(text)
+        self.asked.append(request)
+        known = self.headers["Authorization"].endswith(KEY)
+        view = {
+            "id": "Vmlldzox", "name": "v", "type": "runs", "displayName": "d", "description": "",
+            "spec": (request.get("variables") or {}).get("spec"), "project": PROJECT, "user": None,
+        }  # fmt: skip
+        pages = {"endCursor": "1", "hasNextPage": False}
+        data = {
+            "upsertView": {"view": view, "inserted": True},
+            "models": {"edges": [{"node": PROJECT, "cursor": "1"}], "pageInfo": pages},
+            "viewer": VIEWER if known else None,
+            "serverInfo": {"features": [], "cliVersionInfo": None, "latestLocalVersionInfo": None},
+        }
+        body = json.dumps({"data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def save(work: Path, root: Path) -> Iterator[Callable[[str], subprocess.CompletedProcess[str]]]:
+    """Save both pages to the stub with a key."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
+    clean |= {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "HOME": str(work)}
+    words = [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"]
+
+    def run(key: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=root, capture_output=True, text=True, check=False,
+            env={**clean, "WANDB_API_KEY": key},
+        )  # fmt: skip
+
+    yield run
+    server.shutdown()
+    server.server_close()
+
+
+def test_both_pages_are_saved_by_its_interface(
+    save: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    done = save("0" * 40)
+    assert done.returncode == 0, f"{done.stderr}\n{Stub.asked}"
+    saved = [one["variables"] for one in Stub.asked if "upsertView" in one["query"]]
+    assert len(saved) == 2
+    assert "evaluate/score" in saved[0]["spec"]
+    assert "12ab34cd" in saved[1]["spec"]
+
+
+def test_a_key_that_is_refused_is_one_error(
+    save: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    done = save("1" * 40)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: W&B ")
+    assert "Traceback" not in done.stderr

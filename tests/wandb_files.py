@@ -1,0 +1,42 @@
+"""What W&B has written to its files, read back in W&B's own format."""
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wandb.proto import wandb_internal_pb2
+
+FULL, LAST, BLOCK = 1, 4, 1 << 15
+
+
+def records(path: Path) -> Iterator[Any]:
+    """The records of a .wandb file: LevelDB's log format after seven bytes of its own."""
+    data, at, parts = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        left = BLOCK - at % BLOCK
+        if left < 7:  # no room for a header: the block is padded
+            at += left
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, at)
+        parts += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (FULL, LAST):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The logged rows of all runs below a folder, oldest first."""
+    paths = sorted(
+        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime
+    )
+    found = [record for path in paths for record in records(path)]
+    return [
+        {item.key or item.nested_key[0]: json.loads(item.value_json) for item in r.history.item}
+        for r in found
+        if r.WhichOneof("record_type") == "history"
+    ]
