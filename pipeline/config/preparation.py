@@ -171,7 +171,7 @@ class RunnerConfig(Section, key="runner"):
     exchange: str | None = option(
         None,
         "What carries documents between the phases: files in the folder of `out`, or the engine; "
-        "null: engine with prism and portable, files with all others.",
+        "null: engine with flink, spark, prism and portable, files with all others.",
         choices=("files", "engine"),
     )
     task_bytes: int = option(
@@ -196,7 +196,7 @@ class RunnerConfig(Section, key="runner"):
     def by_engine(self) -> bool:
         """Return whether the engine carries documents between the phases, instead of files."""
         if self.exchange is None:
-            return self.name in ("prism", "portable")  # those where it was tested
+            return self.name in ("flink", "spark", "prism", "portable")  # those where it was tested
         return self.exchange == "engine"
 
 
