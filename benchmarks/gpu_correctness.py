@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks import gpu_engines
 from benchmarks.gpu_model import config_of, loss_of, make_batch, make_model, without_dropout
 from benchmarks.gpu_rows import Rows
 from model.encoders import attention, flash
@@ -38,6 +39,7 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
         else:
             rows.attempt(name, compiled_is_the_same, device, size)
     rows.attempt("waits in a step", waits_in_a_step, device)
+    gpu_engines.run(rows, device, small)
 
 
 def verdict(distance: float, limit: float) -> dict[str, Any]:
@@ -124,8 +126,9 @@ def norm_is_right(device: torch.device, kind: torch.dtype) -> dict[str, Any]:
     dropped = y * (total != 0) / (1 - share)
     plain = F.layer_norm(dropped, (width,), weight[0].double(), bias[0].double(), 1e-6)
     (expected,) = torch.autograd.grad(plain, y, upstream.double())
-    pairs = ((normed, plain), (total, dropped), (found, expected))
-    distance = max(float((a.detach() - b.detach()).abs().max() / b.abs().max()) for a, b in pairs)
+    both = ((normed, plain), (total, dropped), (found, expected))
+    pairs = [(a.detach(), b.detach()) for a, b in both]
+    distance = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
     drift = abs(float((total == 0).double().mean()) - share)
     found_right = verdict(distance, 1e-5 if kind == torch.float32 else 0.02)
     return found_right | {"ok": found_right["ok"] and drift < 0.01, "drift": drift}
