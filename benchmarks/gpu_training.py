@@ -1,6 +1,5 @@
 """Part C: a real pre-training by DeepSpeed's engine, killed in the middle and resumed."""
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -12,10 +11,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu_engines import NEEDED, installed
 from benchmarks.gpu_rows import Rows, read
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("deepspeed", "hydra", "omegaconf", "pyarrow", "tokenizers", "safetensors", "transformers")
 SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_gib")
 
 
@@ -33,14 +32,6 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
     found = [row for row in read(work / "train" / "metrics.jsonl") if row["kind"] == "train"]
     for row in found[:: max(1, len(found) // 20)]:
         rows.add("curve", **{key: row[key] for key in SHOWN if key in row})
-
-
-def installed(name: str) -> bool:
-    """Return whether a package is installed, and not only imitated."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # made by `benchmarks.gpu`, not found
-        return False
 
 
 def settings(work: Path, device: torch.device, small: bool) -> list[str]:

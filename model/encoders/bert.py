@@ -18,6 +18,7 @@ from model.encoders.encoder import (
     Sequences,
     WordEmbeddings,
 )
+from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -45,12 +46,14 @@ class Residual(nn.Module):
     def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(width, config.hidden)
-        self.dropout = Dropout(config.dropout)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.share = config.dropout
+        self.norm = AddNorm(config.hidden, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Map `(T, width)` and `(T, H)` -> `(T, H)`."""
-        return self.norm(residual + self.dropout(self.dense(x)))  # type: ignore[no-any-return]
+        normed: Tensor
+        normed, _ = self.norm(self.dense(x), residual, self.share if self.training else 0.0)
+        return normed
 
 
 class Layer(EncoderLayer):

@@ -23,6 +23,7 @@ from model.encoders.encoder import (
     Sequences,
     WordEmbeddings,
 )
+from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 from model.encoders.rotary import rotate, rotation
 
@@ -62,8 +63,7 @@ class Layer(EncoderLayer):
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
         self.mix = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.mix_dropout = Dropout(config.attention_dropout)
-        self.feed_norm = make_norm(config)
+        self.feed_norm = AddNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
         self.up = nn.Linear(config.hidden, 2 * config.feed_forward, bias=False)
         self.dropout = Dropout(config.dropout)
         self.down = nn.Linear(config.feed_forward, config.hidden, bias=False)
@@ -83,8 +83,9 @@ class Layer(EncoderLayer):
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
-        x = x + self.mix_dropout(self.mix(mixed))
-        value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
+        share = self.share if self.training else 0.0
+        normed, x = self.feed_norm(self.mix(mixed), x, share)
+        value, gate = self.up(normed).chunk(2, -1)  # (K, F) each
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
 

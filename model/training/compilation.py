@@ -1,18 +1,13 @@
 """Whether layers are compiled: on a GPU by default, where all that it needs is there."""
 
-import os
-import shutil
-import sysconfig
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.config import TrainConfig
+from model.encoders.kernels.c_compiler import has_compiler
 from pipeline.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from model.training.deepspeed_engine import World
-
-COMPILERS = ("cc", "gcc", "clang")  # Triton builds its launchers with one of them
 
 
 def wanted(config: TrainConfig, world: "World") -> bool:
@@ -34,11 +29,3 @@ def wanted(config: TrainConfig, world: "World") -> bool:
         return False
     stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
     return bool(chosen or stage < 3)
-
-
-def has_compiler() -> bool:
-    """Return whether this machine has a C compiler and Python's headers."""
-    headers = Path(sysconfig.get_path("include")) / "Python.h"
-    return headers.exists() and any(
-        shutil.which(name) for name in (os.environ.get("CC", ""), *COMPILERS) if name
-    )

@@ -19,6 +19,7 @@ from model.resilience import process_group
 from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
+from model.training import gradient_sums
 from model.training.checkpoint import Tensors
 from model.training.gradient_norm import look_once
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
@@ -99,9 +100,8 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         settings.setdefault(config.precision, {"enabled": True})
     zero = dict(settings.get("zero_optimization", {}))
     if world.device.type == "cuda":
-        if config.precision == "bf16" and zero.get("stage", 0) >= 2:
-            # In bf16 a sum over many micro-batches loses the small ones: 1 % of 128 of them.
-            settings.setdefault("data_types", {"grad_accum_dtype": "fp32"})
+        if config.precision == "bf16" and zero.get("stage", 0) >= 1:
+            settings = gradient_sums.FP32 | settings
     elif zero:
         settings["zero_optimization"] = {k: v for k, v in zero.items() if k not in ONLY_ON_GPUS}
         for kind in zero.keys() & OFFLOADS:
@@ -148,14 +148,6 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
             "remove it",
             key="optimizer",
         )
-    gradients = settings.get("data_types", {}).get("grad_accum_dtype")
-    if precision == "bf16" and stage == 1 and gradients == "fp32":
-        # DeepSpeed uses a third wrapper, whose partitions can be neither located nor saved.
-        raise ConfigError(
-            "deepspeed.data_types.grad_accum_dtype=fp32: requires ZeRO stage 2 or 3 with "
-            "precision=bf16; add deepspeed=zero2",
-            key="deepspeed.data_types.grad_accum_dtype",
-        )
 
 
 def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
@@ -175,12 +167,13 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     clip = 0.0
     if settings.get("zero_optimization", {}).get("stage", 0) == 0:
         clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
-    engine, *_ = deepspeed.initialize(
-        model=module.to(world.device),
-        optimizer=optimizer,
-        config=settings,
-        dist_init_required=False,
-    )
+    with gradient_sums.usual_wrapper():
+        engine, *_ = deepspeed.initialize(
+            model=module.to(world.device),
+            optimizer=optimizer,
+            config=settings,
+            dist_init_required=False,
+        )
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)

@@ -74,13 +74,16 @@ def parameter_count(model: ModelConfig) -> int:
 def fixed_bytes(setting: Setting) -> float:
     """Return the bytes that weights, gradients and the optimizer take, whatever the batch.
 
-    Passes use weights and gradients of the size of a number. ZeRO divides the fp32 weights, their
-    gradients and two moments by the ranks, from stage 2 on gradients, from stage 3 on weights.
+    Passes use weights and gradients of the size of a number; at stage 1 gradients in half precision
+    have sums in fp32 next to them. ZeRO divides the fp32 weights, their gradients and two moments
+    by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
     size = 2 if setting.half else 4
     ranks = max(1, setting.ranks)
     weights = size / (ranks if setting.stage >= 3 else 1)
     gradients = size / (ranks if setting.stage >= 2 else 1)
+    if setting.half and setting.stage == 1:
+        gradients += 4.0
     optimizer = 8.0 if setting.stage == 0 else 16.0 / ranks
     if setting.average:
         optimizer += 4.0 / (1 if setting.stage == 0 else ranks)

@@ -60,6 +60,8 @@ def test_all_parts_run_on_a_cpu(root: Path, tmp_path: Path) -> None:
     found = read(tmp_path / "rows.jsonl")
     assert done.returncode == 0, json.dumps([row for row in found if row.get("ok") is False])
     assert {row["part"] for row in found} == {"A", "B", "C"}
-    assert {"training, killed", "training, resumed", "curve"} <= {row["name"] for row in found}
+    names = {row["name"] for row in found}
+    assert {"training, killed", "training, resumed", "curve"} <= names
+    assert {f"engine, {way}" for way in ("zero0", "zero1", "lamb", "resumed")} <= names
     assert all(row["mfu"] > 0 for row in found if row["name"].startswith("step") and "mfu" in row)
     assert (tmp_path / "summary.md").read_text().startswith("| part | measurement |")

@@ -36,10 +36,6 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ),
         ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "deepspeed"),
         ({"stage": 2, "zero": {"round_robin_gradients": True}}, "optimizer"),
-        (
-            {"stage": 1, "precision": "bf16", "data_types": {"grad_accum_dtype": "fp32"}},
-            "deepspeed.data_types.grad_accum_dtype",
-        ),
     ],
 )
 def test_what_would_train_wrongly_is_refused(refused, key) -> None:

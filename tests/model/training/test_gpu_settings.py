@@ -45,11 +45,13 @@ def test_on_a_cpu_nothing_is_pinned_or_overlapped(stage: str) -> None:
     assert not any(value.get("pin_memory") for value in zero.values() if isinstance(value, dict))
 
 
-def test_gradients_of_many_micro_batches_are_summed_in_fp32() -> None:
-    assert settings("zero2", "cuda")["data_types"] == {"grad_accum_dtype": "fp32"}
-    assert "data_types" not in settings("zero1", "cuda")  # DeepSpeed would take another optimizer
-    assert "data_types" not in settings("zero2", "cpu")
-    assert "data_types" not in settings("zero2", "cuda", "fp32")
+@pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
+def test_gradients_of_micro_batches_and_ranks_are_added_up_in_fp32(stage: str) -> None:
+    made = settings(stage, "cuda")
+    assert made["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert made["communication_data_type"] == "fp32"
+    assert "data_types" not in settings(stage, "cpu")
+    assert "data_types" not in settings(stage, "cuda", "fp32")
 
 
 def test_no_timer_of_deepspeeds_waits_for_the_device() -> None:

@@ -1,0 +1,108 @@
+"""Train in several ways, and print of each its losses and the waits of its last step as JSON.
+
+    python -m benchmarks.engine_runs '{"NAME": ["OVERRIDE", ...], ...}'
+
+A wait is where the host waits for the device: PyTorch's warnings of them on a GPU, what would wait
+for one elsewhere. Several runs are forked from one process, which pays for imports once; a run on a
+GPU needs a process of its own.
+"""
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning"}
+
+import torch
+from deepspeed.accelerator import get_accelerator
+from hydra import compose, initialize_config_dir
+
+from benchmarks.gpu_rows import read
+from benchmarks.host_waits import HostWaits
+from model.config import TrainConfig
+from model.resilience.watchdog import Watchdog
+from model.training.trainer import Trainer
+from pipeline.cli import conf_files, entry_point
+from pipeline.orchestration.graph import free_port
+
+
+def train(name: str, overrides: list[str]) -> None:
+    """Train to the last step, and print the figures."""
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        config = entry_point.validate(compose("train", overrides), TrainConfig)
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    trainer: Any = Trainer(config, out, "f" * 64, Watchdog(0, 600.0, 600.0, None))
+    found: dict[str, Any] = {"run": name, "began": trainer.step}
+    update = trainer._update
+
+    def last_counted(*given: Any) -> None:
+        if trainer.step < trainer.config.steps - 1:
+            update(*given)
+        elif trainer.world.device.type == "cuda":
+            found.update(warned(lambda: update(*given)))
+        else:
+            found.update(counted(trainer, lambda: update(*given)))
+
+    trainer._update = last_counted
+    trainer.run()
+    rows = [row for row in read(out / "metrics.jsonl") if row["kind"] == "train"]
+    found["losses"] = {row["step"]: row.get("loss") for row in rows}
+    print(json.dumps(found), flush=True)
+
+
+def counted(trainer: Any, step: Callable[[], None]) -> dict[str, Any]:
+    """Count what would wait for a device, in all and in each micro-batch but the last."""
+    waits, marks = HostWaits(), []
+    get_accelerator().synchronize = lambda *_: waits.note("synchronize")
+    hook = trainer.engine.module.register_forward_pre_hook(lambda *_: marks.append(waits.total))
+    with waits:
+        step()
+    hook.remove()
+    each = [after - before for before, after in pairwise(marks)]
+    return {"waits": waits.total, "micro_batches": each, "places": waits.places}
+
+
+def warned(step: Callable[[], None]) -> dict[str, Any]:
+    """Count PyTorch's warnings of a wait for the GPU."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    said = [one for one in found if "synchroniz" in str(one.message)]
+    return {"waits": len(said), "places": [f"{one.filename}:{one.lineno}" for one in said]}
+
+
+def main() -> None:
+    entry_point.register("train", TrainConfig)
+    plan = json.loads(sys.argv[1])
+    for name, overrides in plan.items():
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        if len(plan) == 1:
+            train(name, overrides)
+            return
+        child = os.fork()
+        if child == 0:
+            try:
+                train(name, overrides)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Gradients in bf16 of many micro-batches and two ranks are added up without an error."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+
+
+@pytest.fixture(scope="module")
+def sums(root: Path) -> dict[str, dict]:
+    script = Path(__file__).with_name("sum_gradients.py")
+    done = forked.run([sys.executable, str(script)], cwd=root, ranks=2)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return json.loads(line)
+
+
+@pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])
+def test_sums_in_fp32_lose_nothing(sums: dict[str, dict], stage: str) -> None:
+    assert sums[stage]["error"] < 1e-6
+
+
+def test_sums_in_bf16_lose_the_small_ones(sums: dict[str, dict]) -> None:
+    assert sums["bf16"]["error"] > 1e-3
+
+
+def test_the_wrapper_is_the_one_whose_partitions_are_saved(sums: dict[str, dict]) -> None:
+    assert sums["zero1"]["wrapper"] == sums["bf16"]["wrapper"] == sums["zero2"]["wrapper"]
