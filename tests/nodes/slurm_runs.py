@@ -83,10 +83,10 @@ class Run:
 
     def processes(self) -> list[psutil.Process]:
         """What runs on the nodes for the job."""
-        return [
-            process for node in self.cluster.nodes for process in node.processes()
-            if any(word in " ".join(process.cmdline()) for word in ("python", "slurmstepd"))
-        ]  # fmt: skip
+        found: list[psutil.Process] = []
+        for node in self.cluster.nodes:
+            found += node.processes("python") + node.processes("slurmstepd")
+        return found
 
     def queued_again(
         self, before: dict[str, str], disturb: Callable[[], object], saved: bool, code: int = 0
