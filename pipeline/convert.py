@@ -9,17 +9,19 @@ PyTorch and the model are imported when work starts, so that `--help` is fast.
 """
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
-from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.common import hub_upload
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.config import ConvertConfig
-from pipeline.stages import stage
+from pipeline.stages import stage, store_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -48,14 +50,14 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: no checkpoint was kept so.
     """
-    from model.training import checkpoint
+    from model.training import checkpoint, revisions
 
     last, _ = checkpoint.locate(Path(config.train))
     marks = {checkpoint.mark_of(path): path for path in checkpoint.steps(last.parent).values()}
     found = {}
     for mark, path in marks.items():
         if mark is not None:
-            name = f"chck_{mark / 1e6:g}M"
+            name = revisions.of_mark(mark)
             alone = replace(config, train=str(path), checkpoints=None)
             found[name] = make_one(alone, out / name).figures
     if not found:
@@ -350,24 +352,34 @@ def random_batch(config: "ModelConfig") -> "Batch":
     )
 
 
-def push(folder: str, name: str) -> None:
-    """Upload the folder to the hub, into a private repository.
+def _chosen(config: ConvertConfig) -> dict[str, Path]:
+    """Return the checkpoints to push as revisions, by their names."""
+    if not config.push_revisions:
+        return {}
+    from model.training import revisions
+
+    return revisions.chosen(Path(config.train), config.push_revisions)
+
+
+def push(config: ConvertConfig, name: str) -> None:
+    """Upload the folder to the hub, into a private repository, and checkpoints as revisions of it.
 
     Raises:
-        InputError: the hub is unreachable or denies access.
+        ConfigError: a chosen checkpoint is missing.
+        InputError, Restart: the hub denies access, or does not answer.
     """
-    from huggingface_hub import HfApi
-
-    try:
-        api = HfApi()
-        api.create_repo(name, private=True, exist_ok=True)
-        address = api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=[MANIFEST])
-    except Exception as error:  # also those of its HTTP client, which changes between releases
-        raise InputError(
-            f"push={name}: {first_line(error)}; {folder} is complete, log in with "
-            f"`hf auth login` and rerun the same command",
-            key="push",
-        ) from error
+    folder = config.out
+    if store_inputs.in_store(folder):
+        root = store_inputs.root_of(config.mirror)
+        folder = str(store_inputs.fetch_input(root, folder, "out"))
+    local = store_inputs.localised("convert", config) if config.push_revisions else config
+    for revision, path in _chosen(local).items():
+        with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
+            one = Path(made, revision)
+            one.mkdir()
+            make_one(replace(local, train=str(path), checkpoints=None, average=1), one)
+            print(f"convert: pushed to {hub_upload.push(name, one, revision)}", flush=True)
+    address = hub_upload.push(name, Path(folder), ignore=[MANIFEST])
     print(f"convert: pushed to {address}", flush=True)
 
 
@@ -375,7 +387,7 @@ def run(config: ConvertConfig) -> None:
     """Make the folder unless it is up to date, and push it if `push` is set."""
     stage.run("convert", config, make)
     if config.push is not None:
-        push(config.out, config.push)
+        push(config, config.push)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +47,7 @@ def pinned(address: str) -> str:
         return address
     _prepare()
     with _refusals(address):
-        api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+        api = HfApi(endpoint=endpoint())
         sha = api.dataset_info(uri.id, revision=uri.revision or "main", timeout=TIMEOUT).sha
     return f"{SCHEME}datasets/{uri.id}@{sha}/{uri.path_in_repo}".rstrip("/")
 
@@ -136,7 +137,7 @@ def _system() -> Any:
     from huggingface_hub import HfFileSystem
 
     # One worker: a listing starts no threads, which would delay an interrupt.
-    return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT"), max_workers=1)
+    return HfFileSystem(endpoint=endpoint(), max_workers=1)
 
 
 @functools.cache
@@ -152,12 +153,34 @@ def _prepare() -> None:
             def attempt() -> Any:
                 return super(PatientClient, self).send(request, **options)
 
-            # huggingface_hub asks the hub for other things too, which it can do without.
-            return _send(request, attempt) if "/datasets/" in request.url.path else attempt()
+            # huggingface_hub asks the hub for other things too, which it can do without. It sends
+            # the content of files again by itself.
+            again = isinstance(request.stream, httpx2.ByteStream)
+            wait = again if _patient.is_set() else "/datasets/" in request.url.path
+            return _send(request, attempt) if wait else attempt()
 
     set_client_factory(
         lambda: PatientClient(event_hooks=hooks, follow_redirects=True, timeout=TIMEOUT)
     )
+
+
+_patient = threading.Event()  # all requests of this process are repeated
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[None]:
+    """Wait for the hub in all requests that the body makes, in any thread."""
+    _prepare()
+    _patient.set()
+    try:
+        yield
+    finally:
+        _patient.clear()
+
+
+def endpoint() -> str | None:
+    """Return the address of the hub; None: huggingface_hub's default."""
+    return os.environ.get("HF_ENDPOINT")
 
 
 _reached: set[str] = set()  # hosts that have answered this process

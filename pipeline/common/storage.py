@@ -33,6 +33,7 @@ BROKEN_ZIP = (
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 _STORES: dict[str, Any] = {"s3": s3, "hf": hub}  # what Arrow does not read, or not well enough
+_ARROW = ("gs", "gcs", "hdfs", "viewfs", "file")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -269,10 +270,13 @@ def matching(pattern: str) -> list[File]:
 @functools.lru_cache(maxsize=64)
 def _opened(root: str) -> tuple[Any, str]:
     try:
+        if root.partition("://")[0] not in _ARROW:
+            raise ValueError("not one of those that Arrow reads well enough")
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
         raise ConfigError(
-            f"{root}: scheme not supported; download the files first, or use a path, s3:// or gs://"
+            f"{root}: scheme not supported; use a path, s3://, hf://, gs:// or hdfs://, or "
+            "download the files first"
         ) from error
 
 

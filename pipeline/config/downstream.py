@@ -60,6 +60,10 @@ class ConvertConfig(StageConfig):
     )
     onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
     push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
+    push_revisions: list[str] = runtime_option(
+        [], "Checkpoints to upload too, each as a revision of `push`: their names, as step-1000 or "
+        "chck_1M; marked: those of save_at_words; all.",
+    )  # fmt: skip
     check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")
 
     def __post_init__(self) -> None:
@@ -79,8 +83,14 @@ class ConvertConfig(StageConfig):
         )
         check(
             self.checkpoints is None or (self.average == 1 and self.push is None),
-            "checkpoints=marked: cannot be combined with average and push, which are for one model",
+            "checkpoints=marked: cannot be combined with average and push, which are for one "
+            "model; push_revisions uploads checkpoints",
             "checkpoints",
+        )
+        check(
+            not self.push_revisions or self.push is not None,
+            f"push_revisions={self.push_revisions}: goes with push=OWNER/NAME; set it",
+            "push_revisions",
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pipeline.common import s3, storage
 from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
+from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.common.mirror import Copy, default_root, hidden, local_path
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
@@ -150,7 +150,8 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
     with here.reading() as free:
         if free:
             here.fetch(wanted, here.listed() if wanted else {})
-            here.keep_only(lambda name: name in manifest.files)
+            # Other ranks of this node may read the manifest now.
+            here.keep_only(lambda name: name in manifest.files or name == MANIFEST)
             manifest.write(here.path)
     return local_path(root, address)
 

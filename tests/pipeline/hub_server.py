@@ -1,5 +1,7 @@
 """A server of the hub's HTTP interface on 127.0.0.1: data sets, their commits, listings and files.
 
+Models are in `tests.pipeline.hub_models`.
+
 huggingface_hub, the real client, talks to it. Files are answered by a redirect to another host
 name, as the hub's content network does.
 """
@@ -16,6 +18,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from tests.pipeline.hub_models import Models
+
 # What a request is answered with instead: a status and headers, or "cut" for half of the body, or
 # "whole" for the file instead of a range of it; None for the usual answer.
 Fault = tuple[int, dict[str, str]] | str | None
@@ -29,6 +33,7 @@ class Hub:
     def __init__(self) -> None:
         self.commits: dict[str, dict[str, bytes]] = {}
         self.branches: dict[str, str] = {}
+        self.models = Models()
         self.token: str | None = None  # the only one that is accepted
         self.gated = False
         self.requests: list[tuple[str, str, dict[str, str]]] = []
@@ -60,7 +65,7 @@ def server() -> Iterator[Hub]:
         protocol_version = "HTTP/1.1"
 
         def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            body = self.body()
             hub.requests.append(
                 (self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
             )
@@ -74,11 +79,26 @@ def server() -> Iterator[Hub]:
                 if path.startswith("/content/"):
                     self.content(path.removeprefix("/content/"), fault)
                     return
-                self.check_token()
-                self.api(path, url, parse_qs(body), parse_qs(url.query))
+                if not path.startswith("/lfs/"):  # those addresses are signed
+                    self.check_token()
+                made = hub.models.answer(self.command, path, body, hub.url)
+                if made is not None:
+                    self.answer(made[0], json.dumps(made[1]).encode(), {})
+                    return
+                self.api(path, url, parse_qs(body.decode()), parse_qs(url.query))
             except LookupError as error:
                 code = str(error.args[0])
                 self.answer(_ERRORS.get(code, 404), b"", {"X-Error-Code": code})
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while size := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
         def check_token(self) -> None:
             given = self.headers.get("Authorization")
@@ -172,7 +192,7 @@ def server() -> Iterator[Hub]:
             with contextlib.suppress(_Answered):
                 self.handle_any()
 
-        do_GET = do_HEAD = do_POST = handle_one
+        do_GET = do_HEAD = do_POST = do_PUT = handle_one
 
         def log_message(self, *_: Any) -> None:
             """Stay silent."""

@@ -110,8 +110,18 @@ def test_what_is_not_there_is_named(bucket: Any) -> None:
     bucket.Object("gone/a.txt").delete()
     with pytest.raises(InputError, match=r"s3://corpora/gone/a.txt: cannot be read"):
         list(reader.read(split, SkipCounts()))
-    with pytest.raises(ConfigError, match="ftp://host: scheme not supported"):
-        storage.at("ftp://host/x").is_dir()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ftp://host/x", "memory://x/y", "abfs://c@a.dfs.core.windows.net/y", "az://c/y", "mock://x/y"],
+)
+def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
+    root = "/".join(address.split("/")[:3])
+    with pytest.raises(ConfigError, match="hdfs://") as caught:
+        storage.at(address).is_dir()
+    assert str(caught.value).startswith(f"{root}: ")
+    assert "\n" not in str(caught.value)
 
 
 class Closed(BaseHTTPRequestHandler):

@@ -90,6 +90,24 @@ def test_an_input_is_fetched_once_and_by_its_checksum(
     assert gets
 
 
+def test_the_manifest_of_an_input_is_there_at_any_time(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank fetches an input while another one, which has fetched it, reads it."""
+    stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
+    place, there = f"{bucket}/run/download", list[bool]()
+    store_inputs.fetch_input(tmp_path / "b", place, "source")
+    write = Manifest.write
+
+    def noted(self: Manifest, folder: Path) -> None:
+        there.append((folder / MANIFEST).exists())
+        write(self, folder)
+
+    monkeypatch.setattr(Manifest, "write", noted)
+    store_inputs.fetch_input(tmp_path / "b", place, "source")
+    assert there == [True]
+
+
 def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path) -> None:
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"right"}))
     s3_transfer.put(f"{bucket}/run/download/a.txt", b"wrong")

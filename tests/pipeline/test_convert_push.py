@@ -1,0 +1,178 @@
+"""Checkpoints on the hub as revisions: the real client, a server of the hub on this machine."""
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import forked
+import pytest
+import torch
+from safetensors.torch import load
+
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.training import checkpoint
+from pipeline import convert
+from pipeline.common.errors import ConfigError, Exit, InputError, Restart
+from pipeline.common.manifest import sha256
+from pipeline.config import ConvertConfig
+from tests.pipeline.hub_server import Hub, environment, server
+from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
+
+MARKED = {"chck_0M": 0, "chck_1M": 4, "chck_2.5M": 8}  # names and steps
+STEPS = (0, 4, 6, 8, 9)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training with checkpoints, some of them kept for their words."""
+    top = tmp_path_factory.mktemp("trained")
+    vocab = make_vocabulary(top / "vocab", "abcdefgh")
+    (top / "train").mkdir()
+    manifest(top / "train", "train", config={"data": {"dir": str(top)}}, figures={"steps": 9})
+    config = ModelConfig(name="small", vocab_size=13, local_window=8, **SIZES)
+    marks = {0: 0.0, 4: 1e6, 8: 2.5e6}
+    for step in STEPS:
+        torch.manual_seed(step)
+        state = checkpoint.State(
+            step=step, samples=step, tokens=step, fingerprint="t" * 64, data="p" * 64,
+            model=dataclasses.asdict(config), tokenizer=sha256(vocab / "tokenizer.json"),
+            mark=marks.get(step),
+        )  # fmt: skip
+        weights = build_model(config).state_dict()
+        checkpoint.write(checkpoint.runs(top / "train") / ("t" * 12), state, weights, {})
+    return top
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with server() as made, environment(made, str(tmp_path / "home")) as patch:
+        made.token = "hf_right"
+        patch.setenv("HF_TOKEN", "hf_right")
+        patch.setenv("HF_HUB_DISABLE_XET", "1")
+        patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+        yield made
+
+
+def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
+    return ConvertConfig(
+        workdir=str(out), out=str(out / "convert"), train=str(trained / "train"),
+        vocab=str(trained / "vocab"), check=False, push="me/model", **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def steps_of(hub: Hub) -> dict[str, int]:
+    """The step whose weights each branch has, found by their bytes."""
+    found = {}
+    for branch, files in hub.models.repositories["me/model"].items():
+        weights = load(files["model.safetensors"])
+        name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+        for step in STEPS:
+            torch.manual_seed(step)
+            config = ModelConfig(name="small", vocab_size=13, local_window=8, **SIZES)
+            state = build_model(config).state_dict()
+            if any(torch.equal(weights[name], one) for one in state.values()):
+                found[branch] = step
+    return found
+
+
+def puts(hub: Hub) -> int:
+    return sum(method == "PUT" for method, _, _ in hub.requests)
+
+
+def test_chosen_checkpoints_become_revisions_that_are_whole_models(
+    trained: Path, hub: Hub, tmp_path: Path
+) -> None:
+    config = settings(trained, tmp_path, push_revisions=["marked", "step-6"])
+    convert.run(config)
+    assert steps_of(hub) == {"main": 9, "step-6": 6} | MARKED
+    branches = hub.models.repositories["me/model"]
+    for files in branches.values():
+        assert files.keys() == branches["main"].keys()
+        assert {"config.json", "tokenizer.json", "README.md"} <= files.keys()
+        assert "manifest.json" not in files
+
+    # Nothing is sent twice, and what a branch has too much of is removed.
+    branches["chck_1M"]["model-00001-of-00002.safetensors"] = b"old"
+    commits, sent = hub.models.commits, puts(hub)
+    convert.run(config)
+    assert (hub.models.commits, puts(hub)) == (commits + 1, sent)
+    assert branches["chck_1M"].keys() == branches["main"].keys()
+    assert not list(tmp_path.glob(".push-*"))
+
+
+def test_all_checkpoints_have_one_name(trained: Path, hub: Hub, tmp_path: Path) -> None:
+    convert.run(settings(trained, tmp_path, push_revisions=["all"]))
+    assert steps_of(hub) == {"main": 9, "step-6": 6, "step-9": 9} | MARKED
+
+
+def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(
+    trained: Path, hub: Hub, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="step-9") as caught:
+        convert.run(settings(trained, tmp_path, push_revisions=["marked", "step-7"]))
+    assert caught.value.key == "push_revisions"
+    assert not hub.models.repositories
+
+
+@pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {})], ids=str)
+def test_a_limited_rate_is_waited_for(
+    trained: Path, hub: Hub, tmp_path: Path, fault: tuple[int, dict[str, str]]
+) -> None:
+    seen: set[str] = set()
+
+    def once(path: str, number: int) -> tuple[int, dict[str, str]] | None:
+        first = path not in seen
+        seen.add(path)
+        return fault if first else None
+
+    hub.fault = once
+    convert.run(settings(trained, tmp_path, push_revisions=["chck_0M"]))
+    assert steps_of(hub) == {"main": 9, "chck_0M": 0}
+
+
+@pytest.mark.parametrize("path", ["/preupload/", "/lfs/", "/commit/"])
+def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
+    trained: Path, hub: Hub, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+    hub.fault = lambda asked, number: (503, {}) if path in asked else None
+    config = settings(trained, tmp_path)
+    with pytest.raises(Restart, match="me/model"):
+        convert.run(config)
+    hub.fault = lambda asked, number: None
+    convert.run(config)
+    assert steps_of(hub) == {"main": 9}
+
+
+@pytest.mark.store
+def test_a_model_in_a_store_is_pushed_from_there(
+    trained: Path, hub: Hub, bucket: str, tmp_path: Path
+) -> None:
+    for mirror in ("a", "b"):  # on the second machine it is up to date
+        config = settings(trained, tmp_path, push_revisions=["chck_1M"])
+        config.out, config.mirror = f"{bucket}/run/convert", str(tmp_path / mirror)
+        convert.run(config)
+        assert steps_of(hub) == {"main": 9, "chck_1M": 4}
+    assert hub.models.commits == 2
+
+
+def test_an_expired_token_is_one_line(
+    trained: Path, hub: Hub, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_expired")
+    with pytest.raises(InputError, match="HF_TOKEN") as caught:
+        convert.run(settings(trained, tmp_path))
+    assert caught.value.key == "push"
+    assert "hf_expired" not in str(caught.value)
+    words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
+    done = forked.run(
+        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "check=false",
+         "push=me/model"],
+        cwd=root,
+    )  # fmt: skip
+    assert done.returncode == Exit.USER
+    assert done.stderr.startswith("error: push=me/model: ")
+    assert done.stderr.count("\n") == 1
