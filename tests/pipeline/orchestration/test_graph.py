@@ -219,7 +219,10 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     ).write(tmp_path / "vocab")  # fmt: skip
     assert reason() is None
     os.utime(tmp_path / "a.txt", (0, 0))
-    assert reason() == "its input changed: corpus.path (a file's name, size or time stamp)"
+    changed = reason()
+    assert changed is not None
+    assert "corpus.path" in changed
+    assert "time stamp" in changed
 
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
