@@ -269,7 +269,7 @@ def tags(
     kind = Tagging("", task, wordpiece, longest)
     words = [line.split() for _, line in block]
     part = kind.part_of([(one, []) for one in words], False, [], "")
-    decided = kind.decide(part, predicted(found, part.samples))
+    decided = kind.decode(part, predicted(found, part.samples))
     return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
 
 
@@ -290,7 +290,7 @@ def passages(
     task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
     kind = Answers("", task, wordpiece, longest, stride=128)
     part = kind.part_of(questions)
-    decided = kind.decide(part, predicted(found, part.samples))
+    decided = kind.decode(part, predicted(found, part.samples))
     return [
         {"question": one.text, "answer": text, "none": margin}
         for one, (text, margin) in zip(questions, decided, strict=True)
