@@ -2,6 +2,9 @@
 
 An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has one row per line: `text`,
 and `vector`, or with pooling=tokens `tokens` and `vectors`.
+
+This file reads lines and writes vectors, and the network is two of its lines, `Embedder`: a library
+has nothing to shorten. sentence-transformers reads the last layer alone and writes no Arrow.
 """
 
 import contextlib

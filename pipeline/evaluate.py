@@ -38,7 +38,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     folder.mkdir(exist_ok=True)
     if not config.task.trains:
         return make_zero_shot(config, out, folder)
-    bench = grid_search.prepare(config)
+    context = grid_search.prepare(config)
     keys = grid_search.grid_of(config)
     done = {} if config.force else grid_search.finished(config, folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
@@ -48,10 +48,10 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     clean_output(
         out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done}
     )
-    grid_search.run_trials(bench, folder, keys, done)
+    grid_search.run_trials(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = summary_of(bench, records)
-    files = [bench.train, bench.dev]
+    found = summary_of(context, records)
+    files = [context.train, context.dev]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
     best = grid_search.best_of(metric, keys, done)
@@ -63,7 +63,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
     predictions = done[best]["predictions"]
     write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
-    for name, text in bench.kind.files(bench.dev, predictions).items():
+    for name, text in context.kind.export(context.dev, predictions).items():
         write_text(out / name, text)
     return Result(summary=describe(found, config.pretrained), figures=found)
 
@@ -103,8 +103,8 @@ def run_part(config: EvaluateConfig) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         done = grid_search.finished(config, folder, mine)
         if len(done) < len(mine):
-            bench = grid_search.prepare(localised("evaluate", config))
-            grid_search.run_trials(bench, folder, mine, done)
+            context = grid_search.prepare(localised("evaluate", config))
+            grid_search.run_trials(context, folder, mine, done)
     whole = len(grid_search.finished(config, folder, keys)) == len(keys)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return whole
@@ -121,7 +121,7 @@ def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> 
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def summary_of(bench: SearchContext, records: list[Record]) -> Record:
+def summary_of(context: SearchContext, records: list[Record]) -> Record:
     """Return the results of a task.
 
     `score` and `baseline` are means over the seeds of the task's first metric after the last epoch,
@@ -129,9 +129,9 @@ def summary_of(bench: SearchContext, records: list[Record]) -> Record:
     (or the mean) of train. `best` is the best single run of the grid, a biased estimate, as it is a
     maximum over noise.
     """
-    task = bench.config.task
+    task = context.config.task
     metric = task.metrics[0]
-    constant = bench.kind.constant(bench.train, bench.dev)
+    constant = context.kind.majority_baseline(context.train, context.dev)
     pretrained, baseline = (
         [record for record in records if record["start"] == start] for start in (PRETRAINED, RANDOM)
     )
@@ -140,7 +140,7 @@ def summary_of(bench: SearchContext, records: list[Record]) -> Record:
         "title": task.submission or task.folder or task.name,
         "sample": task.sample,
         "metric": metric,
-        "rows": {"train": len(bench.train), "dev": len(bench.dev)},
+        "rows": {"train": len(context.train), "dev": len(context.dev)},
         **point_of(task, pretrained),
         "baseline": None,
     }
@@ -148,8 +148,8 @@ def summary_of(bench: SearchContext, records: list[Record]) -> Record:
         point = point_of(task, baseline)
         found |= {"baseline": point.pop("score")}
         found |= {f"baseline_{name}": value for name, value in point.items()}
-    if bench.also:
-        found["also"] = {name: also_of(bench, name, records, found) for name in bench.also}
+    if context.also:
+        found["also"] = {name: also_of(context, name, records, found) for name in context.also}
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
     runs = [{name: record[name] for name in kept} for record in records]
     return found | {"majority": constant[metric], "majority_scores": constant, "runs": runs}
@@ -175,14 +175,14 @@ def point_of(task: TaskConfig, records: list[Record]) -> Record:
     }
 
 
-def also_of(bench: SearchContext, name: str, records: list[Record], found: Record) -> Record:
+def also_of(context: SearchContext, name: str, records: list[Record], found: Record) -> Record:
     """Return the scores on another task's dev set, at the points of the grid chosen in `found`."""
     metric = examples.task_of(name).metrics[0]
-    kind, part = bench.also[name]
+    kind, part = context.also[name]
     scores: Record = {
         "title": examples.task_of(name).submission or name,
         "metric": metric,
-        "majority": kind.constant(bench.train, part)[metric],
+        "majority": kind.majority_baseline(context.train, part)[metric],
     }
     for start, key, point in (
         (PRETRAINED, "score", found["point"]),

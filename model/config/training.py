@@ -171,7 +171,7 @@ class TrainConfig(StageConfig):
         None, "Folder of this node where ranks show that they are alive."
     )
     bad_steps: int = runtime_option(
-        10, "Steps in a row with a loss or gradient not finite until training ends.", at_least=1
+        10, "Non-finite steps in a row (loss or gradient) after which training ends.", at_least=1
     )
     peak_tflops: float | None = runtime_option(
         None, "Peak of a device, for MFU; null: known or measured.", above=0

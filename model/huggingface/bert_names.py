@@ -92,7 +92,6 @@ BERT = Names(
     heads=("pooler.", "masked_head.", "next_sentence."),
     words="bert.embeddings.word_embeddings.weight",
     decoder="cls.predictions.decoder.weight",
-    decoder_bias="cls.predictions.bias",
     canonical=canonical,
     pack=dict,
     settings=settings,

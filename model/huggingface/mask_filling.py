@@ -1,15 +1,20 @@
-"""What a pre-trained model fills in for [MASK]: samples for a person to look at, not a score."""
+"""What a pre-trained model fills in for [MASK], and whether it is able to.
+
+Shapes: L tokens of a sequence, V vocabulary.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
+from model.encoders.encoder import PretrainingModel
 from model.huggingface import bert_format
 from model.huggingface.card_example import MASK
 from pipeline.tokenization.wordpiece import WordPiece
@@ -22,7 +27,6 @@ def has_head(config: ModelConfig, notes: Sequence[str]) -> bool:
     return "masked_head" not in bert_format.initialised_parts(notes) and not config.causal
 
 
-@torch.no_grad()
 def fill(
     config: ModelConfig, state: Mapping[str, Tensor], wordpiece: WordPiece, texts: Sequence[str]
 ) -> list[dict[str, Any]]:
@@ -30,25 +34,33 @@ def fill(
 
     Texts without a mask or longer than the model's positions are left out.
     """
+    model = build(config, state)
+    found = []
+    for text in texts:
+        ids = np.array([wordpiece.cls, *pieces(wordpiece, text), wordpiece.sep])
+        if MASK not in text or len(ids) > config.positions:
+            continue
+        logits, _ = model(batch_of(ids, len(ids), wordpiece.mask))
+        masks = [likeliest(wordpiece, row, TOP, digits=4) for row in logits]
+        found.append({"text": text, "masks": masks})
+    return found
+
+
+def build(config: ModelConfig, state: Mapping[str, Tensor]) -> PretrainingModel:
+    """Return the pre-training model with the weights of `state`, for inference."""
     with torch.device("meta"):
         model = build_model(config)
     model.load_state_dict(state, assign=True)
-    model.float().eval()
-    found = []
-    for text in texts:
-        ids = _ids(wordpiece, text)
-        if MASK not in text or len(ids) > config.positions:
-            continue
-        shares = model(_batch(ids, wordpiece.mask))[0].softmax(-1)
-        masks = [
-            [
-                {"word": word_of(wordpiece, index), "probability": round(value, 4)}
-                for value, index in zip(*(part.tolist() for part in row.topk(TOP)), strict=True)
-            ]
-            for row in shares
-        ]
-        found.append({"text": text, "masks": masks})
-    return found
+    return model.float().eval().requires_grad_(False)
+
+
+def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[dict[str, Any]]:
+    """Return the `top` most probable entries by logits `(V,)`, with rounded probabilities."""
+    best = logits.softmax(-1).topk(min(top, len(logits)))
+    return [
+        {"word": word_of(wordpiece, index), "probability": round(value, digits)}
+        for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    ]
 
 
 def word_of(wordpiece: WordPiece, index: int) -> str:
@@ -58,24 +70,24 @@ def word_of(wordpiece: WordPiece, index: int) -> str:
     return str(wordpiece.library.decode([index])).strip()
 
 
-def _ids(wordpiece: WordPiece, text: str) -> Tensor:
-    """Return the sequence of a text in which [MASK] is the mask."""
+def pieces(wordpiece: WordPiece, text: str) -> npt.NDArray[np.int64]:
+    """Return the ids of a text in which [MASK] is the mask."""
     ids, lengths = wordpiece.encode(text.split(MASK))
     parts = np.split(ids.astype(np.int64), np.cumsum(lengths)[:-1])
-    joined = [np.array([wordpiece.cls])]
-    for number, part in enumerate(parts):
-        joined += [part] if number == 0 else [np.array([wordpiece.mask]), part]
-    return torch.from_numpy(np.concatenate([*joined, np.array([wordpiece.sep])]))
+    mask = np.array([wordpiece.mask])
+    return np.concatenate([piece for part in parts for piece in (part, mask)][:-1])
 
 
-def _batch(ids: Tensor, mask: int) -> Batch:
+def batch_of(ids: npt.NDArray[np.int64], second: int, mask: int) -> Batch:
+    """Return a batch of one sequence `(L,)` whose second text starts at `second`."""
+    tokens, places = torch.from_numpy(ids), torch.arange(len(ids))
     return Batch(
-        input_ids=ids,
-        segment_ids=torch.zeros_like(ids),
-        position_ids=torch.arange(len(ids)),
+        input_ids=tokens,
+        segment_ids=(places >= second).long(),
+        position_ids=places,
         cu_seqlens=torch.tensor([0, len(ids)], dtype=torch.int32),
         max_length=len(ids),
-        masked_positions=(ids == mask).nonzero().flatten(),
+        masked_positions=(tokens == mask).nonzero().flatten(),
         masked_labels=torch.zeros(0, dtype=torch.long),
         next_sentence_labels=torch.zeros(1, dtype=torch.long),
     )

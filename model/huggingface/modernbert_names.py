@@ -147,7 +147,6 @@ MODERNBERT = Names(
     heads=("masked_head.",),
     words="model.embeddings.tok_embeddings.weight",
     decoder="decoder.weight",
-    decoder_bias="decoder.bias",
     canonical=canonical,
     pack=pack,
     settings=settings,

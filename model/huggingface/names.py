@@ -35,7 +35,6 @@ class Names:
     heads: tuple[str, ...]  # prefixes of our names of optional weights, initialised if missing
     words: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
-    decoder_bias: str  # their name of its bias
     # Tensors as found in a file -> tensors with the names of `parts`.
     canonical: Callable[[dict[str, Tensor]], dict[str, Tensor]]
     pack: Callable[[dict[str, Tensor]], dict[str, Tensor]]  # tensors by `parts` -> their format

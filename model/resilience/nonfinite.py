@@ -39,7 +39,7 @@ class Health:
     skipped: int = 0  # in total
     row: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, count
 
-    def note(self, applied: bool, step: int, first: int, count: int) -> str | None:
+    def record(self, applied: bool, step: int, first: int, count: int) -> str | None:
         """Record update `step` (from 1) over `count` samples from `first`; return any warning."""
         if applied:
             self.row.clear()
@@ -52,11 +52,11 @@ class Health:
         )
 
     @property
-    def hopeless(self) -> bool:
+    def limit_reached(self) -> bool:
         """Return whether too many updates in a row were skipped."""
         return len(self.row) >= self.limit
 
-    def diagnosis(self, checkpoint: str) -> Diverged:
+    def divergence_error(self, checkpoint: str) -> Diverged:
         """Return the error that ends the run, with the checkpoint of the last finite weights."""
         (first_step, first, _), (last_step, last, count) = self.row[0], self.row[-1]
         return Diverged(

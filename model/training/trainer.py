@@ -202,9 +202,9 @@ class Trainer:
             StoreError: The store refuses shards.
             Diverged: Too many updates in a row were not finite.
         """
-        if self.health.hopeless:
+        if self.health.limit_reached:
             self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
-            raise self.health.diagnosis(str(self._save(meter)))
+            raise self.health.divergence_error(str(self._save(meter)))
         if self.stop:
             self._save(meter)
             if failure := self.loader.failure:
@@ -266,7 +266,7 @@ class Trainer:
             self.guard.beat()
         meter.rate = rate
         applied = self.engine.was_step_applied()
-        trouble = self.health.note(applied, self.step + 1, self.samples, batch.sequences)
+        trouble = self.health.record(applied, self.step + 1, self.samples, batch.sequences)
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
@@ -364,7 +364,7 @@ class Trainer:
             checkpoint.write(self.folder, state, weights, moments)
             checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
             self.tracker.saved()
-            self.store.upload(self.guard.beat, wait=self.stop or self.health.hopeless)
+            self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()
         return self.folder / checkpoint.name_of(self.step)

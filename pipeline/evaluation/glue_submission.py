@@ -63,7 +63,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
             continue
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
-        answers = grid_search.answer(
+        answers = grid_search.predict(
             found.model, kind, part, grid_search.device_of(), lambda *_: None
         )
         write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))

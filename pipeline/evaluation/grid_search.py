@@ -185,28 +185,28 @@ def _legacy_key(alone: EvaluateConfig) -> str | None:
     return fingerprints.legacy_fingerprint("evaluate", alone, sources)
 
 
-def batches_of(bench: SearchContext, run: Trial) -> int:
+def batches_of(context: SearchContext, run: Trial) -> int:
     """Return the number of batches of a run."""
     from model.finetuning import loop
     from model.finetuning.features import batch_count
 
-    scoring = [batch_count(part.samples, loop.EVALUATION_BATCH) for part in bench.parts()]
-    epochs = bench.config.epochs
-    training = batch_count(bench.train.samples, run.batch_size)
+    scoring = [batch_count(part.samples, loop.EVALUATION_BATCH) for part in context.parts()]
+    epochs = context.config.epochs
+    training = batch_count(context.train.samples, run.batch_size)
     return epochs * (training + scoring[0]) + sum(scoring[1:])
 
 
 def run_trials(
-    bench: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
+    context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
 ) -> None:
     """Do the runs that are missing from `done`, and add them."""
-    config = bench.config
+    config = context.config
     todo = [run for run in keys if run not in done]
     metric = config.task.metrics[0]
-    if (expected := expectation(bench, len(todo))).worth_saying and todo:
+    if (expected := expectation(context, len(todo))).worth_saying and todo:
         screen.say(f"{config.task.name}: {expected}")
     with heartbeat.during("evaluate") as alive, tqdm(
-        total=sum(batches_of(bench, run) for run in todo), desc=config.task.name, unit="batch",
+        total=sum(batches_of(context, run) for run in todo), desc=config.task.name, unit="batch",
         disable=None,
     ) as bar:  # fmt: skip
 
@@ -215,7 +215,7 @@ def run_trials(
             if alive is not None:
                 alive.beat()
 
-        for run, found in results(bench, folder, todo, on_batch):
+        for run, found in results(context, folder, todo, on_batch):
             record = {"key": keys[run], **asdict(run), **found}
             write_text(folder / run.name, json.dumps(record) + "\n")
             done[run] = record
@@ -224,42 +224,44 @@ def run_trials(
                 delete_losing_models(folder, done, best_of(metric, keys, done))
 
 
-def expectation(bench: SearchContext, runs: int) -> Estimate:
+def expectation(context: SearchContext, runs: int) -> Estimate:
     """Return what `runs` runs of the grid will take, by matrix products measured on this device."""
     from model.training import device_peak, estimate
 
-    config, device = bench.config, device_of()
+    config, device = context.config, device_of()
     lengths = [
-        np.fromiter(map(len, part.samples.ids), np.int64) for part in (bench.train, bench.dev)
+        np.fromiter(map(len, part.samples.ids), np.int64) for part in (context.train, context.dev)
     ]
-    work = estimate.tuning(bench.size, config.epochs, runs, *lengths)
+    work = estimate.tuning(context.size, config.epochs, runs, *lengths)
     if device.type == "cpu":
         speed = estimate.processor()
     else:
         speed = device_peak.tflops(device, config.precision) * 1e12
-    rows = f"{len(bench.train):,} + {len(bench.dev):,} rows"
+    rows = f"{len(context.train):,} + {len(context.dev):,} rows"
     about = f"{pluralize(runs, 'run')} of {pluralize(config.epochs, 'epoch')} on {rows}"
     seconds = work / (speed * estimate.REACHED)
-    return Estimate(seconds, memory=estimate.memory_of(bench.size), about=about)
+    return Estimate(seconds, memory=estimate.memory_of(context.size), about=about)
 
 
 def results(
-    bench: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
+    context: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
 ) -> Iterator[tuple[Trial, Record]]:
     """Yield runs as they end; several at a time if the configuration has several processes."""
-    config, count = bench.config, min(bench.config.processes, len(todo))
+    config, count = context.config, min(context.config.processes, len(todo))
     if count < 2:
         for run in todo:
-            yield run, fine_tune(bench, folder, run, on_batch)
+            yield run, fine_tune(context, folder, run, on_batch)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
+    spawn = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
     if config.threads is None:
         config = replace(config, threads=max(1, cores.available() // count))
-    with context.Manager() as manager, ProcessPoolExecutor(count, context) as pool:
+    with spawn.Manager() as manager, ProcessPoolExecutor(count, spawn) as pool:
         runs, events = manager.Queue(), manager.Queue()
         for run in todo:
             runs.put(run)
-        workers = [pool.submit(work, config, n, folder, runs, events) for n in range(count)]
+        workers = [
+            pool.submit(run_in_worker, config, n, folder, runs, events) for n in range(count)
+        ]
         try:
             yield from _finished_runs(workers, events, len(todo), on_batch)
         finally:  # after an error the workers end with the run that they are at
@@ -287,61 +289,63 @@ def _finished_runs(
             yield event
 
 
-def work(config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any) -> None:
+def run_in_worker(
+    config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any
+) -> None:
     """Do runs until none is left, in a process of its own.
 
     It reads the files itself, which is less than sending them. An event is a finished run with its
     record, or None for a batch.
     """
-    bench, device = prepare(config), device_of(number)
+    context, device = prepare(config), device_of(number)
     with contextlib.suppress(queue.Empty):
         while True:
             run = runs.get_nowait()
-            events.put((run, fine_tune(bench, folder, run, lambda: events.put(None), device)))
+            events.put((run, fine_tune(context, folder, run, lambda: events.put(None), device)))
 
 
-def head_of(bench: SearchContext) -> "HeadConfig":
+def head_of(context: SearchContext) -> "HeadConfig":
     """Return the configured head."""
     from model.finetuning.heads import HeadConfig
 
-    config = bench.config
+    config = context.config
     chunks = config.chunk_pooling if config.truncation == "chunks" else "mean"
     return HeadConfig(
-        bench.kind.head, bench.kind.outputs, config.encoder == "frozen", list(config.layers),
+        context.kind.head, context.kind.outputs, config.encoder == "frozen", list(config.layers),
         config.mix, config.pooling, chunks,
     )  # fmt: skip
 
 
 def fine_tune(
-    bench: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object],
+    context: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object],
     device: "torch.device | None" = None,
 ) -> Record:  # fmt: skip
     """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
     from model.finetuning import loop
 
-    config, device = bench.config, device or device_of()
+    config, device = context.config, device or device_of()
     recipe = loop.Recipe(
         batch_size=run.batch_size, learning_rate=run.learning_rate, epochs=config.epochs,
         seed=run.seed, warmup_share=config.warmup_share, weight_decay=config.weight_decay,
         precision=config.precision,
     )  # fmt: skip
-    weights = bench.weights if run.start == PRETRAINED else None
-    model = loop.build(bench.size, weights, head_of(bench), run.seed)
+    weights = context.weights if run.start == PRETRAINED else None
+    model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: list[Record] = []
     answers: list[Any] = []
-    for loss in loop.train(model, bench.train.samples, recipe, device, on_batch):
-        answers = answer(model, bench.kind, bench.dev, device, on_batch)
-        epochs.append({"train_loss": loss, "scores": bench.kind.score(bench.dev, answers)})
+    for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
+        answers = predict(model, context.kind, context.dev, device, on_batch)
+        epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, answers)})
     also = {
-        name: kind.score(part, answer(model, kind, part, device, on_batch))
-        for name, (kind, part) in bench.also.items()
+        name: kind.score(part, predict(model, kind, part, device, on_batch))
+        for name, (kind, part) in context.also.items()
     }
     if (config.keep or config.submit) and run.start == PRETRAINED:
-        save_model(bench, model, folder / run.stem)
+        save_model(context, model, folder / run.stem)
     return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": answers}
 
 
-def answer(
+def predict(
     model: "BertWithHead",
     kind: TaskType,
     part: Dataset,
@@ -351,16 +355,16 @@ def answer(
     """Return a model's answers to a dataset."""
     from model.finetuning import loop
 
-    return kind.decide(part, loop.predict(model, part.samples, device, on_batch))
+    return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
 
 
-def save_model(bench: SearchContext, model: "BertWithHead", folder: Path) -> None:
+def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> None:
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    labels = getattr(bench.kind, "tags", bench.config.task.labels)
+    labels = getattr(context.kind, "tags", context.config.task.labels)
     with atomic_folder(folder) as temporary:
-        saved_model.save(temporary, model, bench.size, labels, Path(bench.config.pretrained))
+        saved_model.save(temporary, model, context.size, labels, Path(context.config.pretrained))
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:

@@ -8,28 +8,25 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
-from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.config import TASK_KINDS, RunConfig, StageConfig
-from pipeline.orchestration import seed_copies
+from pipeline.config import RunConfig, StageConfig
+from pipeline.orchestration import recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
 
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
-SAMPLE_TASK = "sample_"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,121 +104,6 @@ def free_port() -> int:
         return port
 
 
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by dotted key."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list unchanged, and any other value as a list of one."""
-    return value if isinstance(value, list) else [value]
-
-
-def tasks_of(kind: str, settings: dict[str, Any], own: list[Path]) -> list[Any]:
-    """Take the tasks out of the settings of a stage; one that scores checkpoints trains none."""
-    tasks = as_list(settings.pop("task", None))
-    if kind == "evaluate" and settings.get("checkpoints"):
-        return [task for task in tasks if not trains(task, own)]
-    return tasks
-
-
-def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[str]]]:
-    """Return (name, type, overrides) of every stage of the recipe, in recipe order.
-
-    `chosen` are the overrides of the run's command line; those of `corpus` and `model.KEY` are
-    passed to the stages that have these keys.
-
-    Raises:
-        ConfigError: a stage has an unknown type, or settings name a stage missing from the recipe.
-    """
-    found: list[tuple[str, str, list[str]]] = []
-    folders = search_path(chosen)
-    unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]}: no such stage in recipe {config.recipe.name}; choose one of "
-            f"{', '.join(config.recipe.stages)}",
-            key=unknown[0],
-        )
-    asked = [(settings or {}).get("task") or [] for settings in config.recipe.stages.values()]
-    samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
-    for name, settings in config.recipe.stages.items():
-        kind = name.partition("-")[0]
-        if kind not in STAGES:
-            raise ConfigError(
-                f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}",
-                key=f"recipe.stages.{name}",
-            )
-        if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
-            continue
-        if kind == "tasks" and not samples:
-            continue
-        settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
-        for task in tasks_of(kind, settings, folders):
-            own = f"{name}-{task}" if task else name
-            overrides = [
-                f"workdir={quoted(config.workdir)}",
-                f"out={quoted(f'{config.workdir}/{own}')}",
-            ]
-            if config.mirror is not None:
-                overrides.append(f"mirror={quoted(config.mirror)}")
-            if "corpus" in STAGES[kind].schema.__dataclass_fields__:
-                overrides = [o for o in chosen if _about(o, "corpus")] + overrides
-            overrides += [o for o in chosen if _about(o, SEARCH_PATH)]
-            if kind == "train":
-                overrides += [o for o in chosen if _about(o, "model") and "model=" not in o]
-            if task:
-                data = quoted(task_data(config, task, folders))
-                overrides = [f"+task={task}", *overrides, f"data={data}"]
-            if kind == "report":
-                made = [f"{config.workdir}/{other}" for other, _, _ in found]
-                overrides.append(f"stages={quoted(made)}")
-            if "seed" in STAGES[kind].schema.__dataclass_fields__ and "seed" not in settings:
-                overrides.append(f"seed={config.seed}")
-            if kind == "prepare" and config.cores and "runner" not in settings:
-                overrides.append(f"runner.workers={config.cores}")
-            overrides += [f"{key}={quoted(value)}" for key, value in flatten(settings)]
-            found.append((own, kind, overrides))
-    return found
-
-
-def _about(override: str, group: str) -> bool:
-    """Return whether an override selects a file of a config group or sets a key of the group."""
-    name = override.lstrip("+~").partition("=")[0].partition("@")[0]
-    return name == group or name.startswith(f"{group}.")
-
-
-def trains(task: str, own: list[Path]) -> bool:
-    """Return whether models are fine-tuned for a task; also for an unknown one."""
-    files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
-    text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "{}")
-    kind = TASK_KINDS.get(yaml.safe_load(text).get("kind"))
-    return kind is None or kind.trains
-
-
-def task_data(config: RunConfig, task: str, own: list[Path]) -> str:
-    """Return the folder that holds the files of a task; `own` are more folders of YAML files.
-
-    Raises:
-        ConfigError: the task is unknown, or is not a sample task and `glue` is not set.
-    """
-    known = conf_files.choices("task", *own)
-    if task not in known:
-        raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
-    if task.startswith(SAMPLE_TASK):
-        return f"{config.workdir}/tasks"
-    if config.glue is None:
-        raise ConfigError(
-            f"task={task}: its files are required; add glue=FOLDER, the folder of the GLUE files",
-            key="glue",
-        )
-    return config.glue
-
-
 def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     """Return the whole graph in an executable order, with every configuration validated.
 
@@ -234,7 +116,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     found: dict[str, tuple[str, StageConfig]] = {}
     commits: dict[str, str] = {}  # all stages read the same one
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        for name, kind, overrides in stages(config, chosen):
+        for name, kind, overrides in recipe.stages(config, chosen):
             try:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
                 pin(settings, commits)

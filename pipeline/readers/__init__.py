@@ -58,7 +58,7 @@ class SkipCounts(Counter[str]):
         self.notes = Counter[str]()  # repairs and guesses in documents that were read
         self.broken: list[str] = []  # location and fault of broken documents
 
-    def bad(
+    def reject(
         self,
         where: str,
         why: str,

@@ -28,7 +28,7 @@ class Reader:
                 try:
                     book = epub.parse(raw)
                 except epub.Broken as error:
-                    tally.bad(name, str(error), path=name)
+                    tally.reject(name, str(error), path=name)
                     continue
             else:
                 if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:

@@ -58,7 +58,7 @@ class Reader:
                         try:
                             document = self.fields.document(row, where)
                         except ValueError as error:
-                            tally.bad(where, str(error), path=split.path)
+                            tally.reject(where, str(error), path=split.path)
                             continue
                         yield document
                 except (OSError, pa.ArrowException) as error:

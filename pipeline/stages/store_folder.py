@@ -92,13 +92,13 @@ class StoreFolder:
         """
         present = Manifest.read(self._address)
         if present is not None and present.stage != self.stage:
-            found = f"there is what {present.stage} made"
+            found = f"contains the output of {present.stage}"
         elif present is None and (names := self.copy.listed()) and UNFINISHED not in names:
-            found = f"there are files that {self.stage} did not make"
+            found = f"contains files not created by {self.stage}"
         else:
             return
         raise InputError(
-            f"out={self._address}: {found}, and would be lost; remove it, or choose another out",
+            f"out={self._address}: {found} and is not overwritten; delete it, or set another out",
             key="out", path=self._address,
         )  # fmt: skip
 

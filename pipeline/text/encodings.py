@@ -81,7 +81,7 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
 def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
     """Decode `raw` in the stated encoding, else in the detected one."""
     name = encoding or detect(raw, language)
-    if name == "cp1252":  # no byte is without meaning in it
+    if name == "cp1252":  # maps every byte, C1 controls included
         return Decoded(raw.decode("latin-1").translate(CP1252), name, True)
     try:
         return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)

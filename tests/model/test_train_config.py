@@ -53,7 +53,7 @@ def test_a_value_that_cannot_be_is_named(
 
 def test_pairs_are_refused_to_a_model_that_judges_none() -> None:
     modern = ModelConfig(**TINY, architecture="modernbert")
-    with pytest.raises(ConfigError, match=r"objective.next_sentence=true.*objective=modern"):
+    with pytest.raises(ConfigError, match="objective=modern"):
         TrainConfig(model=modern, objective=ObjectiveConfig(name="nsp"))
     TrainConfig(model=modern, objective=ObjectiveConfig(name="mlm", next_sentence=False))
 

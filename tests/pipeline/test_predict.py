@@ -83,8 +83,9 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
     assert set(found) == {"text", "masks"}
-    with pytest.raises(InputError, match="does not classify pairs"):
+    with pytest.raises(InputError, match="line 1: ") as raised:
         answers(modern, "the cat\tsat .\n", monkeypatch, capsys)
+    assert raised.value.key == "pretrained"
 
 
 def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
@@ -137,8 +138,8 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("the cat", r"standard input, line 1: has neither \[MASK\] to fill nor a tab"),
-     ("\n[MASK] " + "cat " * 60, "standard input, line 2: has 63 tokens")],
+    [("the cat", "line 1: "),
+     ("\n[MASK] " + "cat " * 60, "line 2: has 63 tokens")],
 )  # fmt: skip
 def test_lines_that_cannot_be_answered_are_named(
     pretrained, monkeypatch, capsys, text, message
@@ -150,15 +151,16 @@ def test_lines_that_cannot_be_answered_are_named(
 def test_an_input_without_a_line_is_not_answered_by_silence(
     pretrained, monkeypatch, capsys
 ) -> None:
-    with pytest.raises(InputError, match="standard input: is empty"):
+    with pytest.raises(InputError, match="empty") as raised:
         answers(pretrained, " \n\n", monkeypatch, capsys)
+    assert raised.value.key == "input"
 
 
 def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys) -> None:
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with pytest.raises(InputError, match=r"standard input, line 1: .* no masked_head") as caught:
+    with pytest.raises(InputError, match=r"line 1: .*masked_head") as caught:
         answers(tmp_path, "the [MASK]", monkeypatch, capsys)
     assert caught.value.key == "pretrained"
 
@@ -167,14 +169,15 @@ def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch,
     theirs = transformers.BertForMaskedLM.from_pretrained(pretrained)
     theirs.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with pytest.raises(InputError, match=r"line 1: .* no next_sentence and pooler, "):
+    with pytest.raises(InputError, match=r"line 1: .*next_sentence and pooler"):
         answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
     (found,) = answers(tmp_path, "the cat\tsat [MASK]", monkeypatch, capsys)
     assert set(found) == {"text", "masks"}
     pooled = transformers.BertModel.from_pretrained(pretrained)
     pooled.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"line 1: .* no next_sentence, "):
+    with pytest.raises(InputError, match=r"line 1: .*next_sentence") as caught:
         answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
+    assert "pooler" not in str(caught.value)
 
 
 def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
@@ -218,8 +221,9 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
     embed.embed(EmbedConfig(**common, out=out[1]))
     assert np.array_equal(np.load(out[0]), np.load(out[1]))
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    with pytest.raises(InputError, match="standard input: is empty"):
+    with pytest.raises(InputError, match="empty") as raised:
         embed.embed(EmbedConfig(**common, out=out[1]))
+    assert raised.value.key == "input"
 
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
@@ -252,16 +256,18 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
 
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     common = {"pretrained": str(pretrained), "input": "in.txt"}
-    with pytest.raises(ConfigError, match=r"out=x\.npy: must end with \.arrow"):
+    with pytest.raises(ConfigError, match=r"\.arrow") as raised:
         EmbedConfig(**common, out="x.npy", pooling="tokens")
+    assert raised.value.key == "out"
     with pytest.raises(ConfigError) as raised:
         embed.embed(EmbedConfig(**common, out="x.npy", layers=[3]))
     assert raised.value.key == "layers"
-    with pytest.raises(InputError, match=r"input=in\.txt: cannot be read"):
+    with pytest.raises(InputError) as unread:
         embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
+    assert (unread.value.key, unread.value.path) == ("input", "in.txt")
     (tmp_path / "in.txt").write_text("cat\n")
     out = str(tmp_path / "in.txt" / "x.npy")
-    with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: cannot write there"):
+    with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: "):
         embed.embed(
             EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out)
         )

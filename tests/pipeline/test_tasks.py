@@ -96,7 +96,7 @@ def test_the_same_rows_from_run_to_run_and_others_under_another_seed(
 
 def test_fewer_rows_than_asked_are_said(folder: Path, tmp_path: Path) -> None:
     result = make(config(folder, train_rows=10_000), tmp_path)
-    assert "fewer than requested" in result.summary
+    assert "fewer" in result.summary
     figures = json.loads(json.dumps(result.figures))
     assert 100 < figures["rows"]["Sample-Order"]["train"] < 10_000
 
@@ -114,8 +114,9 @@ def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(
 ) -> None:
     for path in sorted(folder.rglob("*.txt"))[:2]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match=r"2 documents.*need 4; add more text, or set tasks=\[\]"):
+    with pytest.raises(InputError, match="2 documents") as caught:
         tasks.held_documents(config(tmp_path))
+    assert "tasks.validation_share" not in str(caught.value)
 
 
 def test_ranges_are_checked(folder: Path) -> None:

@@ -25,8 +25,9 @@ def test_entities_that_multiply_are_refused(tmp_path: Path) -> None:
     )
     path = tmp_path / "bomb.xml"
     path.write_text(f"<!DOCTYPE mediawiki [{declared}]>" + PAGE.format("&a9;"))
-    with pytest.raises(InputError, match=r"bomb\.xml: not well-formed"):
+    with pytest.raises(InputError) as raised:
         texts(path)
+    assert raised.value.path == str(path)
 
 
 @pytest.mark.parametrize("kind", ["SYSTEM", 'PUBLIC "x"'])

@@ -46,16 +46,16 @@ class TaskType(Protocol):
     ) -> Dataset:
         """Read file `name` of the task: the first `rows` of the examples that `keep` accepts."""
 
-    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return the answers to a dataset, as JSON values."""
 
     def score(self, part: Dataset, answers: list[Any]) -> Scores:
         """Return at least the task's metrics of the answers."""
 
-    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Return the scores on dev of always giving the most frequent answer of train."""
 
-    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return the answers in exchange formats other than the table, by file name."""
 
 

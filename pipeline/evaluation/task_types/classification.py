@@ -32,7 +32,7 @@ class Classification:
         samples = tokenize(self._wordpiece, found.first, found.second, found.labels, self._framing)
         return Dataset(samples, found.labels if labelled else [], None, found.malformed)
 
-    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return class indices, or scores rounded to six decimals."""
         if not self._task.labels:
             return [round(float(value[0]), 6) for value in logits]
@@ -42,11 +42,11 @@ class Classification:
         """See `TaskType`."""
         return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
 
-    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Score always predicting the most frequent class, or the mean."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], len(self._task.labels))
 
-    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return no files, as the table is the exchange format."""
         return {}

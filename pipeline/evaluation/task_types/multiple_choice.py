@@ -59,7 +59,7 @@ class Choice:
         samples = Samples(pairs.ids, pairs.second, labels, np.arange(number + 1) * count)
         return Dataset(samples, truth, None, table.malformed)
 
-    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return the index of the chosen ending."""
         return [int(value.argmax()) for value in logits]
 
@@ -67,11 +67,11 @@ class Choice:
         """See `TaskType`."""
         return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
 
-    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Score always choosing the most frequent position of the right ending."""
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], self.outputs)
 
-    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return no files, as the table is the exchange format."""
         return {}

@@ -118,7 +118,7 @@ class Answers:
             central = best[start:end] == number
             yield Window(index, len(asked) + 2, spans[start:end], central), sequence
 
-    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return [answer, margin by which no answer is more likely] per question."""
         questions, windows = part.extra
         found: list[list[Any]] = [["", np.inf] for _ in questions]
@@ -151,12 +151,12 @@ class Answers:
             np.array([not truth for truth in part.truth]),
         )  # fmt: skip
 
-    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Score never answering."""
         exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
         return {"f1": float(f1), "exact": float(exact)}
 
-    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return the predictions file of the official scripts; an empty string means no answer.
 
         With unanswerable questions, also the margins, for the script's `--na-prob-file`.

@@ -102,7 +102,7 @@ class Tagging:
             yield Window(index, first), sequence, label
             start = end
 
-    def decide(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return one tag per word, by sentence."""
         windows, sentences = part.extra
         found: list[list[str]] = [[] for _ in sentences]
@@ -115,13 +115,13 @@ class Tagging:
         """Return the scores of `entity_scores`."""
         return entity_scores(part.truth, answers)
 
-    def constant(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Score always predicting the most frequent tag, normally that of no entity."""
         flat = [tag for tags in train.truth for tag in tags]
         most = max(sorted(set(flat)), key=flat.count)
         return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
 
-    def files(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return lines of word, true tag and predicted tag, the input of conlleval."""
         blocks = (
             "".join(map("{} {} {}\n".format, words, tags, given))

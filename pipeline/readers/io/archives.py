@@ -102,7 +102,7 @@ class ArchiveFiles:
                 f"{path}: was deleted during the run; rerun the command", path=path
             ) from error
         except OSError as error:
-            tally.bad(str(path), f"cannot be read ({error.strerror})", path=str(path))
+            tally.reject(str(path), f"cannot be read ({error.strerror})", path=str(path))
             return None
         raw = bytearray()
         try:
@@ -110,7 +110,7 @@ class ArchiveFiles:
                 raw += data
                 self._check_size(str(path), len(raw))
         except InputError as error:
-            tally.bad(str(path), str(error).removeprefix(f"{path}: "), path=str(path))
+            tally.reject(str(path), str(error).removeprefix(f"{path}: "), path=str(path))
             return None
         return bytes(raw)
 
@@ -127,7 +127,7 @@ class ArchiveFiles:
                 try:
                     raw = archive.read(member)
                 except BROKEN_ZIP as error:
-                    tally.bad(name, f"cannot be read ({error})", path=name)
+                    tally.reject(name, f"cannot be read ({error})", path=name)
                     continue
                 yield name, raw
 
@@ -180,10 +180,10 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     """Decode a document and note the encoding; return None if it is broken and skipped."""
     decoded = encodings.decode(raw, corpus.language, corpus.encoding)
     if corpus.encoding is not None and not decoded.whole:
-        tally.bad(name, f"not valid {decoded.encoding}", path=name)
+        tally.reject(name, f"not valid {decoded.encoding}", path=name)
         return None
     if encodings.is_binary(raw, decoded.text):
-        tally.bad(name, encodings.BINARY, path=name)
+        tally.reject(name, encodings.BINARY, path=name)
         return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1

@@ -102,7 +102,7 @@ class TextFiles:
         form = self.form(split.path)
         if form.binary:
             if split.start == 0:
-                tally.bad(split.path, encodings.BINARY, path=split.path)
+                tally.reject(split.path, encodings.BINARY, path=split.path)
             return
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1
@@ -184,7 +184,7 @@ def bad_line(
     tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True
 ) -> None:
     """Count a line that cannot be read, or fail: `SkipCounts.bad` with the line's location."""
-    tally.bad(
+    tally.reject(
         place(split, number),
         why,
         path=split.path,

@@ -68,9 +68,9 @@ def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
     made = Manifest(stage="convert", config={"train": "/models/MiniLM"}, **common)
     made.write(tmp_path / "start")
     train = Manifest(stage="train", config={"start": str(tmp_path / "start")}, **common)
-    assert "pre-training continued from `MiniLM` with" in model_card.write(CONFIG, 1, [train], {})
+    assert "from `MiniLM`" in model_card.write(CONFIG, 1, [train], {})
     plain = replace(train, config={"start": "/models/BERT"})
-    assert "continued from `BERT` with" in model_card.write(CONFIG, 1, [plain], {})
+    assert "from `BERT`" in model_card.write(CONFIG, 1, [plain], {})
 
 
 @pytest.mark.parametrize(

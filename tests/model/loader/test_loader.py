@@ -19,10 +19,8 @@ from tests.examples import examples
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
 VOCAB += [f"##p{i}" for i in range(35)]
-TOKENIZER = SimpleNamespace(
-    vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64,
-    is_wordpiece=True,
-)  # fmt: skip
+TOKENIZER = SimpleNamespace(vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)),
+                            sha256="f" * 64, is_wordpiece=True)  # fmt: skip
 ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 

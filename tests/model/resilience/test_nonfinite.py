@@ -34,18 +34,18 @@ def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: flo
 def test_only_so_many_in_a_row_end_a_run(applied: list[bool], limit: int) -> None:
     health = Health(limit)
     for step, good in enumerate(applied, start=1):
-        said = health.note(good, step, 10 * (step - 1), 10)
+        said = health.record(good, step, 10 * (step - 1), 10)
         assert (said is None) == good
         row = applied[max(step - limit, 0) : step]
-        assert health.hopeless == (len(row) == limit and not any(row))
+        assert health.limit_reached == (len(row) == limit and not any(row))
     assert health.skipped == applied.count(False)
 
 
 def test_the_diagnosis_names_steps_samples_and_where_the_state_is() -> None:
     health = Health(2)
-    health.note(False, 1041, 10_400, 10)
-    health.note(False, 1042, 10_410, 10)
-    error = health.diagnosis("runs/step-1042")
+    health.record(False, 1041, 10_400, 10)
+    health.record(False, 1042, 10_410, 10)
+    error = health.divergence_error("runs/step-1042")
     assert error.code == Exit.DIVERGED
     for part in ("steps 1,041 to 1,042", "samples 10,400 to 10,419", "runs/step-1042"):
         assert part in str(error)

@@ -331,8 +331,9 @@ def test_dask_does_not_carry_documents() -> None:
 
 
 def test_an_engine_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"runner.name=storm: choose one of local, dask"):
+    with pytest.raises(ConfigError, match="storm") as caught:
         RunnerConfig(name="storm")
+    assert caught.value.key == "runner.name"
 
 
 @pytest.mark.slow

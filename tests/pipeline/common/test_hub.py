@@ -140,8 +140,8 @@ def test_a_tag_or_quoted_branch_is_resolved(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("address", "word"),
     [
-        ("hf://datasets/some/other/a.txt", "no such data set"),
-        (f"{TOP}@gone/a.txt", "no such branch"),
+        ("hf://datasets/some/other/a.txt", "data set"),
+        (f"{TOP}@gone/a.txt", "branch"),
     ],
 )
 def test_what_is_missing_is_named(hub: Hub, address: str, word: str) -> None:

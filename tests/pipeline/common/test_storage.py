@@ -100,15 +100,15 @@ def test_wildcards_and_fingerprints(bucket: Any) -> None:
 
 
 def test_what_is_not_there_is_named(bucket: Any) -> None:
-    with pytest.raises(InputError, match="s3://corpora/nowhere: no such file or folder"):
-        open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere"), "").splits(
-            99
-        )
+    nowhere = CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere")
+    with pytest.raises(InputError) as raised:
+        open_corpus(nowhere, "").splits(99)
+    assert (raised.value.key, raised.value.path) == ("corpus.path", nowhere.path)
     bucket.put_object(Key="gone/a.txt", Body=LINES)
     reader = open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/gone"), "")
     (split,) = reader.splits(1 << 20)
     bucket.Object("gone/a.txt").delete()
-    with pytest.raises(InputError, match=r"s3://corpora/gone/a.txt: cannot be read"):
+    with pytest.raises(InputError, match=r"s3://corpora/gone/a\.txt: "):
         list(reader.read(split, SkipCounts()))
 
 
@@ -148,8 +148,9 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
             fingerprints.fingerprint_path,
             lambda place: storage.matching(f"{place}/*.txt"),
         ):
-            with pytest.raises(StoreError, match=r"s3://closed/x.*: access denied; .*keys"):
+            with pytest.raises(StoreError, match="denied") as raised:
                 look("s3://closed/x")
+            assert raised.value.path.startswith("s3://closed/x")
         server.shutdown()
         s3._client.cache_clear()
 

@@ -17,7 +17,7 @@ from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import graph, recipe, run_arguments
 from pipeline.stages import fingerprints
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -37,7 +37,7 @@ def test_a_quoted_value_reads_back(value: object) -> None:
 
 def test_nested_settings_become_dotted_keys() -> None:
     nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
-    assert dict(graph.flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
+    assert dict(recipe.flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
 
 
 def test_stages_come_after_what_they_need() -> None:
@@ -219,7 +219,10 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     ).write(tmp_path / "vocab")  # fmt: skip
     assert reason() is None
     os.utime(tmp_path / "a.txt", (0, 0))
-    assert reason() == "its input changed: corpus.path (a file's name, size or time stamp)"
+    changed = reason()
+    assert changed is not None
+    assert "corpus.path" in changed
+    assert "time stamp" in changed
 
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
 def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTS", "a7,a9")
     assert run_stage.hosts("train", 2) == ["a7", "a9"]
-    with pytest.raises(ConfigError, match=r"NODES=3.*HOSTS=a7,a9"):
+    with pytest.raises(ConfigError, match="HOSTS=a7,a9") as raised:
         run_stage.hosts("train", 3)
+    assert raised.value.key == "NODES"
 
 
 def test_neither_is_an_error() -> None:

@@ -231,8 +231,9 @@ def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> No
     ]:
         options = {"document": document, "hard_wraps": wraps}
         assert [d.text for d in read(config("text", tmp_path, options=options))[0]] == texts
-    with pytest.raises(ConfigError, match=r"corpus.options.document=page"):
+    with pytest.raises(ConfigError) as raised:
         read(config("text", tmp_path, options={"document": "page"}))
+    assert raised.value.key == "corpus.options.document"
 
 
 def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
@@ -278,7 +279,9 @@ def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The cafÃ© is open.\n\nNothing wrong.")
     found, tally = read(config("lines", tmp_path, mend=True))
     assert [d.text for d in found] == ["The café is open.", "Nothing wrong."]
-    assert tally.notes == {"wrongly decoded letters mended by ftfy": 1}
+    ((note, count),) = tally.notes.items()
+    assert "ftfy" in note
+    assert count == 1
 
 
 @pytest.mark.shared_data

@@ -188,7 +188,7 @@ def test_no_truncated_dump_reads_as_whole(
 def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
     data = multistream(7)[: -len(bz2.compress(TAIL.encode()))]
     for split_bytes in (300, 1 << 40):
-        with pytest.raises(InputError, match=r"no element found|truncated"):
+        with pytest.raises(InputError, match=r"dump\.xml: "):
             read(write(tmp_path, data), split_bytes)
 
 
@@ -196,7 +196,7 @@ def test_a_missing_last_stream_is_an_error(tmp_path: Path) -> None:
 def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin: str, tmp_path: Path) -> None:
     """What a block unpacks to is handed out before its checksum is compared."""
     data = bytearray(bz2.compress(f"{begin}<page><title>A</page>".encode()))
-    with pytest.raises(InputError, match=r"not well-formed .*`bzip2 -t .*dump\.xml`"):
+    with pytest.raises(InputError, match=r"bzip2 -t .*dump\.xml"):
         read(write(tmp_path, bytes(data)))
     data[12] ^= 1  # of the block's checksum
     with pytest.raises(InputError, match=r"dump\.xml: damaged"):

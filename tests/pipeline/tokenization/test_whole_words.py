@@ -168,10 +168,11 @@ def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path: Path) -> 
     (tmp_path / "0.txt").write_text("。".join(TEXTS[0]))
     source = build([*SPECIAL, *"我们"], lowercase=True, split_chinese=False)
     (tmp_path / "tokenizer.json").write_text(source)
-    with pytest.raises(ConfigError, match=r"words=jieba: .* split_chinese=true"):
+    with pytest.raises(ConfigError, match="split_chinese=true"):
         prepare.make(configuration(tmp_path), tmp_path / "prepare")
-    with pytest.raises(ConfigError, match="words=spaces: choose one of jieba"):
+    with pytest.raises(ConfigError, match="jieba") as raised:
         configuration(tmp_path, words="spaces")
+    assert raised.value.key == "words"
     assert not (tmp_path / "prepare").exists()
 
 

@@ -107,7 +107,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
     word_segmentation.segmenter.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"words=jieba: .*pip install rjieba"):
+    with pytest.raises(ConfigError, match="pip install rjieba"):
         word_segmentation.segmenter("jieba")
 
 

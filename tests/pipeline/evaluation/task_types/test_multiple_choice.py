@@ -36,7 +36,7 @@ def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
     assert len(part) == 2
     assert len(texts) == 8
     assert part.truth == [2, 0]
-    answers = kind.decide(part, [np.eye(4, dtype=np.float32)[n] for n in (2, 1)])
+    answers = kind.decode(part, [np.eye(4, dtype=np.float32)[n] for n in (2, 1)])
     assert answers == [2, 1]
     assert kind.score(part, answers) == {"accuracy": 0.5}
     assert len(kind.read("train.csv", rows=1)) == 1

@@ -67,7 +67,7 @@ def test_labels_point_at_the_answer_however_the_passage_is_cut(
     made = kind(tmp_path, wordpiece, content, longest, stride)
     part = made.read("train.json")
     assert all(len(ids) <= longest for ids in part.samples.ids)
-    found = made.decide(part, perfect(part))
+    found = made.decode(part, perfect(part))
     assert [text for text, _ in found][:3] == ["1248", "Rhine", "Cathedral"]
     assert found[4][0] == "1880"
     assert found[3][1] > max(margin for n, (_, margin) in enumerate(found) if n != 3)
@@ -177,5 +177,5 @@ def test_real_questions_can_be_answered_from_their_labels(shared_data: Path, lan
     made = Answers(str(shared_data / "squad"), TASK, wordpiece, 384, 128)
     part = made.read(f"xquad.{language}.json", rows=300)
     assert len(part) == 300
-    scores = made.score(part, made.decide(part, perfect(part)))
+    scores = made.score(part, made.decode(part, perfect(part)))
     assert scores["exact"] > 0.97  # some answers begin or end within a token, or are long

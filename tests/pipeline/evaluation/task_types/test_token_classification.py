@@ -58,7 +58,7 @@ def test_words_keep_their_tags_however_a_sentence_is_cut(
     part = kind.read("train")
     assert part.truth == [["B-ORG", "O", "B-MISC"], ["B-PER", "I-PER"]]
     assert all(len(ids) <= longest for ids in part.samples.ids)
-    assert kind.decide(part, perfect(kind, part)) == part.truth
+    assert kind.decode(part, perfect(kind, part)) == part.truth
     labelled = sum((labels != UNLABELLED).sum() for labels in part.samples.labels)
     assert labelled == 5  # the first piece of each word, no other
 
@@ -67,7 +67,7 @@ def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordP
     kind = made(tmp_path, wordpiece, "peter B-PER\n\u200b O\n", 20)
     part = kind.read("train")
     assert [wordpiece.vocab[n] for n in part.samples.ids[0]] == ["[CLS]", "peter", "[UNK]", "[SEP]"]
-    assert kind.decide(part, perfect(kind, part)) == [["B-PER", "O"]]
+    assert kind.decode(part, perfect(kind, part)) == [["B-PER", "O"]]
 
 
 # Sentence, and what conlleval calls entities.
@@ -132,7 +132,7 @@ def test_real_entities_are_read(shared_data: Path) -> None:
     kind = Tagging(str(shared_data / "ner"), task, wordpiece, 64)
     part = kind.read("emerging.dev.conll")
     assert len(part.truth) == 1009
-    found = kind.decide(part, perfect(kind, part))
+    found = kind.decode(part, perfect(kind, part))
     assert found == part.truth
     assert kind.score(part, found)["f1"] == 1
     assert sum(len(entities(tags)) for tags in part.truth) == 836  # as Derczynski et al. 2017 say
