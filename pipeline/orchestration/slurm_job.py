@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments
 
 MODULE = "pipeline.orchestration.slurm_job"
+LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended
 STALLED = 3  # starts without progress, after which a job is not requeued
 KILLED, TERMINATED, HUNG_UP = 137, 143, 129  # 128 + signal
 AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
@@ -64,18 +66,22 @@ def task(stage: str, overrides: list[str]) -> int:
     environment["JOB_COMPLETION_INDEX"] = index
     environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
+    heard: list[int] = []
     for number in STOPPING:
-        signal.signal(number, lambda number, frame: None)
+        signal.signal(number, lambda number, frame: heard.append(number))
     words = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *overrides]
     code = subprocess.run(words, check=False).returncode
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     others = int(environment.get("SLURM_NTASKS", "1")) > 1
-    if others and (code in FINAL or (code and stage.startswith("train"))):
-        # Training needs all tasks, and the others may wait or hang: let them save and end.
+    alone = code and stage.startswith("train") and not heard  # the others have had no signal
+    if others and alone and code not in FINAL:
+        time.sleep(LEAVING)
+    if others and (code in FINAL or alone):
+        # The others would wait for this one, or hang before they join: let them save and end.
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
-        subprocess.run(["scancel", "--signal=TERM", step], check=False)
+        subprocess.run(["scancel", "--signal=TERM", step], check=False, capture_output=True)
     return to_step(code)
 
 
