@@ -169,6 +169,7 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     assert not list((tmp_path / "mirror").rglob("train-*"))
 
     store.fault = lambda method, path, number: None
+    monkeypatch.setenv("STORE_TIMEOUT", "60")
     small = ["data.cache_size=1kB"]
     assert "data.cache_size" in train_many(root, [(2, [*cached, *small])], code=Exit.USER)
     said = train_many(root, [(2, cached)])
