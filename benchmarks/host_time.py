@@ -23,7 +23,7 @@ from model.encoders import flash
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.resilience import rank_card
-from model.training import deepspeed_engine
+from model.training import deepspeed_engine, gradient_sums
 from model.training.step_metrics import losses
 
 WIDTH, TOKENS, VOCABULARY = 32, 32, 64
@@ -113,7 +113,8 @@ def engine(layers: int, steps: int, ours: bool) -> list[tuple[str, float]]:
     """Time DeepSpeed's engine at ZeRO 1 in bf16, with its own look at gradients or with ours."""
     config = TrainConfig(
         out="", precision="bf16", batch_size=1, micro_batch=1, threads=1,
-        optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": {"stage": 1}},
+        optimizer=OptimizerConfig(name="adamw"),
+        deepspeed={"zero_optimization": {"stage": 1}, **gradient_sums.FP32},  # as on a GPU
     )  # fmt: skip
     room: Any = deepspeed_engine
     kept: Callable[[Any], None] = room.look_once

@@ -1,4 +1,4 @@
-"""The norm of all gradients under ZeRO, with one wait for the device in a step.
+"""A step of ZeRO in few launches, with one wait for the device: at the norm of all gradients.
 
 DeepSpeed 0.19.8 looks for infinities with several kernels for each parameter, takes the norm with
 more, and asks the device for an answer up to six times. A norm that is not finite says as much as a
@@ -35,6 +35,8 @@ def look_once(wrapper: Any) -> None:
         wrapper.scaled_global_norm = whole_norm
         wrapper.check_overflow = lambda partition_gradients=True: None
         wrapper.unscale_and_clip_grads = lambda flat, norm: clip(wrapper, flat, norm)
+        link = wrapper._update_model_bit16_weights
+        wrapper._update_model_bit16_weights = lambda group: linked(wrapper, group) or link(group)
 
 
 def group_norms(groups: Iterable[Iterable[Tensor | None]], process_group: Any) -> Tensor:
@@ -69,3 +71,20 @@ def clip(wrapper: Any, flat: list[Tensor], norm: Tensor) -> None:
         return
     for gradient in flat:
         gradient.mul_(1.0 / scale)
+
+
+def linked(wrapper: Any, group: int) -> bool:
+    """Return whether a group's parameters are views of its flat weights, in their places.
+
+    DeepSpeed makes these views again after every step, which takes two operations for each
+    parameter. They stay what they are unless weights were moved.
+    """
+    flat = wrapper.bit16_groups_flat[group]
+    start, size = flat.data_ptr(), flat.element_size()
+    offsets = wrapper.round_robin_bit16_offsets[group]
+    places = wrapper.round_robin_bit16_indices[group]
+    parameters = wrapper.bit16_groups[group]
+    return all(
+        parameter.data_ptr() == start + offsets[place] * size
+        for parameter, place in zip(parameters, places, strict=True)
+    )

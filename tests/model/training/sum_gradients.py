@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from model.config import OptimizerConfig, TrainConfig
 from model.resilience import rank_card
 from model.training import deepspeed_engine
+from model.training.gradient_norm import linked
 from model.training.gradient_sums import FP32
 
 MICRO_BATCHES = 128
@@ -56,7 +57,22 @@ def distance(stage: int, types: dict[str, Any], world: deepspeed_engine.World) -
     dist.all_reduce(exact)
     exact /= MICRO_BATCHES * world.size
     error = ((found - exact).abs() / exact).max().item()
-    return {"error": error, "wrapper": type(engine.optimizer).__name__}
+    return {
+        "error": error, "wrapper": type(engine.optimizer).__name__,
+        "links": links(engine) if stage < 3 else None,
+    }  # fmt: skip
+
+
+def links(engine: Any) -> list[bool]:
+    """Return whether weights are the optimizer's: after a step, when moved, and a step later."""
+    weight, found = engine.module.weight, [linked(engine.optimizer, 0)]
+    weight.data = weight.data.clone()
+    found.append(linked(engine.optimizer, 0))
+    before = weight.detach().clone()
+    engine.set_gradient_accumulation_boundary(True)
+    engine.backward(engine(torch.ones(8, 8, dtype=torch.bfloat16)))
+    engine.step()
+    return [*found, linked(engine.optimizer, 0), not torch.equal(weight, before)]
 
 
 def main() -> None:

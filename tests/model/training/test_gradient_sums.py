@@ -29,3 +29,8 @@ def test_sums_in_bf16_lose_the_small_ones(sums: dict[str, dict]) -> None:
 
 def test_the_wrapper_is_the_one_whose_partitions_are_saved(sums: dict[str, dict]) -> None:
     assert sums["zero1"]["wrapper"] == sums["bf16"]["wrapper"] == sums["zero2"]["wrapper"]
+
+
+@pytest.mark.parametrize("case", ["zero1", "zero2", "bf16"])
+def test_weights_are_the_optimizers_own_after_a_step_also_if_they_were_moved(sums, case) -> None:
+    assert sums[case]["links"] == [True, False, True, True]
