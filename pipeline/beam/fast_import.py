@@ -1,4 +1,4 @@
-"""Import of Apache Beam without its unused dependencies; less than half the import time."""
+"""Import of Apache Beam without its unused dependencies: 0.55 s of CPU instead of 0.9."""
 
 import gc
 import importlib
@@ -20,6 +20,8 @@ class _Later(types.ModuleType):
     """A module that is imported when something in it is used."""
 
     def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:  # asked for while Beam is imported
+            del sys.modules[self.__name__]
         return getattr(importlib.import_module(self.__name__), name)
 
 
@@ -49,7 +51,8 @@ try:
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 finally:
     for _name in (*_hidden, *_later):
-        del _modules[_name]
+        if _modules[_name] is None or isinstance(_modules[_name], _Later):
+            del _modules[_name]
     gc.freeze()
     gc.enable()
 

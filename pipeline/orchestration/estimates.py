@@ -24,7 +24,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
         ConfigError: that GPU is unknown.
     """
     found: dict[str, Estimate] = {}
-    gpu = _reached(config)
+    gpu = _gpu_speed(config)
     lengths = {
         str(node.out): cast(PrepareConfig, node.config).sequence_length
         for node in nodes
@@ -56,7 +56,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
     return found
 
 
-def _reached(config: RunConfig) -> float | None:
+def _gpu_speed(config: RunConfig) -> float | None:
     """Return the operations per second that the named GPU reaches; None if none is named."""
     name = config.estimate_gpu
     if name is None:

@@ -57,7 +57,11 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and prepared shards."""
-    folder = tmp_path_factory.mktemp("work")
+    return write_work(tmp_path_factory.mktemp("work"))
+
+
+def write_work(folder: Path) -> Path:
+    """Write a vocabulary and prepared shards into a run's folder."""
     (folder / "vocab").mkdir()
     (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     write_prepared(folder / "prepare", WordPiece.load(folder / "vocab"))

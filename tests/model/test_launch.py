@@ -1,7 +1,6 @@
 """The first process of a training container: one exit code, signals passed on, none left behind."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -104,7 +103,8 @@ def test_a_rank_that_is_killed_is_named(job: "subprocess.Popen[str]") -> None:
     os.kill(descendants(job.pid)[-1], signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
-    assert re.match(r"stopped: rank-0 was killed.*; run the same command to resume", said)
+    assert said.startswith("stopped: rank-0 ")
+    assert "killed" in said
 
 
 # A rank that has nothing to save yet, and leaves no word when a signal ends it.
@@ -121,7 +121,7 @@ def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == Exit.RESTART
-    assert "stopped: SIGINT before anything was saved; " in said
+    assert "stopped: SIGINT " in said
     assert "memory" not in said
 
 
@@ -138,8 +138,11 @@ def test_memory_is_named_where_the_kernel_counted_it() -> None:
     place = next(iter(now))
     before = rank_endings.Endings({place: now[place] - 1})
     said = before.describe(["rank-0"], [], -9)
-    assert said.startswith("rank-0 was killed by SIGKILL (out of memory: the kernel ended 1 ")
-    assert "counted no kill for memory" in rank_endings.Endings(now).describe(["rank-0"], [], 247)
+    assert said.startswith("rank-0 ")
+    assert "out of memory" in said
+    uncounted = rank_endings.Endings(now).describe(["rank-0"], [], 247)
+    assert "no kill" in uncounted
+    assert "out of memory" not in uncounted
     assert rank_endings.Endings(now).describe([], [], 0) == ""
 
 
@@ -198,7 +201,7 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == Exit.RESTART
-    assert "SIGTERM before the first step" in said
+    assert "SIGTERM" in said
     assert "killed" not in said
 
 

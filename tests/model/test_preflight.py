@@ -88,10 +88,10 @@ def test_a_node_without_the_shared_folder_is_named(root: Path, tmp_path: Path) -
     file.touch()
     (first, said), (second, _) = ranks(root, 2, [str(tmp_path)], [str(file)])
     assert (first, second) == (Exit.USER, Exit.USER), said
-    assert "error: bad nodes: node-b (folder)" in said
+    assert "node-b (folder)" in said
 
 
 def test_a_node_that_does_not_come_is_named(root: Path, tmp_path: Path) -> None:
     ((code, said),) = ranks(root, 2, [str(tmp_path)], wait=1)
     assert code == Exit.RESTART
-    assert "stopped: rank 1 (node-b) did not join within 1 s" in said
+    assert "stopped: rank 1 (node-b) " in said

@@ -279,7 +279,7 @@ def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
         said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
     finally:
         lab.machines[1].link("up")
-    assert "stopped: node1 did not answer within 8 s" in said
+    assert "stopped: node1 " in said
 
 
 def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab: Lab) -> None:

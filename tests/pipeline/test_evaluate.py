@@ -188,7 +188,7 @@ def test_malformed_rows_show(config):
     assert manifest.figures["malformed"] == 2
     assert manifest.figures["rows"] == {"train": 300, "dev": 100}
     assert "2 malformed rows" in manifest.summary
-    assert "train.tsv, line 302: 2 fields" in manifest.summary
+    assert "train.tsv, line 302: " in manifest.summary
 
 
 def test_scores_are_fitted_where_a_task_has_no_classes(config):
@@ -202,7 +202,7 @@ def test_scores_are_fitted_where_a_task_has_no_classes(config):
 
 
 def test_what_is_not_there_is_told(config):
-    with pytest.raises(InputError, match=r"nowhere: no model.*pipeline\.convert"):
+    with pytest.raises(InputError, match=r"pipeline\.convert"):
         run(replace(config, pretrained="nowhere"))
     with pytest.raises(InputError, match=r"Toy/train\.tsv"):
         run(replace(config, data="nowhere"))
@@ -306,8 +306,9 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 
 
 def test_a_task_without_a_training_set_says_so(config):
-    with pytest.raises(ConfigError, match="task ax: has no training set"):
+    with pytest.raises(ConfigError, match="task ax: ") as raised:
         replace(config, task=examples.task_of("ax"))
+    assert raised.value.key == "task"
 
 
 @pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
@@ -337,19 +338,19 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     ]  # fmt: skip
     done = command(*arguments)
     assert done.returncode == 0, done.stderr
-    assert "Sample-Next (sample task) accuracy" in done.stdout
+    assert "Sample-Next" in done.stdout
     assert (Path(config.workdir) / "evaluate-sample_next" / "results.json").exists()
     (Path(config.workdir) / "report").mkdir()
     (Path(config.workdir) / "report" / "report.html").touch()
     again = command(*arguments).stdout
     assert "evaluate: up to date" in again
-    assert f"python -m pipeline.report workdir={config.workdir} adds this" in again
+    assert f"pipeline.report workdir={config.workdir}" in again
 
 
 def test_without_a_task_the_command_lists_them():
     done = command()
     assert done.returncode == 2
-    assert "+task=NAME, NAME one of: ax, blimp, " in done.stderr
+    assert ": ax, blimp, " in done.stderr
 
 
 def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
@@ -384,4 +385,4 @@ def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: pretrained ")
     done = evaluate_own(root, *words, f"workdir={tmp_path}")
-    assert f"{tmp_path}/convert: no model in Hugging Face format" in done.stderr
+    assert f"{tmp_path}/convert: " in done.stderr

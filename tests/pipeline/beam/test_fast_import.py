@@ -1,5 +1,6 @@
 """Beam is imported without what it would bring for its other uses."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +23,25 @@ def test_other_clients_are_not_imported_and_can_be_later(root: Path) -> None:
         [sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["[]", "boto3", "httplib2"]
+
+
+def test_a_client_that_beam_finds_installed_may_need_them_at_once(
+    root: Path, tmp_path: Path
+) -> None:
+    """As Google's does, which comes with Beam's extra for Dataflow."""
+    package = tmp_path / "google" / "api_core"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import requests.adapters, requests\n")
+    program = """
+import sys
+import pipeline.beam.fast_import
+assert "requests.adapters" in sys.modules
+import requests, requests.adapters
+print(requests.adapters is sys.modules["requests"].adapters, requests.Session.__module__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["True", "requests.sessions"]

@@ -117,7 +117,7 @@ def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
     done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
     assert done.returncode == 2
     assert f"{tmp_path}/vocab: " in done.stderr
-    assert "run python -m pipeline.vocab" in done.stderr
+    assert "pipeline.vocab" in done.stderr
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
         "minimum_characters=0", f"out={small_disk}/out", f"runner.workers={workers}",
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: out={small_disk}/out: no space left on device")
+    assert done.stderr.startswith(f"error: out={small_disk}/out: no space ")
     assert len(done.stderr.splitlines()) == 1
     assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
 
@@ -207,7 +207,7 @@ def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> No
         cwd=root, shell=True, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large; ")
+    assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large")
 
 
 @pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])

@@ -10,12 +10,9 @@ from typing import Any
 import forked
 import numpy as np
 import pytest
-import torch
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
 from model.finetuning.features import TruncationConfig
-from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import InputError
 from pipeline.config import EvaluateConfig, TaskConfig
@@ -23,7 +20,8 @@ from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import read_sides
 from pipeline.evaluation.task_types.classification import Classification
 from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.pipeline.evaluation.letter_model import write_letter_model
 
 pytestmark = pytest.mark.slow
 
@@ -39,13 +37,7 @@ Run = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with random weights whose words are letters."""
-    vocab = tmp_path_factory.mktemp("vocab")
-    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("run") / "convert"
-    bert_format.save(folder, CONFIG, BertForPreTraining(CONFIG).state_dict(), vocab)
-    return folder
+    return write_letter_model(tmp_path_factory, CONFIG, WORDS)
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig
-from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
@@ -20,7 +18,8 @@ from pipeline.evaluation import examples, zero_shot
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.pipeline.evaluation.letter_model import write_letter_model
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = ModelConfig(
@@ -32,13 +31,7 @@ CONFIG = ModelConfig(
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with random weights whose words are letters."""
-    vocab = tmp_path_factory.mktemp("vocab")
-    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("run") / "convert"
-    bert_format.save(folder, CONFIG, build_model(CONFIG).state_dict(), vocab)
-    return folder
+    return write_letter_model(tmp_path_factory, CONFIG, WORDS)
 
 
 def write_blimp(data: Path, rows: int = 20) -> None:
