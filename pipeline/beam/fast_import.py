@@ -7,8 +7,8 @@ import sys
 import types
 from typing import Any
 
-# Beam imports these if installed, for its data frames, MongoDB and S3.
-_UNUSED = ("pandas", "pymongo", "bson", "boto3", "botocore")
+# Beam imports these if installed, for its data frames, MongoDB, S3 and Google's storage.
+_UNUSED = ("pandas", "pymongo", "bson", "boto3", "botocore", "google.cloud.storage")
 
 # On import, Beam warns about missing optional dependencies.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
@@ -19,6 +19,8 @@ class _Later(types.ModuleType):
     """A module that is imported when something in it is used."""
 
     def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:  # else the import would find this one again
+            del sys.modules[self.__name__]
         return getattr(importlib.import_module(self.__name__), name)
 
 
@@ -39,8 +41,11 @@ try:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 finally:
-    for _name in (*_hidden, *_later):
+    for _name in _hidden:
         del _modules[_name]
+    for _name in _later:
+        if isinstance(_modules.get(_name), _Later):  # else it was used
+            del _modules[_name]
     gc.freeze()
     gc.enable()
 
