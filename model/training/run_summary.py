@@ -1,6 +1,6 @@
-"""The lines that a training prints when it starts."""
+"""The lines that a training prints when it starts, and the one when it ends."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.config import ModelConfig, TrainConfig
@@ -36,3 +36,20 @@ def lines(
     expected = estimate.training(config, model, speed, world.size, step)
     if expected.worth_saying:
         yield f"train: {expected}"
+
+
+def held_out(validation: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+    """Return the accuracies on held-out samples, each with that of the most frequent answer."""
+    if "masked_lm_accuracy" not in validation:
+        shown = "held-out loss not finite"
+    else:
+        shown = (
+            f"held-out masked-LM accuracy {validation['masked_lm_accuracy']:.3f} "
+            f"(most frequent token {baselines['most_frequent_accuracy']:.3f})"
+        )
+    if "next_sentence_accuracy" in validation:
+        shown += (
+            f", next sentence {validation['next_sentence_accuracy']:.3f} "
+            f"(more frequent class {baselines['most_frequent_pair_accuracy']:.3f})"
+        )
+    return shown

@@ -371,23 +371,10 @@ class Trainer:
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        unigram = self.held_out.most_frequent_share()
-        figures = {"most_frequent_accuracy": unigram}
-        if "masked_lm_accuracy" in validation:
-            accuracy = validation["masked_lm_accuracy"]
-            shown = (
-                f"held-out masked-LM accuracy {accuracy:.3f} (most frequent token {unigram:.3f})"
-            )
-        else:
-            shown = "held-out loss not finite"
+        figures = {"most_frequent_accuracy": self.held_out.most_frequent_share()}
         if "next_sentence_accuracy" in validation:
-            share = figures["most_frequent_pair_accuracy"] = (
-                self.held_out.most_frequent_pair_share()
-            )
-            shown += (
-                f", next sentence {validation['next_sentence_accuracy']:.3f} "
-                f"(more frequent class {share:.3f})"
-            )
+            figures["most_frequent_pair_accuracy"] = self.held_out.most_frequent_pair_share()
+        shown = run_summary.held_out(validation, figures)
         path = self.folder / checkpoint.name_of(self.step)
         return Result(
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",

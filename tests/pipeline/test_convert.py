@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import onnxruntime
 import pytest
 import torch
@@ -31,6 +30,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage
+from tests import forked
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 

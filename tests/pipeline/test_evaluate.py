@@ -4,7 +4,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
 import torch
@@ -25,6 +24,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, grid_search
 from pipeline.stages import stage
+from tests import forked
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 
 from pipeline import inspect, prepare
@@ -13,6 +12,7 @@ from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from pipeline import embed, predict
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
 CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,

@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
 
@@ -21,6 +20,7 @@ from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
+from tests import forked
 
 SENTENCES = [
     "The river runs past the old mill.", "Nobody knew where the road would lead.",

@@ -9,8 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-import forked
 import pytest
+
+from tests import forked
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 from hostile import hammer, soup
 from hydra import compose, initialize_config_dir
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from pipeline.cli import conf_files, entry_point
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
+from tests import forked
 
 pytestmark = pytest.mark.fuzz
 

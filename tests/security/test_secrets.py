@@ -5,13 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 
 from pipeline.common.manifest import Result
 from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
 from pipeline.stages import stage
+from tests import forked
 
 SECRET = "hf_Zm9vYmFyYmF6"
 

@@ -4,12 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 import torch
 
 from model.resilience import gpus
 from pipeline.common.errors import ConfigError
+from tests import forked
 
 
 @pytest.fixture(autouse=True)

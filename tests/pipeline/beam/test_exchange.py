@@ -6,7 +6,6 @@ import random
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 SPLIT_BYTES = 64 * 2**20
 TASK_BYTES = RunnerConfig().task_bytes

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
-import forked
 import psutil
 import pytest
 from apache_beam.options import pipeline_options
@@ -28,6 +27,7 @@ from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 pytestmark = pytest.mark.slow
 

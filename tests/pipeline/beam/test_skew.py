@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
 import yaml
 
@@ -16,6 +15,7 @@ from pipeline.beam.plan import unpack
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 GIB = 2**30
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]

@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 
 from pipeline.cli import addresses
@@ -15,6 +14,7 @@ from pipeline.config import (
     PrepareConfig,
     RunnerConfig,
 )
+from tests import forked
 
 
 def config(**changes: object) -> PrepareConfig:

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 
 from pipeline import __version__
 from pipeline.cli import entry_point
 from pipeline.common.errors import Exit
 from pipeline.config import ReportConfig
+from tests import forked
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -138,7 +138,7 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     assert listed[0].startswith("python -m pipeline.run ")
     commands = {path.stem for path in (root / "conf").glob("*.yaml")} - {"hydra"}
     modules = {line.split()[2].removeprefix("pipeline.") for line in listed if "-m" in line}
-    assert modules == commands | {"inspect"}
+    assert modules == commands | {"inspect", "dashboards"}
     assert all(len(line) <= 100 for line in listed)
 
 

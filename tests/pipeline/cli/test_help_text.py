@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
 
 from pipeline.cli import help_text
@@ -17,6 +16,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.schema import Section, group, input_path, option, runtime_option
 from pipeline.config import EmbedConfig, PredictConfig, RunConfig, StageConfig
 from pipeline.stages.registry import OTHERS, STAGES
+from tests import forked
 
 
 @dataclass(kw_only=True)

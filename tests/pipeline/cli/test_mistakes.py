@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import forked
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -18,6 +17,7 @@ from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
 DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"

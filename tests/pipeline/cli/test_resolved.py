@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.cli import entry_point, resolved
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from tests import forked
 from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(

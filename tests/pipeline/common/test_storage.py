@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import forked
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +25,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
 LINES = "\n\n".join(TEXTS).encode()

@@ -6,13 +6,13 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import forked
 import pytest
 
 from pipeline.common.errors import InputError
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import examples, glue_submission
 from pipeline.stages import stage
+from tests import forked
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
 OFFICIAL = {

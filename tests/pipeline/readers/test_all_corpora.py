@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pytest
 import yaml
@@ -13,6 +12,7 @@ import yaml
 from pipeline import shards
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common.manifest import require_manifest
+from tests import forked
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
 import rjieba
@@ -21,6 +20,7 @@ from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+from tests import forked
 
 WORDS = [
     "我们", "北京大学", "中国科学院", "的", "了", "在", "研究", "历史", "经济", "发展", "城市",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pytest
 
@@ -21,6 +20,7 @@ from pipeline.evaluation.task_types import read_sides
 from pipeline.evaluation.task_types.classification import Classification
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests import forked
 from tests.pipeline.evaluation.letter_model import write_letter_model
 
 pytestmark = pytest.mark.slow
