@@ -149,7 +149,9 @@ def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
         return x[places]
     count = len(starts) - 1
     each = torch.arange(count, device=x.device)
-    return pool(x, each.repeat_interleave(starts.diff().long()), count, kind)
+    # With the size, a GPU is not waited for.
+    each = each.repeat_interleave(starts.diff().long(), output_size=len(x))
+    return pool(x, each, count, kind)
 
 
 def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor:
