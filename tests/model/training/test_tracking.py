@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,13 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that was logged to step 4, and resumed after step 3."""
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     run(tmp_path, 0, [1, 2, 3, 4])
     run(tmp_path, 3, [4, 5, 6])
-    yield tmp_path
-    wandb.teardown()  # its service would serve every process that the tests start from here
+    wandb.teardown()  # its service writes until it ends, and would serve the tests' processes
+    return tmp_path
 
 
 def test_weights_and_biases_holds_what_was_logged(out: Path) -> None:

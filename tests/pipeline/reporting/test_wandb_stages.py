@@ -1,7 +1,6 @@
 """All stages of a run reach W&B's files, once each, in the run's group."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def write(work: Path, name: str, fingerprint: str) -> None:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run."""
     for name in ("WANDB_API_KEY", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
@@ -60,8 +59,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in FIGURES:
         write(work, name, f"f-{name}")
     (work / "train" / RUN_ID).write_text("12ab34cd")
-    yield work
-    wandb.teardown()
+    return work
+
+
+def log(work: Path) -> None:
+    wandb_stages.log_finished(work, "bert")
+    wandb.teardown()  # its service writes until it ends
 
 
 def of(work: Path, kind: str) -> list[Any]:
@@ -74,7 +77,7 @@ def of(work: Path, kind: str) -> list[Any]:
 
 def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_TAGS", "devlin,abc123")
-    wandb_stages.log_finished(work, "bert")
+    log(work)
     runs = {run.display_name: run for run in of(work, "run")}
     assert runs.keys() == FIGURES.keys()
     assert {run.run_group for run in runs.values()} == {"wiki"}
@@ -93,7 +96,7 @@ def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.Mon
 
 
 def test_artifacts_are_references_with_the_sums_of_the_manifests(work: Path) -> None:
-    wandb_stages.log_finished(work, "bert")
+    log(work)
     found = {one.name: one for one in of(work, "artifact") if one.name.startswith("wiki-")}
     assert found.keys() == {f"wiki-{name}" for name in FIGURES}
     assert found["wiki-prepare"].type == "shards"
@@ -107,11 +110,11 @@ def test_artifacts_are_references_with_the_sums_of_the_manifests(work: Path) -> 
 
 
 def test_a_stage_is_logged_once_until_it_is_made_again(work: Path) -> None:
-    wandb_stages.log_finished(work, "bert")
-    wandb_stages.log_finished(work, "bert")
+    log(work)
+    log(work)
     assert len(of(work, "run")) == 4
     write(work, "evaluate-rte", "another")
-    wandb_stages.log_finished(work, "bert")
+    log(work)
     names = [run.display_name for run in of(work, "run")]
     assert sorted(names) == sorted([*FIGURES, "evaluate-rte"])
 
@@ -120,7 +123,7 @@ def test_a_failure_of_weights_and_biases_is_a_warning(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "wandb").write_text("not a folder")
-    wandb_stages.log_finished(work, "bert")
+    log(work)
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
