@@ -116,6 +116,7 @@ def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(
     assert not hub.models.repositories
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {})], ids=str)
 def test_a_limited_rate_is_waited_for(
     trained: Path, hub: Hub, tmp_path: Path, fault: tuple[int, dict[str, str]]
