@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,12 +18,11 @@ from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning"}
 
-import torch
 from deepspeed.accelerator import get_accelerator
 from hydra import compose, initialize_config_dir
 
 from benchmarks.gpu_rows import read
-from benchmarks.host_waits import HostWaits
+from benchmarks.host_waits import HostWaits, warned
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
 from model.training.trainer import Trainer
@@ -46,7 +44,8 @@ def train(name: str, overrides: list[str]) -> None:
         if trainer.step < trainer.config.steps - 1:
             update(*given)
         elif trainer.world.device.type == "cuda":
-            found.update(warned(lambda: update(*given)))
+            places = warned(lambda: update(*given))
+            found.update(waits=len(places), places=places)
         else:
             found.update(counted(trainer, lambda: update(*given)))
 
@@ -67,20 +66,6 @@ def counted(trainer: Any, step: Callable[[], None]) -> dict[str, Any]:
     hook.remove()
     each = [after - before for before, after in pairwise(marks)]
     return {"waits": waits.total, "micro_batches": each, "places": waits.places}
-
-
-def warned(step: Callable[[], None]) -> dict[str, Any]:
-    """Count PyTorch's warnings of a wait for the GPU."""
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    said = [one for one in found if "synchroniz" in str(one.message)]
-    return {"waits": len(said), "places": [f"{one.filename}:{one.lineno}" for one in said]}
 
 
 def main() -> None:

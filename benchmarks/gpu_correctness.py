@@ -1,8 +1,6 @@
 """Part A: what a GPU computes is what plain arithmetic says."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +12,6 @@ from benchmarks.gpu_model import config_of, loss_of, make_batch, make_model, wit
 from benchmarks.gpu_rows import Rows
 from model.encoders import attention, flash
 from model.encoders.kernels.add_norm import add_norm
-from model.training.device_peak import synchronize
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64
@@ -177,7 +174,7 @@ def compiled_is_the_same(device: torch.device, size: str) -> dict[str, Any]:
 
 def waits_in_a_step(device: torch.device) -> dict[str, Any]:
     """Count the waits of a plain training step: by PyTorch on a GPU, by operator elsewhere."""
-    from benchmarks.host_waits import HostWaits
+    from benchmarks.host_waits import HostWaits, warned
 
     model = make_model(config_of("tiny", 128, attention="flash"), device, half_of(device))
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -193,21 +190,8 @@ def waits_in_a_step(device: torch.device) -> dict[str, Any]:
         with HostWaits() as waits:
             optimizer.step()
         return {"ok": waits.total == 0, "waits": waits.total}
-    return counted(step, device)
-
-
-def counted(step: Callable[[], None], device: torch.device) -> dict[str, Any]:
-    """Count PyTorch's warnings of a wait."""
-    synchronize(device)
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    said = [str(one.message) for one in found if "synchroniz" in str(one.message)]
-    return {"ok": not said, "waits": len(said)}
+    said = len(warned(step))
+    return {"ok": not said, "waits": said}
 
 
 def half_of(device: torch.device) -> torch.dtype:

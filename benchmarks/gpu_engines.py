@@ -23,9 +23,7 @@ OWN_CURVE = ("lamb",)
 
 def run(rows: Rows, device: torch.device, small: bool) -> None:
     """Train in all ways; the first is what the others are compared with."""
-    missing = [name for name in NEEDED if not installed(name)]
-    if missing:
-        rows.skip("engines", f"not installed: {', '.join(missing)}")
+    if lacks(rows, "engines"):
         return
     work = rows.path.parent / "engines"
     shutil.rmtree(work, ignore_errors=True)
@@ -46,6 +44,14 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
         for one in found:
             expected = expected or one["losses"]
             rows.add(f"engine, {one['run']}", **judged(one, expected))
+
+
+def lacks(rows: Rows, name: str) -> bool:
+    """Return whether packages that training needs are missing; the row `name` then says which."""
+    missing = [package for package in NEEDED if not installed(package)]
+    if missing:
+        rows.skip(name, f"not installed: {', '.join(missing)}")
+    return bool(missing)
 
 
 def installed(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_engines import NEEDED, installed
+from benchmarks.gpu_engines import lacks
 from benchmarks.gpu_rows import Rows, read
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,9 +20,7 @@ SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_
 
 def run(rows: Rows, device: torch.device, small: bool) -> None:
     """Train, kill, resume; or say what is missing."""
-    missing = [name for name in NEEDED if not installed(name)]
-    if missing:
-        rows.skip("training", f"not installed: {', '.join(missing)}")
+    if lacks(rows, "training"):
         return
     work = rows.path.parent / "work"
     shutil.rmtree(work, ignore_errors=True)

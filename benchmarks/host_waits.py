@@ -8,7 +8,9 @@ and is not counted.
 """
 
 import traceback
+import warnings
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -76,3 +78,16 @@ def waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         moved = device is not None and torch.device(device) != args[0].device
         return moved and not kwargs.get("non_blocking", False)
     return False
+
+
+def warned(step: Callable[[], None]) -> list[str]:
+    """Return where PyTorch warns of a wait for the GPU during `step`, as FILE:LINE."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return [f"{one.filename}:{one.lineno}" for one in found if "synchroniz" in str(one.message)]

@@ -10,13 +10,13 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.formatting import pluralize
+from pipeline.common.formatting import flatten, pluralize
 
 RUN = "TRAIN_RUN"  # environment: the launcher's unique name for one start of a training
 HOSTS = "HOSTS"  # environment: node names in rank order, separated by commas
@@ -68,7 +68,7 @@ class RankCard:
 
 def describe(config: Any, fingerprint: str) -> RankCard:
     """Return this process's card; `config` is a dataclass with a field `out`."""
-    settings = dict(_flat(json.loads(json.dumps(dataclasses.asdict(config), default=str))))
+    settings = dict(flatten(json.loads(json.dumps(dataclasses.asdict(config), default=str))))
     return RankCard(
         run=os.environ.get(RUN, ""),
         out=str(config.out),
@@ -90,14 +90,6 @@ def code_digests(root: Path) -> dict[str, str]:
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         for path in sorted(files)
     }
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _listed(

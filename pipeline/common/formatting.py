@@ -1,7 +1,9 @@
-"""Human-readable counts, durations and timestamps."""
+"""Human-readable counts, durations and timestamps; nested settings by dotted key."""
 
 import datetime
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?")
 
@@ -34,3 +36,12 @@ def moment(iso: str) -> str:
 def pluralize(number: int, noun: str, ending: str = "s") -> str:
     """Format a count with its noun: `1 document`, `2,301 documents`."""
     return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings by dotted key."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,6 +1,5 @@
 """The stages of a recipe, and the overrides that each of them gets from a run."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +8,11 @@ import yaml
 from pipeline.cli import conf_files
 from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
 from pipeline.common.errors import ConfigError
+from pipeline.common.formatting import flatten
 from pipeline.config import TASK_KINDS, RunConfig
 from pipeline.stages.registry import STAGES
 
 SAMPLE_TASK = "sample_"
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by dotted key."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def as_list(value: Any) -> list[Any]:

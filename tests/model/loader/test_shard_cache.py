@@ -171,15 +171,20 @@ def test_a_training_resumes_where_it_was_with_what_is_there(
     assert not [path for method, path in store.requests if method == "GET" and "train-" in path]
 
 
+def assert_first_epoch(loader: Loader, place: Place) -> None:
+    """Its batches are those of local files."""
+    for mine, theirs in zip(
+        batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
+    ):
+        assert same(mine, theirs)
+
+
 def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> None:
     for _ in range(2):
         loader, cache = place.cached(None)
         begin(loader, cache, 0, sum(ROWS))
         with closing(loader):
-            for mine, theirs in zip(
-                batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
-            ):
-                assert same(mine, theirs)
+            assert_first_epoch(loader, place)
         cache._lock.close()  # type: ignore[union-attr]
         for path in (place.top / "cache").rglob("*.arrow"):
             path.write_bytes(bytes(path.stat().st_size))
@@ -223,10 +228,7 @@ def test_faults_that_pass_cost_no_batch(place: Place, store: Proxy, fault: Any) 
     loader, cache = place.cached(None)
     begin(loader, cache, 0, sum(ROWS))
     with closing(loader):
-        for mine, theirs in zip(
-            batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
-        ):
-            assert same(mine, theirs)
+        assert_first_epoch(loader, place)
 
 
 def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train_on(

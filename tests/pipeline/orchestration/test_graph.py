@@ -15,9 +15,10 @@ from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point
 from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
-from pipeline.orchestration import graph, recipe, run_arguments
+from pipeline.orchestration import graph, run_arguments
 from pipeline.stages import fingerprints
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -37,7 +38,7 @@ def test_a_quoted_value_reads_back(value: object) -> None:
 
 def test_nested_settings_become_dotted_keys() -> None:
     nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
-    assert dict(recipe.flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
+    assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
 
 
 def test_stages_come_after_what_they_need() -> None:
