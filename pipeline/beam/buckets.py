@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pipeline.beam import trace
 from pipeline.beam.documents import KeptDocument
+from pipeline.beam.nested_tokens import nested, take
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
@@ -136,7 +137,10 @@ def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[pa.RecordBatch]:
     bucket = table["bucket"].to_numpy()
     order = np.argsort(bucket, kind="stable")
     places = np.searchsorted(bucket[order], bounds)
-    (batch,) = table.take(pa.array(order)).combine_chunks().to_batches()
+    place = table.column_names.index("ids")
+    ids = take(table["ids"].combine_chunks(), order)
+    rest = table.remove_column(place).take(pa.array(order))
+    (batch,) = rest.add_column(place, "ids", ids).combine_chunks().to_batches()
     for low, high in itertools.pairwise(places):
         yield batch.slice(low, high - low)
 
@@ -205,14 +209,3 @@ def places_of(plan: PreparePlan, write: int, sources: list[int]) -> list[tuple[P
 def as_numbers(hashes: Iterable[bytes]) -> np.ndarray:
     """Convert 16-byte hashes to pairs of big-endian numbers, `(N, 2)` uint64."""
     return np.frombuffer(b"".join(hashes), dtype=">u8").reshape(-1, 2).astype(np.uint64)
-
-
-def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.Array:
-    """Nest `ids` as list<list<...>>: `lengths` of sentences, `counts` of sentences per document."""
-
-    def offsets(sizes: np.ndarray) -> pa.Array:
-        return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
-
-    return pa.ListArray.from_arrays(
-        offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids))
-    )

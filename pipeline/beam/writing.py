@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import trace
+from pipeline.beam import nested_tokens, trace
 from pipeline.beam.buckets import as_numbers
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import counter_rng
@@ -66,7 +66,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     left_out = (bucket, bucket[ordered][~distinct], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
-    ids, copies = table["ids"].combine_chunks().take(pa.array(order)), copies[order]
+    ids, copies = nested_tokens.take(table["ids"].combine_chunks(), order), copies[order]
     words = table["words"].to_numpy()[order]
     del table
     pa.default_memory_pool().release_unused()

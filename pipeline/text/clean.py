@@ -47,7 +47,6 @@ _TABLE = {
 }
 _ODD = re.compile(_outside(_TABLE))
 _SPACES = re.compile("  +")
-_BLANK_LINES = re.compile("\n\n+")
 
 
 def _replace(match: re.Match[str]) -> str:
@@ -60,12 +59,9 @@ def clean(text: str) -> str:
     Lines have no leading or trailing space. The only white space left is U+0020 and the line feed;
     control and format characters and surrogates are gone. The function is idempotent.
     """
-    if "\r\n" in text:
+    if "\r" in text:
         text = text.replace("\r\n", "\n")
     text = _ODD.sub(_replace, text)
     if "  " in text:
         text = _SPACES.sub(" ", text)
-    text = text.replace(" \n", "\n").replace("\n ", "\n")
-    if "\n\n" in text:
-        text = _BLANK_LINES.sub("\n", text)
-    return text.strip(" \n")
+    return "\n".join([line for part in text.split("\n") if (line := part.strip())])
