@@ -205,6 +205,7 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
     assert "killed" not in said
 
 
+@pytest.mark.slow
 def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(

@@ -74,6 +74,7 @@ def ranks(root: Path, size: int, *places: list[str], wait: int = 120) -> list[tu
     return [(process.returncode, text) for process, text in zip(begun, said, strict=True)]
 
 
+@pytest.mark.slow
 def test_two_ranks_measure_what_is_between_them(root: Path, tmp_path: Path) -> None:
     (first, said), (second, silent) = ranks(root, 2, [str(tmp_path)], [str(tmp_path)])
     assert (first, second, silent) == (Exit.DONE, Exit.DONE, ""), said + silent
@@ -83,6 +84,7 @@ def test_two_ranks_measure_what_is_between_them(root: Path, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_node_without_the_shared_folder_is_named(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

@@ -337,6 +337,7 @@ def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dty
     assert (Path(run.out) / "README.md").read_text().startswith("---\nlicense: apache-2.0\n")
 
 
+@pytest.mark.slow
 def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
     made = converted(run, onnx=True)
     assert made.figures["largest_onnx_difference"] < 1e-5

@@ -254,6 +254,7 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert after.figures["score"] >= found["score"] - 0.1  # it goes on from what was learnt
 
 
+@pytest.mark.slow
 def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tmp_path):
     modern = replace(config, pretrained=str(modern_folder))
     assert run(replace(modern, epochs=10, baseline=False)).figures["score"] > 0.8

@@ -153,6 +153,7 @@ def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     assert sha256(first / "tokenizer.json") == sha256(made / "vocab/tokenizer.json")
 
 
+@pytest.mark.slow
 def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(
     root: Path, made: Path
 ) -> None:

@@ -55,6 +55,7 @@ def query(address: str, expression: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_prometheus_finds_what_alerts_and_board_ask_for(
     root: Path, work: Path, tmp_path: Path, prometheus: tuple[str, int]
 ) -> None:

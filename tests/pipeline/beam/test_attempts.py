@@ -53,6 +53,7 @@ def content(plan: PreparePlan) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in shown}
 
 
+@pytest.mark.slow
 def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> None:
     (packet,) = plan.packets()
     attempt(plan, packet, 1)

@@ -211,6 +211,7 @@ def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
     assert list(copy.read(FileRange(str(path), 0, len(DUMP)), SkipCounts())) == first
 
 
+@pytest.mark.slow
 def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
     def peak(pages: int) -> int:
         data = HEAD + "".join(page(n, revision("Some text. " * 500)) for n in range(pages)) + TAIL
