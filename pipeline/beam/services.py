@@ -183,7 +183,7 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
     A job that ends because a process of the engine died is retried up to `runner.retries` times.
 
     Raises:
-        As `Job.wait`; Restart: the service did not accept the job.
+        As `Job.wait`; Restart: the service did not accept the job, or the pool died.
     """
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the error has what matters of Beam's and Java's tracebacks
@@ -199,6 +199,12 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
                 done = start_over(plan)
                 line = f"{error.what}; retrying from the start ({done})"
                 print(line, file=sys.stderr, flush=True)
+            except ConfigError as error:
+                if left == plan.config.runner.retries:
+                    raise
+                # Workers had started before: the pool has died since.
+                name = plan.config.runner.name
+                raise Restart(f"runner={name}: {error}, then rerun the command") from error
     finally:
         logging.disable(level)
 
