@@ -48,7 +48,8 @@ def test_dashboards_show_what_training_logs(cluster: Cluster) -> None:
     rows = read_metrics(cluster.claim / "sample" / "train")
     logged = {f"{row['kind']}/{key}" for row in rows for key in row}
     shown = {name for panels in SECTIONS.values() for panel in panels() for name in panel.y}
-    assert shown - {"Step"} <= logged
+    assert {name for name in shown if name.startswith(("train/", "validation/"))} <= logged
+    assert len(shown & logged) > 10
 
 
 def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str, Any]) -> None:
