@@ -14,6 +14,11 @@ from pod_script import image_of
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
+LARGEST = {"prepare": 1.2, "trainer cpu": 2.5, "trainer cuda": 9.0}  # GB unpacked
+IMPORTS = {
+    "prepare": "import apache_beam, pyarrow, tokenizers, pipeline.prepare, pipeline.run",
+    "trainer": "import torch, deepspeed, triton, model.train, pipeline.convert, pipeline.evaluate",
+}
 COMPILERS = ("cc", "gcc", "g++", "clang", "make", "nvcc", "ld")
 
 
@@ -57,6 +62,21 @@ def test_an_image_is_small_in_what_it_may_and_holds(
     assert found <= ({"cc", "gcc", "ld"} if target == "trainer" else set()), "for Triton alone"
     assert not (folder / "etc" / "pip.conf").exists()
     assert "extra-index-url" not in json.dumps(held)
+
+
+@pytest.mark.parametrize("target", ["prepare", "trainer"])
+def test_an_image_imports_what_its_commands_need(
+    builder: Builder, images: dict[str, Path], target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"bert-pipeline/{target}:0.1.0"
+    script = IMPORTS[target].replace(" triton,", "" if builder.variant == "cpu" else " triton,")
+    python = f"cd /app && PYTHONPATH=/app HOME=/tmp exec /opt/venv/bin/python -c '{script}'"
+    sh("chroot", "--userspec=1000:1000", images[name], "/bin/sh", "-c", python)
+    kind = target if target == "prepare" else f"{target} {builder.variant}"
+    size = int(sh("du", "-sxB1", images[name]).split()[0]) / 1e9
+    with capsys.disabled():
+        print(f"{kind}: {size:.1f} GB unpacked")
+    assert size < LARGEST[kind]
 
 
 def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
