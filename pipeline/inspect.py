@@ -54,7 +54,9 @@ def balance(figures: Mapping[str, Any]) -> Iterator[str]:
             yield f"{kind}: {listed}"
     if figures.get("packing"):
         yield packing_line(figures["packing"])
-    yield from (f"warning: {text}" for text in figures.get("warnings", ()))
+    yield from (
+        f"warning: {text.removeprefix('warning: ')}" for text in figures.get("warnings", ())
+    )
     for kind, found in figures.get("named", {}).items():
         yield from (f"{kind}: {line}" for line in found[:5])
         if len(found) > 5:

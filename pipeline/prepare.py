@@ -37,6 +37,8 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
 
+MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
+
 # The fix if a single document cannot be divided between training and validation.
 FEWER = (
     "add documents, split them into smaller ones, or set validation_share=0 for shards that are "
@@ -196,7 +198,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     check_held_out(config, figures, lowest)
     figures["warnings"] = warnings(config, figures, lowest)
     if not records and trace.Trace.of(config) is not None:
-        figures["warnings"].append("warning: no document matches trace or trace_file")
+        figures["warnings"].append("no document matches trace or trace_file")
     totals, shards = figures["totals"], figures["shards"]
     instances = totals["train"] + totals.get("validation", 0)
     found = documents_line(config, figures)
@@ -207,7 +209,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     if config.packing != "sequential":
         made += f", {packing_line(figures['packing'])}"
     return Result(
-        summary="; ".join([made, *figures["warnings"]]),
+        summary="; ".join([made, *(f"warning: {text}" for text in figures["warnings"])]),
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
     )
@@ -274,16 +276,22 @@ def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: Lowes
 
 def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
     """Return warnings about the shards."""
-    totals = figures["totals"]
+    totals, found = figures["totals"], []
     held, instances = totals.get("validation_documents", 0), totals.get("validation", 0)
-    if config.pairs != "nsp" or not instances or totals["validation_random_next"]:
-        return []
-    count = sensible_count(figures["documents"].get("written", 0))
-    cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
-    return [
-        f"warning: {pluralize(held, 'held-out document')} cannot give random next segments, so "
-        f"next-sentence scores will be meaningless; {cure}"
-    ]
+    if config.pairs == "nsp" and instances and not totals["validation_random_next"]:
+        count = sensible_count(figures["documents"].get("written", 0))
+        cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
+        found.append(
+            f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
+            f"next-sentence scores will be meaningless; {cure}"
+        )
+    every = instances + totals.get("train", 0)
+    if instances > MOST_HELD_OUT * every:
+        found.append(
+            f"{instances:,} of {every:,} instances ({instances / every:.0%}) are held out with "
+            f"{pluralize(held, 'document')}; a smaller validation_share leaves more to train on"
+        )
+    return found
 
 
 def execute(config: PrepareConfig) -> None:

@@ -77,7 +77,7 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
     rows += [("words", f"{words:,}")] if words else []
     shown = {kind: n for kind, n in totals.items() if n or "random_next" not in kind}
     rows += [(names.get(kind, kind), f"{count:,}") for kind, count in shown.items()]
-    rows += [("warning", text) for text in figures.get("warnings", ())]
+    rows += [("warning", text.removeprefix("warning: ")) for text in figures.get("warnings", ())]
     lengths = {int(length): count for length, count in figures["lengths"].items()}
     plot = plots.histogram(
         list(lengths), list(lengths.values()), "tokens of an instance", "instances (log scale)"

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from model.training.partitioned import PartitionedAdam, layouts
 from model.training.weight_average import averaged, keep_average
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError
+
+# DeepSpeed 0.19.8 calls functions that PyTorch 2.13 is about to rename.
+warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning, r"torch\.distributed")
 
 # Of `zero_optimization`, keys that mean nothing on a CPU.
 ONLY_ON_GPUS = ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size")

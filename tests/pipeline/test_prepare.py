@@ -262,6 +262,10 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
     assert better.figures["totals"]["validation_random_next"] > 0
     other = prepare(root, folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
     assert other.figures["warnings"] == []
+    most = prepare(root, folder, vocab, tmp_path / "d", f"validation_share={lowest.share_for(4)}")
+    (held_out,) = most.figures["warnings"]
+    totals = most.figures["totals"]
+    assert f"{totals['validation']:,} of {totals['validation'] + totals['train']:,} " in held_out
 
 
 PAGE = (

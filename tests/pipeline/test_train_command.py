@@ -40,6 +40,7 @@ def test_one_process_trains_without_a_launchers_words(
         root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1"
     )
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
     assert manifest is not None
     assert manifest.figures["world_size"] == 1
@@ -59,6 +60,7 @@ def test_several_processes_train_as_one(root: Path, work: Path, tmp_path: Path) 
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=2"]
     done = train(root, *words)
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
     assert manifest is not None
     assert manifest.figures["world_size"] == 2

@@ -20,7 +20,8 @@ def test_the_card_says_what_the_run_was(tmp_path):
     prepare = Manifest(
         stage="prepare", fingerprint="p" * 64, seconds=1.0,
         config={"corpus": {"name": "books", "language": "en", "files": []}},
-        figures={"documents": {"written": 1234}, "totals": {"tokens": 99000}}, **common,
+        figures={"documents": {"written": 1234},
+                 "totals": {"tokens": 99000, "validation_documents": 12}}, **common,
     )  # fmt: skip
     train = Manifest(
         stage="train", fingerprint="t" * 64, seconds=7200.0,
@@ -30,6 +31,7 @@ def test_the_card_says_what_the_run_was(tmp_path):
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
     text = (tmp_path / "out" / "README.md").read_text()
     for words in ("license: ", "fill in", "language: en", "| documents | 1,234 |",
+                  "| documents held out | 12 |",
                   "| learning rate | 0.0001 |", "| steps | 5,000 |", "| hours | 2.00 |",
                   "| masked lm accuracy | 0.4321 |"):  # fmt: skip
         assert words in text
