@@ -82,9 +82,10 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
 
 
 def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
-    """Return the latest warning about a Job or its pods since the Job was resumed."""
+    """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}
     owners = {job.metadata.uid, *getattr(job, "children", ())}
+    workload = re.compile(rf"{resource(job)}-{re.escape(job.metadata.name)}-[0-9a-f]{{5}}")
     since = job.status.start_time or job.metadata.creation_timestamp
     found = [
         (when, event)
@@ -95,6 +96,10 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
         and (
             event.involved_object.uid in owners
             or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
+            or (
+                event.involved_object.kind == "Workload"
+                and workload.fullmatch(event.involved_object.name)
+            )
         )
     ]
     if not found:

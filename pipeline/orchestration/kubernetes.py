@@ -203,6 +203,7 @@ class KubernetesExecutor:
             self._say(name, f"paused; to resume: kubectl annotate {resource(job)} {name} {PAUSED}-")
         elif queue and job.spec.suspend:
             self._say(name, f"queued in {queue}")
+            self._warn(job)
         elif job.spec.suspend:
             self._resume(job)
         else:
@@ -281,7 +282,7 @@ class KubernetesExecutor:
         return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
 
     def _warn(self, job: Any) -> None:
-        """Print the newest warning about a Job whose pods do not run, once."""
+        """Print the newest warning about a Job that is queued or whose pods do not run, once."""
         status = job.status
         if (status.ready or 0) + (status.succeeded or 0) >= (job.spec.completions or 1):
             return

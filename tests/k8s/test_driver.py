@@ -8,6 +8,7 @@ from pathlib import Path
 import control_plane
 import pytest
 import requests
+from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, Restart, UserError
@@ -170,6 +171,36 @@ def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(
     assert small.order == []
     small.change("a", "kueue", {"spec": {"suspend": False}})
     assert "a made" in driver.end()
+
+
+def kueue_says(small: Small, workload: str, words: str) -> None:
+    """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
+    about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload,
+             "namespace": small.namespace, "uid": workload}  # fmt: skip
+    event = {
+        "metadata": {"generateName": "kueue-"}, "involvedObject": about, "type": "Warning",
+        "reason": "Pending", "message": words, "source": {"component": "kueue-admission"},
+        "firstTimestamp": now(), "lastTimestamp": now(), "count": 1,
+    }  # fmt: skip
+    small.api.create("events", small.namespace, event)
+
+
+def test_a_quota_of_kueue_that_is_too_small_is_said_once(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = begin(lambda job: (0, ""))
+    small.declare("train", {QUEUE: kubernetes.WAITS})
+    driver = Driver(capsys, small, small.node("train"), queue="night")
+    driver.wait(lambda story: "queued in night" in story)
+    words = "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity"
+    kueue_says(small, "job-train-512-0a1b2", "of another Job")
+    for _ in range(2):  # at each attempt of its scheduler
+        kueue_says(small, "job-train-3c4d5", f"couldn't assign flavors: {words} (16 > 8)")
+    driver.wait(lambda story: words in story)
+    small.change("train", "kueue", {"spec": {"suspend": False}})
+    story = driver.end()
+    assert story.count(words) == 1
+    assert "of another Job" not in story
 
 
 def test_the_states_of_stages_are_served_to_prometheus(
