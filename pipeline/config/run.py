@@ -53,6 +53,7 @@ class ExecutorConfig(Section, key="executor"):
         False,
         "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob.",
     )
+    jobsets: bool = option(False, "Kubernetes: training is a JobSet, as in k8s/overlays/jobset.")
     preflight: bool = option(
         False, "Kubernetes: check the nodes of training first, by `model.preflight`."
     )

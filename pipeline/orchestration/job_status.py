@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from pipeline.common.errors import Exit
-from pipeline.orchestration.trainjobs import JOBSET
+from pipeline.orchestration.custom_jobs import JOBSET
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("suspended", "starting", "running", "complete", "failed")
@@ -23,7 +23,7 @@ def state(job: Any) -> str | None:
 
 
 def resource(job: Any) -> str:
-    """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
+    """Return the name for kubectl of a Job's resource, or of a custom one."""
     return str(getattr(job, "resource", "job"))
 
 

@@ -13,8 +13,8 @@ from kubelet import CAPACITY, now
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
+from pipeline.orchestration.custom_jobs import JOBSET
 from pipeline.orchestration.graph import Node
-from pipeline.orchestration.trainjobs import JOBSET
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
