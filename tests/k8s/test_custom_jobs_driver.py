@@ -41,17 +41,6 @@ def kubeflow(control: ControlPlane) -> ControlPlane:
     return control
 
 
-def kubectl(small: Small, *words: str, given: str = "") -> str:
-    """What kubectl prints."""
-    config = small.control.administrator
-    done = subprocess.run(
-        [KUBECTL, f"--kubeconfig={config}", f"--cache-dir={small.folder}/cache",
-         f"--namespace={small.namespace}", *words],
-        input=given, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
-
-
 @pytest.fixture
 def overlay(root: Path, kind: str) -> list[Object]:
     """The overlay for one node without GPUs."""
@@ -73,7 +62,7 @@ def apply(small: Small, items: list[Object]) -> None:
     """Apply what training needs of the overlay."""
     chosen = [item for item in items if item["kind"] in KINDS]
     given = json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen})
-    said = kubectl(small, "apply", "--validate=strict", "-f", "-", given=given)
+    said = small.kubectl("apply", "--validate=strict", "-f", "-", given=given)
     assert said.count(" created\n") == len(chosen), said
 
 
@@ -94,7 +83,7 @@ def test_the_server_takes_the_overlay_as_it_is(
 ) -> None:
     small = begin(lambda job: (0, ""))
     folder = str(root / "k8s" / "overlays" / kind)
-    said = kubectl(small, "apply", "--dry-run=server", "--validate=strict", "-k", folder)
+    said = small.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", folder)
     assert f"{kind}.{GROUPS[kind]}/train-512 created (server dry run)" in said, said
     assert "rror" not in said, said
 
@@ -143,10 +132,10 @@ def test_an_annotation_pauses_it(
     apply(small, overlay)
     driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
     driver.wait(lambda story: len(pods(small)) == 2)
-    kubectl(small, "annotate", kind, "train", f"{kubernetes.PAUSED}=true")
+    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}=true")
     driver.wait(lambda story: f"kubectl annotate {kind} train" in story)
     driver.wait(lambda story: not pods(small))
-    kubectl(small, "annotate", kind, "train", f"{kubernetes.PAUSED}-")
+    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}-")
     driver.wait(lambda story: len(pods(small)) == 2)
     ends.append((0, ""))
     assert "train made" in driver.end()
@@ -171,4 +160,4 @@ def test_the_driver_may_change_no_more(
         ("list", f"{kind}s", "yes"), ("patch", f"{kind}s/train-512", "yes"),
         ("patch", f"{kind}s/other", "no"), ("patch", "jobs/train", "no"),
     ):  # fmt: skip
-        assert kubectl(small, "auth", "can-i", verb, name, account).split()[-1] == answer, name
+        assert small.kubectl("auth", "can-i", verb, name, account).split()[-1] == answer, name

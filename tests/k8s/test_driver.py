@@ -1,6 +1,7 @@
 """The driver against a real control plane; pods end as each test says."""
 
 import dataclasses
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import control_plane
 import pytest
 import requests
+import yaml
 from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
@@ -98,6 +100,26 @@ def test_a_suspension_by_any_tool_is_undone(
         driver.wait(lambda story, count=count: story.count("another client") == count)
     ends.append((0, ""))
     assert "a made" in driver.end()
+
+
+def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(
+    begin: Begin, root: Path
+) -> None:
+    small = begin(lambda job: (0, ""))
+    needed = ("PersistentVolumeClaim/pretrain", "ServiceAccount/stage", "Job/vocab")
+    items = [
+        item
+        for item in yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())
+        if f"{item['kind']}/{item['metadata']['name']}" in needed
+    ]
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    applied = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
+    assert applied.count(" serverside-applied\n") == len(needed), applied
+    small.drive(small.node("vocab"))
+    said = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
+    assert 'conflict with "pretrain-driver"' in said
+    assert ".spec.suspend" in said
+    assert small.job("vocab")["status"]["succeeded"] == 1, "and nothing runs again"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from rules import faults
 
 ABSENT: Any = object()
 OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
+DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
@@ -65,6 +66,7 @@ MISTAKES = [
     ("Job/driver", "POD.securityContext.runAsUser", 0),
     ("Job/driver", "POD.securityContext.seccompProfile.type", "Unconfined"),
     ("Job/driver", "spec.template.metadata.labels", {"app": "driver"}),
+    ("Job/driver", "spec.template.metadata.labels", {"app.kubernetes.io/part-of": "bert-pretrain"}),
     ("Job/vocab", "spec.suspend", False),
     ("Job/vocab", "spec.selector", {"matchLabels": {"app.kubernetes.io/component": "vocab"}}),
     ("Job/vocab", "spec.podReplacementPolicy", "TerminatingOrFailed"),
@@ -254,15 +256,24 @@ def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
         assert mirror in {mount["mountPath"] for mount in held["volumeMounts"]}
 
 
-def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "suffix"),
+    [({"newTag": "1.2.3"}, ":1.2.3"), ({"digest": DIGEST}, f"@{DIGEST}")],
+    ids=["tag", "digest"],
+)
+def test_a_registry_reaches_every_job(
+    root: Path, tmp_path: Path, version: dict[str, str], suffix: str
+) -> None:
     images = [
-        {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", "newTag": "1.2.3"}
+        {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", **version}
         for target in ("prepare", "trainer")
     ]
-    held = containers(overlay(root, tmp_path, images=images))
+    items = overlay(root, tmp_path, images=images)
+    held = containers(items)
     assert len(held) == 12
-    known = {"registry/prepare:1.2.3", "registry/trainer:1.2.3"}
+    known = {f"registry/{target}{suffix}" for target in ("prepare", "trainer")}
     assert {c["image"] for c in held.values()} == known
+    assert faults(items) == []
 
 
 def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -> None:
