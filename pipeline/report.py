@@ -262,7 +262,7 @@ def run(config: ReportConfig) -> None:
         ConfigError: stages of a run in an object store cannot be logged to W&B.
         InputError: none of them is finished.
     """
-    tracked = config.tracking == "wandb"
+    tracked = config.tracking.name == "wandb"
     if tracked and store_inputs.in_store(config.workdir):
         raise ConfigError(
             f"tracking=wandb: stages in {config.workdir} are not logged; set tracking=none, or a "
@@ -273,7 +273,7 @@ def run(config: ReportConfig) -> None:
     stage.run("report", replace(config, stages=named), make)
     if tracked:
         found = manifests(replace(config, stages=named))
-        wandb_stages.log(Path(config.workdir), found, config.project, config.upload)
+        wandb_stages.log(Path(config.workdir), found, config.tracking.project, config.upload)
 
 
 def main() -> None:

@@ -82,6 +82,9 @@ class Watchdog:
                 alert = threading.Thread(target=self.stalled, daemon=True)
                 alert.start()
                 alert.join(ALERT)
+                if self._rank and self._training:
+                    # Rank 0 sends it; once a rank exits, a launcher ends the others.
+                    time.sleep(ALERT)
                 exit_for_restart(f"rank {self._rank}: no progress within the time limit")
             ready, _, _ = select.select([self._listen], [], [], min(left, 1.0))
             if ready:

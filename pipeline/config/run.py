@@ -3,8 +3,23 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import Section, StageConfig, input_path, option, runtime_option
+from pipeline.common.schema import (
+    Section,
+    StageConfig,
+    group,
+    input_path,
+    option,
+    runtime_option,
+)
 from pipeline.config.preparation import CorpusConfig
+
+
+@dataclass(kw_only=True)
+class ReportTrackingConfig(Section, key="tracking"):
+    """Where finished stages are logged."""
+
+    name: str = option("none", "Tracker.", choices=("wandb", "none"))
+    project: str = option("bert-pipeline", "Project of the tracker.")
 
 
 @dataclass(kw_only=True)
@@ -12,11 +27,11 @@ class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
-    tracking: str = runtime_option(
-        "none", "Tracker that gets all finished stages too, next to training.",
-        choices=("wandb", "none"),
-    )  # fmt: skip
-    project: str = runtime_option("bert-pipeline", "Project of the tracker.")
+    tracking: ReportTrackingConfig = group(
+        ReportTrackingConfig,
+        "Tracker that gets all finished stages too, next to training.",
+        "runtime",
+    )
     upload: str = runtime_option(
         "none", "Files that are uploaded to the tracker; all others are references.",
         choices=("model", "none"),
@@ -53,6 +68,7 @@ class ExecutorConfig(Section, key="executor"):
         False,
         "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob.",
     )
+    jobsets: bool = option(False, "Kubernetes: training is a JobSet, as in k8s/overlays/jobset.")
     preflight: bool = option(
         False, "Kubernetes: check the nodes of training first, by `model.preflight`."
     )

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from pipeline.common.errors import Exit
-from pipeline.orchestration.trainjobs import JOBSET
+from pipeline.orchestration.custom_jobs import JOBSET
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("suspended", "starting", "running", "complete", "failed")
@@ -23,7 +23,7 @@ def state(job: Any) -> str | None:
 
 
 def resource(job: Any) -> str:
-    """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
+    """Return the name for kubectl of a Job's resource, or of a custom one."""
     return str(getattr(job, "resource", "job"))
 
 
@@ -82,9 +82,10 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
 
 
 def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
-    """Return the latest warning about a Job or its pods since the Job was resumed."""
+    """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}
     owners = {job.metadata.uid, *getattr(job, "children", ())}
+    workload = re.compile(rf"{resource(job)}-{re.escape(job.metadata.name)}-[0-9a-f]{{5}}")
     since = job.status.start_time or job.metadata.creation_timestamp
     found = [
         (when, event)
@@ -95,6 +96,10 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
         and (
             event.involved_object.uid in owners
             or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
+            or (
+                event.involved_object.kind == "Workload"
+                and workload.fullmatch(event.involved_object.name)
+            )
         )
     ]
     if not found:

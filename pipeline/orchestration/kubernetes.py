@@ -1,8 +1,8 @@
 """Run the stages of a graph as Kubernetes Jobs, suspended until their inputs are done.
 
-The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it; with
-`executor.trainjobs` training is a TrainJob of Kubeflow Trainer instead. All state is in the
-cluster and on the volume, so the driver may die at any moment and be restarted.
+The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it; training may be a
+custom resource instead (`custom_jobs`). All state is in the cluster and on the volume, so the
+driver may die at any moment and be restarted.
 """
 
 import datetime
@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
+from pipeline.orchestration.custom_jobs import JOBSETS, TRAINJOBS, CustomJob, CustomJobs
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.job_status import (
     PREFLIGHT,
@@ -30,7 +31,6 @@ from pipeline.orchestration.job_status import (
     without_suffixes,
 )
 from pipeline.orchestration.local import StageFailed, announce_done
-from pipeline.orchestration.trainjobs import TrainJob, TrainJobs
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
@@ -52,7 +52,8 @@ class KubernetesExecutor:
     def __init__(self, config: ExecutorConfig):
         self.config = config
         self.batch, self.core, self.namespace = connect(config.namespace)
-        self.trainjobs = TrainJobs(self.namespace) if config.trainjobs else None
+        chosen = {TRAINJOBS: config.trainjobs, JOBSETS: config.jobsets}
+        self.custom = CustomJobs(self.namespace, *(kind for kind in chosen if chosen[kind]))
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_port, "executor.prometheus_port")
@@ -116,7 +117,7 @@ class KubernetesExecutor:
             time.sleep(self.config.poll)
 
     def _jobs(self) -> dict[str, Any]:
-        """Return the Jobs of this run by name, and its TrainJobs."""
+        """Return the Jobs of this run by name, and its custom resources."""
         selector = f"{PART_OF}={self.config.part_of}"
         found = self._ask(
             lambda: self.batch.list_namespaced_job(
@@ -124,8 +125,7 @@ class KubernetesExecutor:
             )
         )
         jobs = {job.metadata.name: job for job in found.items}
-        trainjobs = self.trainjobs
-        return jobs if trainjobs is None else jobs | self._ask(lambda: trainjobs.find(selector))
+        return jobs | self._ask(lambda: self.custom.find(selector))
 
     def _export(self, jobs: dict[str, Any]) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
@@ -203,6 +203,7 @@ class KubernetesExecutor:
             self._say(name, f"paused; to resume: kubectl annotate {resource(job)} {name} {PAUSED}-")
         elif queue and job.spec.suspend:
             self._say(name, f"queued in {queue}")
+            self._warn(job)
         elif job.spec.suspend:
             self._resume(job)
         else:
@@ -236,9 +237,9 @@ class KubernetesExecutor:
         )
 
     def _patch(self, job: Any, patch: dict[str, Any]) -> Any:
-        name, trainjobs = job.metadata.name, self.trainjobs
-        if isinstance(job, TrainJob) and trainjobs is not None:
-            return self._ask(lambda: trainjobs.patch(name, patch, MANAGER))
+        if isinstance(job, CustomJob):
+            return self._ask(lambda: self.custom.patch(job, patch, MANAGER))
+        name = job.metadata.name
         return self._ask(
             lambda: self.batch.patch_namespaced_job(
                 name, self.namespace, patch, field_manager=MANAGER, _request_timeout=ANSWER
@@ -281,7 +282,7 @@ class KubernetesExecutor:
         return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
 
     def _warn(self, job: Any) -> None:
-        """Print the newest warning about a Job whose pods do not run, once."""
+        """Print the newest warning about a Job that is queued or whose pods do not run, once."""
         status = job.status
         if (status.ready or 0) + (status.succeeded or 0) >= (job.spec.completions or 1):
             return

@@ -27,6 +27,15 @@ def test_hadolint_has_nothing_to_say(root: Path) -> None:
     assert (said.returncode, said.stdout) == (0, "")
 
 
+def test_the_base_image_is_named_by_its_digest(root: Path) -> None:
+    text = (root / "docker" / "Dockerfile").read_text()
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
+    assert re.fullmatch(r"[^@\s]+:[^@\s]+@sha256:[0-9a-f]{64}", base)
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
+    made = {"${BASE}", *(name for _, name in stages)}
+    assert {source for source, _ in stages} <= made, "nothing else comes from a registry"
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_images_install_the_tested_versions_with_hashes(root: Path, target: str) -> None:
     path = root / "docker" / f"requirements-{target}.txt"

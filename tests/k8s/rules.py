@@ -17,6 +17,7 @@ STAGES = "pipeline.orchestration.run_stage"
 TRAINING = "bert-pretrain/role"
 FLUX = "kustomize.toolkit.fluxcd.io/ssa"
 QUEUE = "kueue.x-k8s.io/queue-name"
+SIDECAR = "sidecar.istio.io/inject"
 TRIES = 3  # of a pod that fails by itself, before its Job fails
 GRACE = 300  # seconds for all ranks to agree on a step and save
 
@@ -78,6 +79,8 @@ def job_faults(world: World, job: Object) -> Faults:
     if "selector" in spec:
         yield "selector: the server makes it; it refuses one that is given"
     yield from failure_policy(spec)
+    if (spec["template"]["metadata"].get("labels") or {}).get(SIDECAR) != "false":
+        yield "labels: Istio's sidecar would keep the pod from ending"
     if not is_stage(job):
         return
     if not spec.get("suspend"):

@@ -1,5 +1,6 @@
 """A namespace of a real control plane whose pods end as a test says, and what may refuse them."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -7,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from api import Object, Refused, ended
-from control_plane import ControlPlane
+from control_plane import KUBECTL, ControlPlane
 from kubelet import CAPACITY, now
 
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
+from pipeline.orchestration.custom_jobs import JOBSET
 from pipeline.orchestration.graph import Node
-from pipeline.orchestration.trainjobs import JOBSET
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -42,6 +43,15 @@ class Small:
         metadata = {"name": name, "labels": {**PART, **(labels or {})}}
         item = {"metadata": metadata, "spec": {**spec, "template": template}}
         self.api.create("jobs", self.namespace, item)
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        """Return what kubectl prints in this namespace."""
+        done = subprocess.run(
+            [KUBECTL, f"--kubeconfig={self.control.administrator}",
+             f"--cache-dir={self.folder}/cache", f"--namespace={self.namespace}", *words],
+            input=given, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
 
     def node(self, name: str, *needs: str) -> Node:
         """A stage that has to run."""

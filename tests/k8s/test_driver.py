@@ -1,6 +1,7 @@
 """The driver against a real control plane; pods end as each test says."""
 
 import dataclasses
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import control_plane
 import pytest
 import requests
+import yaml
+from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, Restart, UserError
@@ -99,6 +102,26 @@ def test_a_suspension_by_any_tool_is_undone(
     assert "a made" in driver.end()
 
 
+def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(
+    begin: Begin, root: Path
+) -> None:
+    small = begin(lambda job: (0, ""))
+    needed = ("PersistentVolumeClaim/pretrain", "ServiceAccount/stage", "Job/vocab")
+    items = [
+        item
+        for item in yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())
+        if f"{item['kind']}/{item['metadata']['name']}" in needed
+    ]
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    applied = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
+    assert applied.count(" serverside-applied\n") == len(needed), applied
+    small.drive(small.node("vocab"))
+    said = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
+    assert 'conflict with "pretrain-driver"' in said
+    assert ".spec.suspend" in said
+    assert small.job("vocab")["status"]["succeeded"] == 1, "and nothing runs again"
+
+
 @pytest.mark.parametrize(
     ("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")]
 )
@@ -170,6 +193,36 @@ def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(
     assert small.order == []
     small.change("a", "kueue", {"spec": {"suspend": False}})
     assert "a made" in driver.end()
+
+
+def kueue_says(small: Small, workload: str, words: str) -> None:
+    """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
+    about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload,
+             "namespace": small.namespace, "uid": workload}  # fmt: skip
+    event = {
+        "metadata": {"generateName": "kueue-"}, "involvedObject": about, "type": "Warning",
+        "reason": "Pending", "message": words, "source": {"component": "kueue-admission"},
+        "firstTimestamp": now(), "lastTimestamp": now(), "count": 1,
+    }  # fmt: skip
+    small.api.create("events", small.namespace, event)
+
+
+def test_a_quota_of_kueue_that_is_too_small_is_said_once(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = begin(lambda job: (0, ""))
+    small.declare("train", {QUEUE: kubernetes.WAITS})
+    driver = Driver(capsys, small, small.node("train"), queue="night")
+    driver.wait(lambda story: "queued in night" in story)
+    words = "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity"
+    kueue_says(small, "job-train-512-0a1b2", "of another Job")
+    for _ in range(2):  # at each attempt of its scheduler
+        kueue_says(small, "job-train-3c4d5", f"couldn't assign flavors: {words} (16 > 8)")
+    driver.wait(lambda story: words in story)
+    small.change("train", "kueue", {"spec": {"suspend": False}})
+    story = driver.end()
+    assert story.count(words) == 1
+    assert "of another Job" not in story
 
 
 def test_the_states_of_stages_are_served_to_prometheus(

@@ -13,10 +13,12 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from overlays import kustomize
 from rules import faults
 
 ABSENT: Any = object()
 OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
+DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
@@ -64,6 +66,7 @@ MISTAKES = [
     ("Job/driver", "POD.securityContext.runAsUser", 0),
     ("Job/driver", "POD.securityContext.seccompProfile.type", "Unconfined"),
     ("Job/driver", "spec.template.metadata.labels", {"app": "driver"}),
+    ("Job/driver", "spec.template.metadata.labels", {"app.kubernetes.io/part-of": "bert-pretrain"}),
     ("Job/vocab", "spec.suspend", False),
     ("Job/vocab", "spec.selector", {"matchLabels": {"app.kubernetes.io/component": "vocab"}}),
     ("Job/vocab", "spec.podReplacementPolicy", "TerminatingOrFailed"),
@@ -196,29 +199,18 @@ def generate(root: Path) -> Any:
         sys.path.remove(str(root / "k8s"))
 
 
-@pytest.mark.parametrize("template", ["pretrain.yaml.j2", "shell.yaml.j2"])
-def test_the_committed_files_are_what_the_templates_make(generate: Any, template: str) -> None:
-    text = generate.FILES[template].read_text()
-    assert text == generate.render(template), "run `python k8s/generate.py`"
-    tokens = {type(token).__name__ for token in yaml.scan(text)}
-    assert not tokens & {"AnchorToken", "AliasToken"}, "kustomize loses what hangs on an anchor"
+def test_the_committed_files_are_what_the_templates_make(generate: Any) -> None:
+    for template, path in generate.FILES.items():
+        text = path.read_text()
+        assert text == generate.render(template), "run `python k8s/generate.py`"
+        tokens = {type(token).__name__ for token in yaml.scan(text)}
+        assert not tokens & {"AnchorToken", "AliasToken"}, "kustomize loses what hangs on an anchor"
 
 
 def test_the_file_for_a_plain_apply_is_the_one_of_the_base(root: Path) -> None:
     plain = root / "k8s" / "pretrain.yaml"
     assert plain.is_symlink()
     assert plain.resolve() == root / "k8s" / "base" / "pretrain.yaml"
-
-
-def kustomize(folder: Path) -> list[dict[str, Any]]:
-    """What kustomize makes of a folder."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not on this machine")
-    made = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stderr
-    return list(yaml.safe_load_all(made.stdout))
 
 
 def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
@@ -264,15 +256,24 @@ def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
         assert mirror in {mount["mountPath"] for mount in held["volumeMounts"]}
 
 
-def test_a_registry_reaches_every_job(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "suffix"),
+    [({"newTag": "1.2.3"}, ":1.2.3"), ({"digest": DIGEST}, f"@{DIGEST}")],
+    ids=["tag", "digest"],
+)
+def test_a_registry_reaches_every_job(
+    root: Path, tmp_path: Path, version: dict[str, str], suffix: str
+) -> None:
     images = [
-        {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", "newTag": "1.2.3"}
+        {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", **version}
         for target in ("prepare", "trainer")
     ]
-    held = containers(overlay(root, tmp_path, images=images))
+    items = overlay(root, tmp_path, images=images)
+    held = containers(items)
     assert len(held) == 12
-    known = {"registry/prepare:1.2.3", "registry/trainer:1.2.3"}
+    known = {f"registry/{target}{suffix}" for target in ("prepare", "trainer")}
     assert {c["image"] for c in held.values()} == known
+    assert faults(items) == []
 
 
 def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -> None:

@@ -3,39 +3,24 @@
 import copy
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
-import yaml
+from overlays import Object, kustomize, of
 from rules import faults
 
-Object = dict[str, Any]
 MODELS = {
     "TrainJob": kubeflow.TrainerV1alpha1TrainJob,
     "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime,
 }
 
 
-def kustomize(folder: Path) -> list[Object]:
-    """What kustomize makes of a folder."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not on this machine")
-    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, check=True)
-    return list(yaml.safe_load_all(made.stdout))
-
-
 @pytest.fixture(scope="module")
 def items(root: Path) -> list[Object]:
     """The objects of the overlay."""
     return kustomize(root / "k8s" / "overlays" / "trainjob")
-
-
-def of(items: list[Object], kind: str) -> dict[str, Object]:
-    """The objects of a kind, by name."""
-    return {i["metadata"]["name"]: i for i in items if i["kind"] == kind}
 
 
 def is_taken(item: Object) -> bool:

@@ -1,17 +1,13 @@
 """The dashboards are built and validated by W&B's own library, without a network."""
 
-import base64
 import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
@@ -21,6 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
+from tests.wandb_server import KEY, WandbServer
 
 DONE = {
     "documents": {"read": 106, "written": 100, "short": 6},
@@ -104,55 +101,21 @@ def test_a_wrong_command_line_is_one_error(
     assert "error: " in capsys.readouterr().err.splitlines()[-1]
 
 
-KEY = base64.b64encode(b"api:" + b"0" * 40).decode()
-VIEWER = {"id": "1", "username": "me", "entity": "me", "flags": "{}", "email": "", "admin": False,
-          "teams": {"edges": []}, "apiKeys": {"edges": []}}  # fmt: skip
-PROJECT = {"id": "1", "name": "bert-pipeline", "entityName": "me", "createdAt": "",
-           "isBenchmark": False, "user": None}  # fmt: skip
-
-
-class Stub(BaseHTTPRequestHandler):
-    """W&B's GraphQL interface, as far as saving a view needs it."""
-
-    asked: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        text = self.rfile.read(int(self.headers["Content-Length"] or 0))
-        if not self.path.endswith("/graphql"):
-            self.send_error(404)
-            return
-        request = json.loads(text)
-        self.asked.append(request)
-        known = self.headers["Authorization"].endswith(KEY)
-        view = {
-            "id": "Vmlldzox", "name": "v", "type": "runs", "displayName": "d", "description": "",
-            "spec": (request.get("variables") or {}).get("spec"), "project": PROJECT, "user": None,
-        }  # fmt: skip
-        pages = {"endCursor": "1", "hasNextPage": False}
-        data = {
-            "upsertView": {"view": view, "inserted": True},
-            "models": {"edges": [{"node": PROJECT, "cursor": "1"}], "pageInfo": pages},
-            "viewer": VIEWER if known else None,
-            "serverInfo": {"features": [], "cliVersionInfo": None, "latestLocalVersionInfo": None},
-        }
-        body = json.dumps({"data": data}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *words: object) -> None:
-        """Print nothing."""
+@pytest.fixture
+def server() -> Iterator[WandbServer]:
+    """W&B's interface on loopback."""
+    made = WandbServer()
+    yield made
+    made.stop()
 
 
 @pytest.fixture
-def save(work: Path, root: Path) -> Iterator[Callable[[str], subprocess.CompletedProcess[str]]]:
-    """Save both pages to the stub with a key."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def save(
+    work: Path, root: Path, server: WandbServer
+) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Save both pages to the server with a key."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    clean |= {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "HOME": str(work)}
+    clean |= {"WANDB_BASE_URL": server.url, "HOME": str(work)}
     words = [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"]
 
     def run(key: str) -> subprocess.CompletedProcess[str]:
@@ -161,17 +124,15 @@ def save(work: Path, root: Path) -> Iterator[Callable[[str], subprocess.Complete
             env={**clean, "WANDB_API_KEY": key},
         )  # fmt: skip
 
-    yield run
-    server.shutdown()
-    server.server_close()
+    return run
 
 
 def test_both_pages_are_saved_by_its_interface(
-    save: Callable[[str], subprocess.CompletedProcess[str]],
+    save: Callable[[str], subprocess.CompletedProcess[str]], server: WandbServer
 ) -> None:
-    done = save("0" * 40)
-    assert done.returncode == 0, f"{done.stderr}\n{Stub.asked}"
-    saved = [one["variables"] for one in Stub.asked if "upsertView" in one["query"]]
+    done = save(KEY)
+    assert done.returncode == 0, done.stderr
+    saved = server.asked_for("UpsertView2") + server.asked_for("upsertView")
     assert len(saved) == 2
     assert "evaluate/score" in saved[0]["spec"]
     assert "12ab34cd" in saved[1]["spec"]

@@ -51,3 +51,28 @@ def test_a_rank_that_does_nothing_shows_where_it_stands_and_leaves() -> None:
     assert done.returncode == Exit.RESTART
     assert "rank 3: no progress" in done.stderr
     assert 'File "<string>"' in done.stderr, "the trace of its threads"
+
+
+STALLED = """
+import os, time
+from model.resilience import watchdog
+watchdog.ALERT = 1.0
+called = []
+def leave(why):
+    print(time.monotonic() - called[0], flush=True)
+    os._exit(75)
+watchdog.exit_for_restart = leave
+guard = watchdog.Watchdog(1, start_timeout=60.0, limit=0.1, heartbeat=None)
+guard.stalled = lambda: called.append(time.monotonic())
+guard.training()
+guard.beat()
+time.sleep(60)
+"""
+
+
+def test_other_ranks_leave_rank_0_the_time_for_its_alert() -> None:
+    """A launcher ends all ranks, and W&B's service with them, when the first one exits."""
+    words = [sys.executable, "-c", STALLED]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == Exit.RESTART, done.stderr
+    assert float(done.stdout) >= 1.0

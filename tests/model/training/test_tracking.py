@@ -15,8 +15,9 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import Tracker, has_key, read_metrics
+from model.training.tracking import RUN_ID, Tracker, has_key, read_metrics
 from tests.wandb_files import history, records
+from tests.wandb_server import KEY, WandbServer
 
 
 def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
@@ -60,6 +61,27 @@ def test_a_training_is_one_job_of_the_runs_group(out: Path) -> None:
     paths = list(out.glob("wandb/offline-run-*/*.wandb"))
     runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
     assert {(run.run_group, run.job_type) for run in runs} == {(out.parent.name, "train")}
+
+
+def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> None:
+    server = WandbServer()
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).with_name("wandb"), "sync", *out.glob("wandb/offline-run-*")],
+            cwd=out, capture_output=True, text=True, check=False, env=clean | online,
+        )  # fmt: skip
+    finally:
+        server.stop()
+    assert done.returncode == 0, done.stderr
+    ((name, run),) = server.runs.items()
+    assert name == (out / RUN_ID).read_text()
+    assert (run["groupName"], run["jobType"]) == (out.parent.name, "train")
+    logged = {
+        row["_step"]: row["train/loss"] for row in server.history(name) if "train/loss" in row
+    }
+    assert logged == {step: 8 / step for step in range(1, 7)}
 
 
 def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:

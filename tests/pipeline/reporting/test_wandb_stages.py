@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import wandb
+from hydra import compose, initialize_config_dir
 
 from model.training.tracking import RUN_ID
+from pipeline.cli import entry_point
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.reporting import wandb_stages
@@ -127,6 +129,16 @@ def test_a_failure_of_weights_and_biases_is_a_warning(
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
-def test_a_report_does_not_log_unless_asked(work: Path) -> None:
-    settings = ReportConfig(workdir=str(work), out=str(work / "report"))
-    assert (settings.tracking, settings.upload) == ("none", "none")
+def report_settings(root: Path, *words: str) -> ReportConfig:
+    """Return what the report's command gets of its words."""
+    with initialize_config_dir(str(root / "conf"), version_base="1.3"):
+        entry_point.register("report", ReportConfig)
+        return entry_point.validate(compose("report", list(words)), ReportConfig)
+
+
+def test_a_report_logs_if_asked(root: Path) -> None:
+    settings = report_settings(root)
+    assert (settings.tracking.name, settings.upload) == ("none", "none")
+    settings = report_settings(root, "tracking=wandb", "tracking.project=ours", "upload=model")
+    assert (settings.tracking.name, settings.tracking.project) == ("wandb", "ours")
+    assert settings.upload == "model"

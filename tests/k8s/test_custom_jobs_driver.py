@@ -1,9 +1,10 @@
-"""The driver runs TrainJobs with the real controllers of Kubeflow Trainer and JobSet.
+"""The driver runs TrainJobs and JobSets with the real controllers of Kubeflow Trainer and JobSet.
 
 Without their webhooks, which need a Service that the API server can reach.
 """
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,8 +21,15 @@ from pipeline.orchestration import kubernetes, run_stage
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
 KINDS = ("ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "Service",
-         "TrainingRuntime", "TrainJob")  # fmt: skip
-API = "apis/trainer.kubeflow.org/v1alpha1/namespaces"
+         "TrainingRuntime", "TrainJob", "JobSet")  # fmt: skip
+GROUPS = {"trainjob": "trainer.kubeflow.org", "jobset": "jobset.x-k8s.io"}
+VERSIONS = {"trainjob": "v1alpha1", "jobset": "v1alpha2"}
+
+
+@pytest.fixture(params=list(GROUPS))
+def kind(request: pytest.FixtureRequest) -> str:
+    """The resource that training is."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -33,29 +41,20 @@ def kubeflow(control: ControlPlane) -> ControlPlane:
     return control
 
 
-def kubectl(small: Small, *words: str, given: str = "") -> str:
-    """What kubectl prints."""
-    config = small.control.administrator
-    done = subprocess.run(
-        [KUBECTL, f"--kubeconfig={config}", f"--cache-dir={small.folder}/cache",
-         f"--namespace={small.namespace}", *words],
-        input=given, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
-
-
 @pytest.fixture
-def overlay(root: Path) -> list[Object]:
+def overlay(root: Path, kind: str) -> list[Object]:
     """The overlay for one node without GPUs."""
     made = subprocess.run(
-        [KUBECTL, "kustomize", root / "k8s" / "overlays" / "trainjob"],
+        [KUBECTL, "kustomize", root / "k8s" / "overlays" / kind],
         capture_output=True, check=True,
     ).stdout  # fmt: skip
     items: list[Object] = list(yaml.safe_load_all(made))
-    runtime = next(item for item in items if item["kind"] == "TrainingRuntime")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    del job["template"]["spec"]["affinity"]
-    job["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    specs = [item["spec"] for item in items if item["kind"] == "JobSet"]
+    runtimes = [item["spec"] for item in items if item["kind"] == "TrainingRuntime"]
+    for spec in specs + [runtime["template"]["spec"] for runtime in runtimes]:
+        pod = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        del pod["affinity"]
+        pod["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     return items
 
 
@@ -63,39 +62,40 @@ def apply(small: Small, items: list[Object]) -> None:
     """Apply what training needs of the overlay."""
     chosen = [item for item in items if item["kind"] in KINDS]
     given = json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen})
-    said = kubectl(small, "apply", "--validate=strict", "-f", "-", given=given)
+    said = small.kubectl("apply", "--validate=strict", "-f", "-", given=given)
     assert said.count(" created\n") == len(chosen), said
 
 
-def train(small: Small) -> Object:
-    """The TrainJob as it is now."""
-    return small.api.ask("GET", f"{API}/{small.namespace}/trainjobs/train")
+def train(small: Small, kind: str) -> Object:
+    """The resource as it is now."""
+    place = f"apis/{GROUPS[kind]}/{VERSIONS[kind]}/namespaces/{small.namespace}"
+    return small.api.ask("GET", f"{place}/{kind}s/train")
 
 
 def pods(small: Small) -> list[Object]:
-    """The pods of the TrainJob that have not ended."""
+    """Its pods that have not ended."""
     found = small.api.find("pods", small.namespace, {"jobset.sigs.k8s.io/jobset-name": "train"})
     return [pod for pod in found if pod["status"]["phase"] in ("Pending", "Running")]
 
 
 def test_the_server_takes_the_overlay_as_it_is(
-    kubeflow: ControlPlane, begin: Begin, root: Path
+    kubeflow: ControlPlane, begin: Begin, root: Path, kind: str
 ) -> None:
     small = begin(lambda job: (0, ""))
-    folder = str(root / "k8s" / "overlays" / "trainjob")
-    said = kubectl(small, "apply", "--dry-run=server", "--validate=strict", "-k", folder)
-    assert "trainjob.trainer.kubeflow.org/train-512 created (server dry run)" in said, said
+    folder = str(root / "k8s" / "overlays" / kind)
+    said = small.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", folder)
+    assert f"{kind}.{GROUPS[kind]}/train-512 created (server dry run)" in said, said
     assert "rror" not in said, said
 
 
-def test_a_trainjob_is_resumed_and_its_ranks_meet(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object],
+def test_it_is_resumed_and_its_ranks_meet(
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     apply(small, overlay)
-    driver = Driver(capsys, small, small.node("train"), trainjobs=True)
+    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
     driver.wait(lambda story: len(pods(small)) == 2)
     pod = next(
         pod
@@ -106,54 +106,58 @@ def test_a_trainjob_is_resumed_and_its_ranks_meet(
     monkeypatch.setenv("TRAIN_HOSTFILE", "")
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")  # the kubelet would, of the annotation
     container = pod["spec"]["containers"][0]
+    settings = next(item["data"] for item in overlay if item["kind"] == "ConfigMap")
     for variable in container["env"]:
-        if "value" in variable:
-            monkeypatch.setenv(variable["name"], variable["value"])
+        reference = variable.get("valueFrom", {}).get("configMapKeyRef")
+        if "value" in variable or reference:
+            value = variable["value"] if reference is None else settings[reference["key"]]
+            monkeypatch.setenv(variable["name"], value)
     words = run_stage.on_many_nodes("train")
     assert words[:5] == ["--no_ssh", "--node_rank", "1", "--master_addr", "train-node-0-0.train"]
     assert container["args"][3] == "train"
+    assert os.environ["TRAIN_HOSTFILE"].split()[2] == "train-node-0-1.train"
     ends.append((0, ""))
     story = driver.end()
     assert "train made" in story
     assert "resumed" in story
-    assert train(small)["spec"]["suspend"] is False
+    assert train(small, kind)["spec"]["suspend"] is False
 
 
-def test_an_annotation_pauses_a_trainjob(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object],
+def test_an_annotation_pauses_it(
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     apply(small, overlay)
-    driver = Driver(capsys, small, small.node("train"), trainjobs=True)
+    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
     driver.wait(lambda story: len(pods(small)) == 2)
-    kubectl(small, "annotate", "trainjob", "train", f"{kubernetes.PAUSED}=true")
-    driver.wait(lambda story: "kubectl annotate trainjob train" in story)
+    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}=true")
+    driver.wait(lambda story: f"kubectl annotate {kind} train" in story)
     driver.wait(lambda story: not pods(small))
-    kubectl(small, "annotate", "trainjob", "train", f"{kubernetes.PAUSED}-")
+    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}-")
     driver.wait(lambda story: len(pods(small)) == 2)
     ends.append((0, ""))
     assert "train made" in driver.end()
 
 
-def test_bad_configuration_ends_a_trainjob_in_its_own_words(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object]
+def test_bad_configuration_ends_it_in_its_own_words(
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str
 ) -> None:
     small = begin(lambda job: (2, "error: steps=0: at least 1\n"))
     apply(small, overlay)
     with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
-        small.drive(small.node("train"), trainjobs=True)
+        small.drive(small.node("train"), **{f"{kind}s": True})
 
 
 def test_the_driver_may_change_no_more(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object]
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str
 ) -> None:
     small = begin(lambda job: (0, ""))
     apply(small, overlay)
     account = f"--as=system:serviceaccount:{small.namespace}:driver"
     for verb, name, answer in (
-        ("list", "trainjobs", "yes"), ("patch", "trainjobs/train-512", "yes"),
-        ("patch", "trainjobs/other", "no"), ("patch", "jobs/train", "no"),
+        ("list", f"{kind}s", "yes"), ("patch", f"{kind}s/train-512", "yes"),
+        ("patch", f"{kind}s/other", "no"), ("patch", "jobs/train", "no"),
     ):  # fmt: skip
-        assert kubectl(small, "auth", "can-i", verb, name, account).split()[-1] == answer, name
+        assert small.kubectl("auth", "can-i", verb, name, account).split()[-1] == answer, name

@@ -1,0 +1,64 @@
+"""With a key, W&B's service gets what training logs; a resumed training continues its run."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from model.training.tracking import RUN_ID
+from tests.wandb_server import KEY, WandbServer
+
+TRAIN = """
+import json, sys
+from pathlib import Path
+from model.config import TrackingConfig
+from model.training.tracking import Tracker
+out, start, steps = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+tracker = Tracker(TrackingConfig(name="wandb", mode="online"), out, 0, start, 10, {"seed": 7})
+for step in steps:
+    tracker.log("train", step, {"loss": 8 / step})
+tracker.alert("Training stopped", f"after step {steps[-1]}")
+tracker.close()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[WandbServer]:
+    """W&B's interface on loopback."""
+    made = WandbServer()
+    yield made
+    made.stop()
+
+
+def train(root: Path, server: WandbServer, out: Path, start: int, steps: list[int]) -> None:
+    """Log some steps in a process of their own, as one start of a training does."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN, str(out), str(start), json.dumps(steps)],
+        cwd=root, capture_output=True, text=True, check=False, env=clean | online,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stdout
+
+
+def test_a_resumed_training_continues_its_run(
+    root: Path, tmp_path: Path, server: WandbServer
+) -> None:
+    out = tmp_path / "wiki" / "train"
+    out.mkdir(parents=True)
+    train(root, server, out, 0, [1, 2, 3, 4])
+    train(root, server, out, 3, [4, 5, 6])  # saved at step 3, killed after step 4
+    ((name, run),) = server.runs.items()
+    assert name == (out / RUN_ID).read_text()
+    assert (run["groupName"], run["jobType"]) == ("wiki", "train")
+    assert json.loads(run["config"])["seed"]["value"] == 7
+    rows = [(row["_step"], row["train/loss"]) for row in server.history(name)]
+    assert rows == [(step, 8 / step) for step in range(1, 7)], "each step once"
+    assert server.summary(name)["train/loss"] == 8 / 6
+    alerts = [one["text"] for one in server.asked_for("NotifyScriptableRunAlert")]
+    assert alerts == ["after step 4", "after step 6"]
