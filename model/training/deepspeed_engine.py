@@ -21,6 +21,7 @@ from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training import gradient_sums
 from model.training.checkpoint import Tensors
+from model.training.flat_gradients import gather_flat
 from model.training.gradient_norm import look_once
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
@@ -177,6 +178,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)
+    gather_flat(engine.optimizer)
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     engine.moments = moments
