@@ -49,12 +49,13 @@ class Embedder:
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:
         """Return a vector `(W,)` per text, or `(length, W)` per token including [CLS] and [SEP]."""
         found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
-        for rows in batches(samples.lengths()):
+        lengths = samples.lengths()
+        for rows in batches(lengths):
             arguments = loop.inputs(samples, rows, self.device)[:-1]
             starts = arguments[3]
             x = self._model.features(*arguments)  # (T, W)
             if self._pooling == "tokens":
-                parts = np.split(x.float().cpu().numpy(), starts[1:-1].cpu().numpy())
+                parts = np.split(x.float().cpu().numpy(), np.cumsum(lengths[rows])[:-1])
             else:
                 places = summary_places(starts, self.size).long()
                 parts = list(pool_tokens(x, starts, places, self._pooling).float().cpu().numpy())
