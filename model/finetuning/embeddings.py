@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from model.encoders.device import device_of
 from model.encoders.encoder import summary_places
 from model.finetuning import loop
 from model.finetuning.features import Samples
@@ -40,7 +41,7 @@ class Embedder:
             self._model = BertWithHead(self.size, head)
         mine = {name: state[name] for name in self._model.state_dict() if name in state}
         self._model.load_state_dict(mine, strict=False, assign=True)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device_of()
         self._model.encoder.to(self.device).eval()
         self._pooling = pooling
         self.width = self.size.hidden * (len(layers) if mix == "concat" else 1)

@@ -14,6 +14,7 @@ from deepspeed import utils as fragments
 from torch import nn
 
 from model.config import TrainConfig
+from model.encoders.device import choose_products
 from model.encoders.encoder import prepare_for_gpu
 from model.resilience import process_group
 from model.resilience.gpus import require_gpus
@@ -59,7 +60,7 @@ def start_world(
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")  # TF32: fp32 products at eight times the rate
+        choose_products(device)
     else:
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
