@@ -5,14 +5,18 @@
 It needs no GPU. The depth is that of `base` (12 layers) or `large` (24), the widths are 32 and a
 micro-batch has one sequence of 32 tokens, so that nearly all of the time goes into Python, autograd
 and dispatch, which launches on a GPU cost as well. CPU seconds of one thread are counted, so that
-other work on the machine matters little; the median of some steps counts. DeepSpeed's own look at
-the gradients is timed next to ours.
+other work on the machine matters little; the median of some steps counts, and of one more step the
+calls of Python functions, which do not depend on the machine. DeepSpeed's own hook of each
+parameter and its own look at the gradients are timed next to ours.
 """
 
 import argparse
+import cProfile
+import pstats
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,14 +41,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[tuple[str, float]] = []
-    rows += plain(options.layers, options.steps)
+    rows: list[Row] = []
+    for kind in (torch.float32, torch.bfloat16):
+        rows += plain(options.layers, options.steps, kind)
     rows += engine(options.layers, options.steps, ours=False)
     rows += engine(options.layers, options.steps, ours=True)
     rows += attention(options.steps)
-    print(f"\n| {options.layers} layers | ms of CPU time |\n|---|---:|")
-    for name, seconds in rows:
-        print(f"| {name} | {seconds * 1000:.2f} |")
+    print(f"\n| {options.layers} layers | ms of CPU time | Python calls |\n|---|---:|---:|")
+    for row in rows:
+        print(f"| {row.name} | {row.seconds * 1000:.2f} | {row.calls:,} |")
 
 
 def batch() -> Batch:
@@ -66,25 +71,54 @@ def model(layers: int) -> Any:
     return build_model(config)
 
 
-class Laps:
-    """CPU seconds of the parts of some steps; the first two warm up."""
+@dataclass
+class Row:
+    """A part of a step."""
 
-    def __init__(self) -> None:
+    name: str
+    seconds: float
+    calls: int
+
+
+class Laps:
+    """CPU seconds of the parts of some steps, of which two warm up; of the last one, the calls."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps + 3
         self._spent: dict[str, list[float]] = {}
+        self._calls: dict[str, int] = {}
+        self._profile: cProfile.Profile | None = None
+
+    def step(self) -> bool:
+        """Begin a step, and its first part; return whether there is one more."""
+        self._left -= 1
         self.restart()
+        return self._left >= 0
 
     def restart(self) -> None:
         """Begin a part."""
+        if self._profile:
+            self._profile.disable()
+        self._profile = cProfile.Profile() if self._left == 0 else None
         self._began = time.process_time()
+        if self._profile:
+            self._profile.enable()
 
     def end(self, name: str) -> None:
         """End a part, and begin the next one."""
-        self._spent.setdefault(name, []).append(time.process_time() - self._began)
+        if self._profile:
+            self._profile.disable()
+            self._calls[name] = pstats.Stats(self._profile).total_calls  # type: ignore[attr-defined]
+        else:
+            self._spent.setdefault(name, []).append(time.process_time() - self._began)
         self.restart()
 
-    def medians(self) -> list[tuple[str, float]]:
-        """Return the median of each part."""
-        return [(name, statistics.median(each[2:])) for name, each in self._spent.items()]
+    def rows(self) -> list[Row]:
+        """Return the median of each part, and its calls."""
+        return [
+            Row(name, statistics.median(each[2:]), self._calls[name])
+            for name, each in self._spent.items()
+        ]
 
 
 def loss_of(logits: tuple[Tensor, Tensor | None], given: Batch) -> Tensor:
@@ -93,65 +127,64 @@ def loss_of(logits: tuple[Tensor, Tensor | None], given: Batch) -> Tensor:
     return masked + pair
 
 
-def plain(layers: int, steps: int) -> list[tuple[str, float]]:
+def plain(layers: int, steps: int, kind: torch.dtype) -> list[Row]:
     """Time the model and PyTorch's fused AdamW alone."""
-    module, given, laps = model(layers), batch(), Laps()
+    module, given, laps = model(layers).to(kind), batch(), Laps(steps)
     optimizer = torch.optim.AdamW(module.parameters(), fused=True)
-    for _ in range(steps + 2):
-        laps.restart()
+    name = f"PyTorch alone, {str(kind).removeprefix('torch.')}"
+    while laps.step():
         loss = loss_of(module(given), given)
-        laps.end("forward and losses")
+        laps.end(f"forward and losses, {name}")
         loss.backward()  # type: ignore[no-untyped-call]
-        laps.end("backward, PyTorch alone")
+        laps.end(f"backward, {name}")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        laps.end("step, PyTorch alone")
-    return laps.medians()
+        laps.end(f"step, {name}")
+    return laps.rows()
 
 
-def engine(layers: int, steps: int, ours: bool) -> list[tuple[str, float]]:
-    """Time DeepSpeed's engine at ZeRO 1 in bf16, with its own look at gradients or with ours."""
+def engine(layers: int, steps: int, ours: bool) -> list[Row]:
+    """Time the engine at ZeRO 1 in bf16, with DeepSpeed's way of handling gradients or ours."""
     config = TrainConfig(
         out="", precision="bf16", batch_size=1, micro_batch=1, threads=1,
         optimizer=OptimizerConfig(name="adamw"),
         deepspeed={"zero_optimization": {"stage": 1}, **gradient_sums.FP32},  # as on a GPU
     )  # fmt: skip
     room: Any = deepspeed_engine
-    kept: Callable[[Any], None] = room.look_once
+    kept: list[Callable[[Any], None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     world = deepspeed_engine.World(0, 1, 0, torch.device("cpu"))
     if not ours:
-        room.look_once = lambda wrapper: None
+        room.look_once = room.gather_flat = lambda wrapper: None
     try:
         made = deepspeed_engine.build_engine(model(layers), config, world)
     finally:
-        room.look_once = kept
-    given, laps = batch(), Laps()
-    name = "one look at all gradients" if ours else "DeepSpeed's own look at them"
-    for _ in range(steps + 2):
+        room.look_once, room.gather_flat = kept
+    given, laps = batch(), Laps(steps)
+    name = "ZeRO 1, bfloat16, " + ("ours" if ours else "DeepSpeed's own")
+    while laps.step():
         loss = loss_of(made(given), given)
-        laps.restart()
+        laps.end(f"forward and losses, {name}")
         made.backward(loss)
-        laps.end(f"backward, ZeRO 1 ({name})")
+        laps.end(f"backward, {name}")
         made.step()
-        laps.end(f"step, ZeRO 1 ({name})")
-    return laps.medians()
+        laps.end(f"step, {name}")
+    return laps.rows()
 
 
-def attention(steps: int) -> list[tuple[str, float]]:
+def attention(steps: int) -> list[Row]:
     """Time the launch of one layer's flash attention, forward and backward, without its kernels."""
-    laps = Laps()
+    laps = Laps(5 * steps)
     made = torch.empty(3, TOKENS, 1, WIDTH, device="meta", dtype=torch.bfloat16)
     q, k, v = (x.clone().requires_grad_() for x in made.unbind())
     bounds = torch.empty(2, device="meta", dtype=torch.int32)
-    for _ in range(5 * steps):
-        laps.restart()
+    while laps.step():
         out = flash.flash_attention(q, k, v, bounds, TOKENS, 0.1, False, flash.FAR)[0]
         laps.end("attention of one layer, forward")
         out.backward(out)
         laps.end("attention of one layer, backward")
-    return laps.medians()
+    return laps.rows()
 
 
 if __name__ == "__main__":

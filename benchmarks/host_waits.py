@@ -4,13 +4,15 @@ An operation that hands a value of the device to Python, or whose result has a s
 device knows, makes the host wait until the device has caught up; so does a tensor made from Python
 numbers on the device. They are counted as they are dispatched, so that a CPU is enough to find
 them. What is in host memory on purpose is read through numpy, which refuses a tensor of a device
-and is not counted.
+and is not counted; what is made of numpy's arrays by `device_copy.sent` is not either, but its copy
+is, where it waits: the device may be `meta`.
 """
 
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ READS = {
     "aten::masked_select", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim",
 }  # fmt: skip
 MAKES = {"aten::lift_fresh"}  # torch.tensor(...) of Python numbers
+ON_THE_HOST = ("device_copy.py", "sent")  # file and function that make what is to be copied
 INDEXES = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 
 
@@ -49,9 +52,11 @@ class HostWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note(self, name: str) -> None:
         """Count one wait by its name and place."""
-        self.counts[name] += 1
         frames = [f for f in traceback.extract_stack() if "/torch/" not in f.filename]
         caller = next(f for f in reversed(frames) if f.filename != __file__)
+        if name in MAKES and (Path(caller.filename).name, caller.name) == ON_THE_HOST:
+            return
+        self.counts[name] += 1
         self.places[f"{caller.filename}:{caller.lineno} {caller.name}"] += 1
 
     @property

@@ -192,10 +192,10 @@ class Pretrained:
 
 def predicted(found: "SavedModel", samples: Any) -> Any:
     """Return the logits of samples."""
+    from model.encoders.device import device_of
     from model.finetuning import loop
-    from pipeline.evaluation import grid_search
 
-    return loop.predict(found.model, samples, grid_search.device_of())
+    return loop.predict(found.model, samples, device_of())
 
 
 def classes(

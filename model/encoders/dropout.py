@@ -29,10 +29,10 @@ def drop(x: Tensor, share: float) -> Tensor:
 
 def factors(bits: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
     """Return 0 where `bits` (int16) are among the `dropped` lowest values, else the scale."""
-    scale = torch.tensor(LEVELS / (LEVELS - dropped), dtype=dtype)
+    scale = LEVELS / (LEVELS - dropped)
     if dtype in (torch.bfloat16, torch.float16):  # multiply its bits by 0 or 1: twice as fast
         kept = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty_like(bits))
-        return kept.mul_(scale.view(torch.int16)).view(dtype)
+        return kept.mul_(torch.tensor(scale, dtype=dtype).view(torch.int16)).view(dtype)
     kept = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty(bits.shape, dtype=dtype))
     return kept.mul_(scale)
 

@@ -118,6 +118,8 @@ class Encoder(nn.Module):
         self.compiled = False  # whether layers are
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
+        # Asked once: the check of a protocol takes as long as a launch.
+        self._prepared = [layer for layer in self.layers if isinstance(layer, Prepared)]
         self.norm = parts.norm(config) if parts.norm else None
 
     def forward(
@@ -173,9 +175,8 @@ class Encoder(nn.Module):
         """Return where the sequences of `x` are, with what the layers have in common."""
         backend = self.backend(x.device, x.dtype)
         where = Sequences(position_ids, cu_seqlens, max_length, backend)
-        for layer in self.layers:
-            if isinstance(layer, Prepared):
-                layer.prepare(where)
+        for layer in self._prepared:
+            layer.prepare(where)
         if self.compiled:  # else the compiler takes sizes for constants that were the same twice
             from torch._dynamo import maybe_mark_dynamic  # seconds, which others need not wait
 

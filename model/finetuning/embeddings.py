@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from model.encoders.device import device_of
 from model.encoders.encoder import summary_places
 from model.finetuning import loop
 from model.finetuning.features import Samples
@@ -40,7 +41,7 @@ class Embedder:
             self._model = BertWithHead(self.size, head)
         mine = {name: state[name] for name in self._model.state_dict() if name in state}
         self._model.load_state_dict(mine, strict=False, assign=True)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device_of()
         self._model.encoder.to(self.device).eval()
         self._pooling = pooling
         self.width = self.size.hidden * (len(layers) if mix == "concat" else 1)
@@ -49,12 +50,13 @@ class Embedder:
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:
         """Return a vector `(W,)` per text, or `(length, W)` per token including [CLS] and [SEP]."""
         found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
-        for rows in batches(samples.lengths()):
+        lengths = samples.lengths()
+        for rows in batches(lengths):
             arguments = loop.inputs(samples, rows, self.device)[:-1]
             starts = arguments[3]
             x = self._model.features(*arguments)  # (T, W)
             if self._pooling == "tokens":
-                parts = np.split(x.float().cpu().numpy(), starts[1:-1].cpu().numpy())
+                parts = np.split(x.float().cpu().numpy(), np.cumsum(lengths[rows])[:-1])
             else:
                 places = summary_places(starts, self.size).long()
                 parts = list(pool_tokens(x, starts, places, self._pooling).float().cpu().numpy())

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of, build_encoder
+from model.encoders.attention import padded_places
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import initialise, summary_places
 from model.finetuning.features import UNLABELLED
@@ -78,12 +79,12 @@ class BertWithHead(nn.Module):
 
     def forward(
         self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int,
-        groups: Tensor | None,
+        bounds: Tensor | None,
     ) -> Tensor:  # fmt: skip
         """Return logits `(B, C)`, or `(T, C)` per token.
 
-        Ids, segments and positions are `(T,)`, `starts` is `(S+1,)`. `groups` `(S,)` holds the
-        sample of each sequence; None if every sample is one sequence.
+        Ids, segments and positions are `(T,)`, `starts` is `(S+1,)`. `bounds` `(B+1,)` holds the
+        first sequence of each sample, and S; None if every sample is one sequence.
         """
         arguments = (ids, segments, positions, starts, longest)
         whole = self.config.kind in (CLASS, CHOICE)
@@ -98,8 +99,8 @@ class BertWithHead(nn.Module):
             if places is not None and keep is None:
                 x = pool_tokens(x, starts, places, pooling)
             x = x if self.pooler is None else self.pooler(x)
-        if self.config.kind == CLASS and groups is not None:
-            x = self.pool_chunks(x, groups)  # (B, W)
+        if self.config.kind == CLASS and bounds is not None:
+            x = self.pool_chunks(x, bounds)  # (B, W)
         logits = self.head(self.dropout(x))
         if self.config.kind == CHOICE:
             logits = logits.view(-1, self.config.outputs)
@@ -121,10 +122,10 @@ class BertWithHead(nn.Module):
             return stacked.mean(0)
         return torch.einsum("k,kth->th", self.shares.softmax(0), stacked)
 
-    def pool_chunks(self, x: Tensor, groups: Tensor) -> Tensor:
-        """Pool chunks `(S, W)` -> `(B, W)`."""
+    def pool_chunks(self, x: Tensor, bounds: Tensor) -> Tensor:
+        """Pool chunks `(S, W)` -> `(B, W)`; `bounds` `(B+1,)` holds where each sample's begin."""
         kind = self.config.chunks
-        count = int(groups[-1]) + 1
+        count, groups = len(bounds) - 1, owners(bounds, len(x))
         if kind == "attention":
             score = self.attention(x)[:, 0]  # (S,)
             share = (score - pool(score[:, None], groups, count, "max")[groups, 0]).exp()
@@ -133,6 +134,15 @@ class BertWithHead(nn.Module):
                 0, groups, x * (share / total[groups])[:, None]
             )
         return pool(x, groups, count, kind)
+
+
+def owners(bounds: Tensor, count: int) -> Tensor:
+    """Return which of B ranges each of `count` items is in, from their bounds `(B+1,)`.
+
+    The count is given, because a GPU would be waited for to know it.
+    """
+    each = torch.arange(len(bounds) - 1, device=bounds.device)
+    return each.repeat_interleave(bounds.diff().long(), output_size=count)
 
 
 def pool(x: Tensor, groups: Tensor, count: int, kind: str) -> Tensor:
@@ -147,21 +157,17 @@ def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
     """Pool tokens `(T, W)` -> `(S, W)`: the token at `places` `(S,)`, or the mean or maximum."""
     if kind == "cls":
         return x[places]
-    count = len(starts) - 1
-    each = torch.arange(count, device=x.device)
-    # With the size, a GPU is not waited for.
-    each = each.repeat_interleave(starts.diff().long(), output_size=len(x))
-    return pool(x, each, count, kind)
+    return pool(x, owners(starts, len(x)), len(starts) - 1, kind)
 
 
-def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor:
+def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor, longest: int) -> Tensor:
     """Return the mean loss of a batch: cross entropy, or squared error for scores.
 
     Labels are `(B,)`; `(T,)` for tags, some of them `UNLABELLED`; `(S, 2)` for answers, the first
-    and the last token within the sequence.
+    and the last token within the sequence. `starts` and `longest` as in `BertWithHead.forward`.
     """
     if kind == ANSWER:
-        padded = pad(logits, starts)  # (S, L, 2)
+        padded = pad(logits, starts, longest)  # (S, L, 2)
         return functional.cross_entropy(padded, labels.long())
     if kind == TAG:
         return functional.cross_entropy(logits, labels.long(), ignore_index=UNLABELLED)
@@ -170,11 +176,9 @@ def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor) -> Tensor
     return functional.cross_entropy(logits, labels.long())
 
 
-def pad(logits: Tensor, starts: Tensor) -> Tensor:
-    """Pad `(T, C)` -> `(S, L, C)` with minus infinity."""
-    lengths = starts.diff().long()
-    places = torch.arange(int(lengths.max()), device=logits.device)
-    real = places < lengths[:, None]  # (S, L)
-    padded = logits.new_full((*real.shape, logits.shape[1]), -torch.inf)
-    padded[real] = logits
-    return padded
+def pad(logits: Tensor, starts: Tensor, longest: int) -> Tensor:
+    """Pad `(T, C)` -> `(S, L, C)` with minus infinity; L is `longest`."""
+    count, outputs = len(starts) - 1, logits.shape[1]
+    places = padded_places(starts, longest, len(logits))  # (T,)
+    padded = logits.new_full((count * longest, outputs), -torch.inf)
+    return padded.index_copy(0, places, logits).view(count, longest, outputs)

@@ -17,6 +17,7 @@ from model.config import ModelConfig, ScheduleConfig
 from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
+from model.loader.device_copy import sent
 from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
@@ -40,32 +41,41 @@ class Recipe:
 
 def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...]:
     """Return the arguments of `BertWithHead.forward` for some samples, packed."""
-    sequences, groups = sequences_of(samples, rows)
+    sequences, bounds = sequences_of(samples, rows)
     lengths = np.array([len(samples.ids[index]) for index in sequences])
     starts = np.concatenate([[0], np.cumsum(lengths)])
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
     arrays = (ids, segments, positions, starts.astype(np.int32))
-    tensors = [torch.from_numpy(array).to(device) for array in arrays]
-    of = torch.from_numpy(groups).to(device) if len(samples.groups) else None
-    return *tensors, int(lengths.max()), of
+    tensors = [sent(array, device) for array in arrays]
+    grouped = sent(bounds, device) if len(samples.groups) else None
+    return *tensors, int(lengths.max()), grouped
 
 
 def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the sequences of some samples `(S,)` and each one's index in `rows` `(S,)`."""
+    """Return the sequences of B samples `(S,)`, and where each one's begin in them `(B+1,)`."""
     bounds = samples.bounds()
     counts = bounds[rows + 1] - bounds[rows]
-    groups = np.repeat(np.arange(len(rows)), counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return bounds[rows][groups] + within, groups
+    begin = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
+    return np.repeat(bounds[rows], counts) + within, begin
 
 
-def labels_of(samples: Samples, rows: Ints, kind: str) -> Tensor:
+def labels_of(samples: Samples, rows: Ints, kind: str, device: torch.device) -> Tensor:
     """Return the labels of some samples for `heads.loss_of`."""
     if kind == TAG:
-        return torch.from_numpy(np.concatenate([samples.labels[row] for row in rows]))
-    return torch.from_numpy(samples.labels[rows])
+        return sent(np.concatenate([samples.labels[row] for row in rows]), device)
+    return sent(samples.labels[rows], device)
+
+
+def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.device) -> Tensor:
+    """Return the mean loss of some samples; the host does not wait for the device."""
+    kind = model.config.kind
+    arguments = inputs(samples, rows, device)
+    *_, starts, longest, _ = arguments
+    labels = labels_of(samples, rows, kind, device)
+    return loss_of(kind, model(*arguments).float(), labels, starts, longest)
 
 
 def build(
@@ -87,7 +97,6 @@ def train(
 ) -> Iterator[float]:  # fmt: skip
     """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
-    kind = model.config.kind
     # The optimizer updates `model`; in half precision a copy computes the passes.
     worker = model if recipe.precision == "fp32" else copy.deepcopy(model).bfloat16()
     optimizer = torch.optim.AdamW(
@@ -102,9 +111,7 @@ def train(
         for rows in epoch_batches(samples, recipe.batch_size, order):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * lr_factor(schedule, step, steps)
-            arguments = inputs(samples, rows, device)
-            labels = labels_of(samples, rows, kind).to(device)
-            loss = loss_of(kind, worker(*arguments).float(), labels, arguments[3])
+            loss = batch_loss(worker, samples, rows, device)
             worker.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             update(model, worker, optimizer)
@@ -128,8 +135,7 @@ def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Opt
     optimizer.step()
     if worker is not model:
         with torch.no_grad():
-            for mine, its in pairs:
-                its.copy_(mine)
+            torch._foreach_copy_([its for _, its in pairs], [mine for mine, _ in pairs])
 
 
 @torch.no_grad()
@@ -140,13 +146,13 @@ def predict(
     """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers."""
     model.to(device).eval()
     found: list[Any] = [None] * len(samples)
-    order = np.argsort(samples.lengths(), kind="stable")
+    lengths = samples.lengths()
+    order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), EVALUATION_BATCH):
         rows = order[start : start + EVALUATION_BATCH]
-        arguments = inputs(samples, rows, device)
-        logits = model(*arguments).float().cpu().numpy()
+        logits = model(*inputs(samples, rows, device)).float().cpu().numpy()
         if model.config.kind in (TAG, ANSWER):
-            logits = np.split(logits, arguments[3][1:-1].cpu().numpy())
+            logits = np.split(logits, np.cumsum(lengths[rows])[:-1])
         for row, values in zip(rows, logits, strict=True):
             found[row] = values
         on_batch()

@@ -25,6 +25,7 @@ from torch import Tensor
 from model.encoders.attention import EQUAL
 from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
 from model.finetuning.features import Ids, Ints
+from model.loader.device_copy import sent
 
 PLL, WORD_L2R = "pll", "word_l2r"
 METHODS = (PLL, WORD_L2R)
@@ -109,10 +110,10 @@ class SentenceScorer:
         """Return hidden states `(K, H)` at positions `keep` `(K,)` of packed copies `(C, L)`."""
         encoder, device = self._model.encoder, self._device
         count, length = copies.shape
-        ids = torch.from_numpy(copies.reshape(-1).astype(np.int64)).to(device)
+        ids = sent(copies.reshape(-1).astype(np.int64), device)
         positions = torch.arange(length, device=device).repeat(count)
         starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
-        wanted = torch.from_numpy(keep).to(device)
+        wanted = sent(keep, device)
         x: Tensor = encoder.embeddings(ids, torch.zeros_like(ids), positions)
         where = Sequences(positions, starts, length, EQUAL)
         last = len(encoder.layers) - 1
@@ -126,8 +127,7 @@ class SentenceScorer:
         assert isinstance(head, MaskedHead)
         words, bias = self._model.encoder.embeddings.word.weight, head.bias
         hidden = head.hidden(states)
-        at = torch.from_numpy(row).to(hidden.device)
-        labels = torch.from_numpy(label).to(hidden.device)
+        at, labels = sent(row, hidden.device), sent(label, hidden.device)
         wanted = (hidden[at] * words[labels]).sum(-1) + bias[labels]
         rows, columns = self._piece
         every = [log_sum_exp(part, words, bias, columns) for part in torch.split(hidden, rows)]

@@ -7,6 +7,8 @@ stream of its own, it runs while the micro-batch before it is computed. On a CPU
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from model.encoders.batch import Batch
@@ -54,6 +56,14 @@ class Copier:
             }
             arrived.record(self._stream)
         return Copied(batch, replace(batch, **moved), arrived)
+
+
+def sent(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Tensor:
+    """Return an array as a tensor on a device, on its way there: the host does not wait."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def tensors(batch: Batch) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ from deepspeed import utils as fragments
 from torch import nn
 
 from model.config import TrainConfig
+from model.encoders.device import choose_products
 from model.encoders.encoder import prepare_for_gpu
 from model.resilience import process_group
 from model.resilience.gpus import require_gpus
@@ -22,6 +23,7 @@ from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training import gradient_sums
 from model.training.checkpoint import Tensors
+from model.training.flat_gradients import gather_flat
 from model.training.gradient_norm import look_once
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
@@ -62,7 +64,7 @@ def start_world(
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")  # TF32: fp32 products at eight times the rate
+        choose_products(device)
     else:
         device = torch.device("cpu")
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
@@ -181,6 +183,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)
+    gather_flat(engine.optimizer)
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     engine.moments = moments

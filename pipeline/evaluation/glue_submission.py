@@ -45,6 +45,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     Raises:
         InputError: the task's own test set is missing.
     """
+    from model.encoders.device import device_of
     from model.finetuning import saved_model
     from pipeline.evaluation import grid_search
     from pipeline.tokenization.wordpiece import WordPiece
@@ -63,9 +64,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
             continue
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
-        answers = grid_search.predict(
-            found.model, kind, part, grid_search.device_of(), lambda *_: None
-        )
+        answers = grid_search.predict(found.model, kind, part, device_of(), lambda *_: None)
         write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
         written.append(task.submission)
     return written

@@ -77,16 +77,6 @@ class SearchContext:
         return [self.dev, *(part for _, part in self.also.values())]
 
 
-def device_of(worker: int = 0) -> "torch.device":
-    """Return the device of a worker: GPUs round-robin, or the CPU."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.set_float32_matmul_precision("high")  # TF32: fp32 products at eight times the rate
-        return torch.device("cuda", worker % torch.cuda.device_count())
-    return torch.device("cpu")
-
-
 def prepare(config: EvaluateConfig) -> SearchContext:
     """Load weights and tokenized samples.
 
@@ -226,6 +216,7 @@ def run_trials(
 
 def expectation(context: SearchContext, runs: int) -> Estimate:
     """Return what `runs` runs of the grid will take, by matrix products measured on this device."""
+    from model.encoders.device import device_of
     from model.training import device_peak, estimate
 
     config, device = context.config, device_of()
@@ -297,6 +288,8 @@ def run_in_worker(
     It reads the files itself, which is less than sending them. An event is a finished run with its
     record, or None for a batch.
     """
+    from model.encoders.device import device_of
+
     context, device = prepare(config), device_of(number)
     with contextlib.suppress(queue.Empty):
         while True:
@@ -321,6 +314,7 @@ def fine_tune(
     device: "torch.device | None" = None,
 ) -> Record:  # fmt: skip
     """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
+    from model.encoders.device import device_of
     from model.finetuning import loop
 
     config, device = context.config, device or device_of()

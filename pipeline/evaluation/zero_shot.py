@@ -238,9 +238,9 @@ def scores_of(
     import torch
 
     from model.encoders.architectures import build_model
+    from model.encoders.device import device_of
     from model.finetuning.sentence_scores import SentenceScorer
     from model.training import initial_weights
-    from pipeline.evaluation.grid_search import device_of
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)

@@ -84,7 +84,7 @@ def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> Non
         np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
     arguments = loop.inputs(samples, np.arange(4), CPU)
     loss = heads.loss_of(
-        "tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag"), arguments[3]
+        "tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag", CPU), *arguments[3:5]
     )
     torch.testing.assert_close(loss, found.loss)
 
@@ -97,7 +97,7 @@ def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> 
     found = theirs(**{name: batch[name] for name in batch})
     arguments = loop.inputs(samples, np.arange(4), CPU)
     logits = ours(*arguments)
-    split = heads.pad(logits, arguments[3])
+    split = heads.pad(logits, *arguments[3:5])
     real = batch["attention_mask"].bool()
     torch.testing.assert_close(split[..., 0][real], found.start_logits[real], atol=1e-6, rtol=0)
     torch.testing.assert_close(split[..., 1][real], found.end_logits[real], atol=1e-6, rtol=0)
@@ -107,7 +107,7 @@ def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> 
         for side, x in enumerate(masked)
     )
     torch.testing.assert_close(
-        heads.loss_of("answer", logits, torch.from_numpy(labels), arguments[3]), expected / 2
+        heads.loss_of("answer", logits, torch.from_numpy(labels), *arguments[3:5]), expected / 2
     )
 
 

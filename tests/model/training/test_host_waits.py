@@ -12,10 +12,12 @@ import torch
 from benchmarks.host_waits import HostWaits
 from tests.model.conftest import SMALL
 
+HALF = ["precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32",
+        "+deepspeed.communication_data_type=fp32"]  # as on a GPU  # fmt: skip
 RUNS = {
     "zero0": ["deepspeed=zero0"],
-    "zero1": ["deepspeed=zero1", "precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32"],
-    "zero2": ["deepspeed=zero2", "precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32"],
+    "zero1": ["deepspeed=zero1", *HALF],
+    "zero2": ["deepspeed=zero2", *HALF],
     "zero3": ["deepspeed=zero3", "precision=bf16"],
     "lamb": ["deepspeed=zero1", "optimizer=lamb"],
     "stable_adamw": ["deepspeed=zero2", "optimizer=stable_adamw"],

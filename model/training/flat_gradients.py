@@ -1,0 +1,192 @@
+"""Gradients of ZeRO 1 in one flat buffer: added up in fp32, and reduced, a bucket at a time.
+
+DeepSpeed 0.19.8 has a Python hook for each parameter, which casts its gradient, adds it to a sum,
+copies the sum into a bucket, and cuts the bucket by ranks again: a dozen operations for each
+parameter. At ZeRO 1 every rank has all gradients until the optimizer's step, so that they may be
+laid out as the flat weights are: a bucket is a range of them, its gradients are added by one
+operation for many tensors, and the optimizer takes this rank's part of the buffer as it is.
+
+Here are a hook of one parameter for each bucket, and two methods of the wrapper for ZeRO 1 and 2:
+`reduce_gradients`, called at the end of a step's last backward pass, and
+`fill_grad_accum_attribute`, called at the end of every one.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from deepspeed.runtime.zero.stage_1_and_2 import GradPartitionBufferGroup
+from torch import Tensor
+
+
+@dataclass
+class Bucket:
+    """Neighbours in the flat weights of a parameter group, and what became of their gradients."""
+
+    group: int
+    first: int  # the index in the group of its first parameter
+    start: int  # where they begin in the flat weights
+    parameters: list[Tensor] = field(default_factory=list)
+    size: int = 0
+    filled: bool = False  # whether an earlier micro-batch of this step is in the sums
+    sent: Any = None  # the reduction over the ranks, once it has begun
+
+    @property
+    def ready(self) -> bool:
+        """Whether all have gradients."""
+        return all(parameter.grad is not None for parameter in self.parameters)
+
+
+def gather_flat(wrapper: Any) -> None:
+    """Make a ZeRO 1 optimizer that adds up in another type than bf16 do so in flat buffers.
+
+    Others keep DeepSpeed's hooks, and so do options that lay out or scale gradients in another way.
+    """
+    sums_of_their_own = getattr(wrapper, "use_grad_accum_attribute", False)
+    usual = sums_of_their_own and (
+        wrapper.gradient_accumulation_dtype == wrapper.communication_data_type == torch.float32
+        and wrapper.postscale_gradients
+        and wrapper.gradient_predivide_factor == 1.0
+        and wrapper.sequence_parallel_size == 1
+        and not wrapper.cpu_offload
+        and not wrapper.round_robin_gradients
+        and not wrapper.parameter_alignment
+    )
+    if usual:
+        FlatGradients(wrapper)
+
+
+class FlatGradients:
+    """The sums of a step's gradients."""
+
+    def __init__(self, wrapper: Any) -> None:
+        self.wrapper, self.ranks = wrapper, wrapper.dp_process_group
+        self.world = dist.get_world_size(self.ranks)
+        self.flat: list[Tensor] = []  # of each group; none between steps
+        self.views: list[list[Tensor]] = []  # of each group and parameter
+        groups = list(enumerate(wrapper.bit16_groups))
+        # In the order in which the backward pass reaches them, about.
+        self.buckets = [
+            bucket
+            for number, group in groups
+            for bucket in reversed(buckets(number, group, wrapper.reduce_bucket_size))
+        ]
+        rank = dist.get_rank(self.ranks)
+        self.pieces = [
+            pieces(group, rank * size, size)
+            for (_, group), size in zip(groups, wrapper.partition_size, strict=True)
+        ]
+        for hook in wrapper._grad_acc_hooks:
+            hook.remove()
+        wrapper._grad_acc_hooks = [
+            self._hook(bucket.parameters[0])  # the last to have a gradient, as a rule
+            for bucket in self.buckets
+        ]
+        wrapper.reduce_gradients = self.reduce
+        wrapper.fill_grad_accum_attribute = self.finish_pass
+
+    def _hook(self, parameter: Tensor) -> Any:
+        register: Any = parameter.register_post_accumulate_grad_hook
+        return register(lambda _: self.take())
+
+    @torch.no_grad()
+    def take(self, at_the_end: bool = False) -> None:
+        """Add the gradients of full buckets to the sums; at the end of a pass, of all.
+
+        In the last pass of a step reductions begin, on every rank in the same order, while other
+        gradients are computed.
+        """
+        last = self.wrapper.is_gradient_accumulation_boundary()
+        if not self.flat:
+            self._make()
+        for bucket in self.buckets:
+            if bucket.sent is not None:
+                continue
+            if not at_the_end and not bucket.ready:
+                if last and self.world > 1:
+                    return  # the order
+                continue
+            self._add(bucket)
+            if last and self.world > 1:
+                where = self.flat[bucket.group].narrow(0, bucket.start, bucket.size)
+                where.div_(self.world)
+                bucket.sent = dist.all_reduce(where, group=self.ranks, async_op=True)
+
+    def finish_pass(self) -> None:
+        """Add what is left of a pass; `reduce` has done so in the last one of a step."""
+        if not self.wrapper.is_gradient_accumulation_boundary():
+            self.take(at_the_end=True)
+
+    def reduce(self, pipeline_parallel: bool = False) -> None:
+        """Finish the sums over micro-batches and ranks; give the optimizer this rank's part."""
+        self.take(at_the_end=True)
+        rank = dist.get_rank(self.ranks)
+        for bucket in self.buckets:
+            if bucket.sent is not None:
+                bucket.sent.wait()
+            bucket.sent, bucket.filled = None, False
+        for group, flat in enumerate(self.flat):
+            size = self.wrapper.partition_size[group]
+            part = flat.narrow(0, rank * size, size)
+            self.wrapper.averaged_gradients[group] = GradPartitionBufferGroup(
+                list(torch.split(part, self.pieces[group])), part
+            )
+        self.flat, self.views = [], []  # the optimizer frees them after its step
+
+    def _make(self) -> None:
+        """Make the buffers of a step, with zeros where a gradient is missing."""
+        for weights, metas in zip(
+            self.wrapper.bit16_groups_flat, self.wrapper.round_robin_bit16_meta, strict=True
+        ):
+            flat = torch.zeros_like(weights, dtype=torch.float32)
+            self.flat.append(flat)
+            self.views.append(torch._C._nn.unflatten_dense_tensors(flat, metas))
+
+    def _add(self, bucket: Bucket) -> None:
+        """Add the gradients of a bucket to the sums, and free them."""
+        views = self.views[bucket.group][bucket.first :]
+        found = [
+            (view, parameter.grad)
+            for view, parameter in zip(views, bucket.parameters, strict=False)
+            if parameter.grad is not None
+        ]
+        if not found:
+            return
+        sums, gradients = map(list, zip(*found, strict=True))
+        if bucket.filled:
+            torch._foreach_add_(sums, gradients)
+        else:
+            torch._foreach_copy_(sums, gradients)
+        bucket.filled = True
+        for parameter in bucket.parameters:
+            parameter.grad = None
+
+
+def buckets(group: int, parameters: list[Tensor], most: int) -> list[Bucket]:
+    """Cut a parameter group into buckets of at most `most` elements, or of one parameter."""
+    found: list[Bucket] = []
+    start = 0
+    for number, parameter in enumerate(parameters):
+        if not found or found[-1].size + parameter.numel() > most:
+            found.append(Bucket(group, number, start))
+        found[-1].parameters.append(parameter)
+        found[-1].size += parameter.numel()
+        start += parameter.numel()
+    return found
+
+
+def pieces(parameters: list[Tensor], start: int, size: int) -> list[int]:
+    """Return the sizes of what a partition of the flat weights has: parts of parameters, padding.
+
+    >>> pieces([torch.empty(3), torch.empty(2, 2)], start=2, size=7)
+    [1, 4, 2]
+    """
+    found, place = [], 0
+    for parameter in parameters:
+        end = place + parameter.numel()
+        found.append(min(end, start + size) - max(place, start))
+        place = end
+    found = [piece for piece in found if piece > 0]
+    padding = size - sum(found)
+    return [*found, padding] if padding else found

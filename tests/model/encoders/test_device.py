@@ -1,0 +1,44 @@
+"""One place decides which device computes, and how precise its products are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.encoders.device import choose_products, device_of
+
+
+@pytest.fixture(autouse=True)
+def kept() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cuda:1", "high"), ("cpu", "highest")])
+def test_a_gpu_computes_products_of_fp32_in_tf32(device: str, precision: str) -> None:
+    choose_products(torch.device(device))
+    assert torch.get_float32_matmul_precision() == precision
+
+
+def test_the_device_of_this_machine_has_its_precision() -> None:
+    on_a_gpu = device_of().type == "cuda"
+    assert on_a_gpu == torch.cuda.is_available()
+    assert torch.get_float32_matmul_precision() == ("high" if on_a_gpu else "highest")
+
+
+def test_it_is_decided_in_one_place(root: Path) -> None:
+    deciding = {
+        str(path.relative_to(root))
+        for room in ("model", "pipeline")
+        for path in (root / room).rglob("*.py")
+        if "set_float32_matmul_precision" in path.read_text()
+    }
+    assert deciding == {"model/encoders/device.py"}
+    # Embedding, prediction, fine-tuning and scores of sentences ask it for their device.
+    asking = ["model/finetuning/embeddings.py", "pipeline/predict.py",
+              "pipeline/evaluation/grid_search.py", "pipeline/evaluation/zero_shot.py"]  # fmt: skip
+    assert all("device_of()" in (root / name).read_text() for name in asking)
+    assert all("torch.device(" not in (root / name).read_text() for name in asking[1:])

@@ -1,0 +1,97 @@
+"""Fine-tuning and scoring launch all work of a batch without waiting for a device."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.host_waits import HostWaits
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.finetuning import loop
+from model.finetuning.features import UNLABELLED, Samples
+from model.finetuning.heads import BertWithHead, HeadConfig
+from model.finetuning.sentence_scores import METHODS, SentenceScorer
+
+# The attention of fp32 on a GPU.
+CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
+                     vocab_size=30, attention="padded")  # fmt: skip
+CPU, META = torch.device("cpu"), torch.device("meta")
+LENGTHS = (7, 3, 12, 5, 9, 4)
+ROWS = len(LENGTHS)
+HEADS: dict[str, tuple[HeadConfig, Any]] = {
+    "classes": (HeadConfig("class", 3), np.arange(ROWS) % 3.0),
+    "score": (HeadConfig("class", 1), np.arange(ROWS) / 2.0),
+    "chunks": (HeadConfig("class", 2, chunks="mean"), np.array([0.0, 1.0])),
+    "largest chunks": (HeadConfig("class", 2, chunks="max"), np.array([0.0, 1.0])),
+    "attended chunks": (HeadConfig("class", 2, chunks="attention"), np.array([0.0, 1.0])),
+    "choices": (HeadConfig("choice", 3), np.array([2.0, 0.0])),
+    "tags": (HeadConfig("tag", 4), [np.array([1] + [UNLABELLED] * (n - 1)) for n in LENGTHS]),
+    "answers": (HeadConfig("answer", 2), np.array([[1, 2]] * ROWS)),
+    "frozen": (HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean"),
+               np.arange(ROWS) % 2.0),
+}  # fmt: skip
+GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6],
+          "choices": [0, 3, 6]}  # fmt: skip
+
+
+def some(name: str) -> Samples:
+    draw = np.random.default_rng(0)
+    ids = [draw.integers(5, 30, length) for length in LENGTHS]
+    groups = np.array(GROUPS.get(name, []), np.int64)
+    return Samples(ids, np.full(ROWS, 2), HEADS[name][1], groups)
+
+
+def built(name: str, architecture: str = "bert") -> BertWithHead:
+    size = dataclasses.replace(CONFIG, architecture=architecture, dropout=0.0)
+    return loop.build(size, None, HEADS[name][0], seed=0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", HEADS)
+def test_an_epoch_waits_once_for_its_loss(name: str, precision: str) -> None:
+    recipe = loop.Recipe(
+        batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01,
+        precision=precision,
+    )  # fmt: skip
+    batches: list[int] = []
+    with HostWaits() as waits:
+        epochs = loop.train(built(name), some(name), recipe, CPU, lambda: batches.append(1))
+        next(epochs)
+    assert len(batches) > 1
+    assert waits.total == 1, waits.places
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_batch_goes_to_the_device_without_a_wait(name: str, architecture: str) -> None:
+    model, samples = built(name, architecture).to(META), some(name)
+    rows = np.arange(len(samples))
+    loop.batch_loss(model, samples, rows, META)  # what is made once is made
+    with HostWaits() as waits:
+        loss = loop.batch_loss(model, samples, rows, META)
+        loss.backward()
+    assert loss.device == META
+    assert waits.total == 0, waits.places
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_logits_are_all_that_is_waited_for(name: str) -> None:
+    with HostWaits() as waits:
+        found = loop.predict(built(name), some(name), CPU)
+    assert len(found) == len(some(name))
+    assert waits.total == 0, waits.places  # their copy, one per batch, is none on a CPU
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_of_sentences_are_all_that_is_waited_for(method: str, causal: bool) -> None:
+    model = build_model(dataclasses.replace(CONFIG, causal=causal))
+    scorer = SentenceScorer(model, mask=4, continues=np.arange(30) % 3 == 0, device=CPU)
+    samples = some("classes")
+    with HostWaits() as waits:
+        found = scorer.scores(samples.ids, np.ones(ROWS, np.int64), method)
+    assert (found < 0).all()
+    assert waits.total == 0, waits.places

@@ -1,0 +1,45 @@
+"""Layers are compiled by default on a GPU and never on a CPU."""
+
+import pytest
+import torch
+
+from model.config import ComputeConfig, TrainConfig
+from model.encoders.kernels.c_compiler import has_compiler
+from model.training.compilation import wanted
+from model.training.deepspeed_engine import World
+from pipeline.common.errors import ConfigError
+
+
+def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().compile) -> bool:
+    config = TrainConfig(
+        out="", compute=ComputeConfig(compile=compile),
+        deepspeed={"zero_optimization": {"stage": stage}},
+    )  # fmt: skip
+    return wanted(config, World(0, 1, 0, torch.device(device)))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_the_default_is_compiled_on_a_gpu_with_a_compiler_and_eager_on_a_cpu(stage: int) -> None:
+    assert decided("cuda", stage) is has_compiler()
+    assert decided("cpu", stage) is False
+
+
+def test_parameters_that_are_gathered_are_not_compiled_by_default() -> None:
+    assert decided("cuda", stage=3) is False
+
+
+def test_a_choice_is_kept() -> None:
+    assert decided("cuda", compile=False) is False
+    assert decided("cpu", compile=True) is True
+
+
+def test_without_a_compiler_the_default_is_eager_and_the_choice_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    assert decided("cuda") is False
+    with pytest.raises(ConfigError) as raised:
+        decided("cuda", compile=True)
+    assert raised.value.key == "compute.compile"
+    assert decided("cpu", compile=True) is True

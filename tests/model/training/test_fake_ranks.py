@@ -1,0 +1,64 @@
+"""64 ranks, one at a time in one process: whose part of weights and gradients each has."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from model.training import memory_model
+from model.training.memory_model import APART, Setting
+from pipeline.cli.conf_files import CONF
+from tests import forked
+from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
+
+ENOUGH = 8192  # tokens of a rank in a step, below which a GPU waits for the host
+COUNTED = [case for case in CASES if case[0] < 3]
+
+
+@pytest.fixture(scope="module")
+def ranks(root: Path) -> dict[tuple[int, int], dict]:
+    done = forked.run([sys.executable, "-m", "tests.model.training.fake_ranks"], cwd=root)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {tuple(row["case"]): row for row in found}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batches_are_divided_by_ranks_and_micro_batches(ranks, case: tuple[int, int]) -> None:
+    assert ranks[case]["batch"] == BATCH
+    assert ranks[case]["micro_batches"] == BATCH // WORLD // MICRO_BATCH
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_a_rank_has_its_part_of_all_weights_and_gradients(ranks, case: tuple[int, int]) -> None:
+    row = ranks[case]
+    assert row["equal"] == {"weights": True, "gradients": True}
+    share = math.ceil(row["parameters"] / WORLD)
+    assert share - WORLD <= row["pieces"] <= share + WORLD  # two groups, aligned; the last is short
+
+
+def test_a_rank_owns_its_share_where_each_parameter_is_divided(ranks) -> None:
+    row = ranks[3, 0]
+    assert row["parameters"] / WORLD <= row["owned"] < 1.05 * row["parameters"] / WORLD
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, int]) -> None:
+    row, stage = ranks[case], case[0]
+    passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
+    counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
+    setting = Setting(SIZE, True, False, 0.15, stage, WORLD)
+    planned = memory_model.fixed_bytes(setting) - APART
+    assert planned / memory_model.parameter_count(SIZE) == pytest.approx(counted, rel=0.01)
+
+
+def test_the_recipe_of_64_gpus_gives_each_enough(root: Path) -> None:
+    words = (root / "k8s" / "components" / "gpu-8x8" / "overrides").read_text().split()
+    (recipe,) = (word.removeprefix("recipe=") for word in words if word.startswith("recipe="))
+    stages = OmegaConf.load(CONF / "recipe" / f"{recipe}.yaml").stages
+    for train, prepare in (("train", "prepare"), ("train-512", "prepare-512")):
+        length = stages[prepare].sequence_length
+        assert stages[train].batch_size * length / WORLD >= ENOUGH

@@ -1,0 +1,48 @@
+"""Gradients in flat buffers: what DeepSpeed's hook of each parameter does, in fewer calls."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.training.flat_gradients import buckets, pieces
+from tests import forked
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def runs(request: pytest.FixtureRequest, root: Path) -> dict[str, dict]:
+    command = [sys.executable, "-m", "tests.model.training.flat_against_hooks"]
+    done = forked.run(command, cwd=root, ranks=request.param)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return json.loads(line)
+
+
+def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs: dict[str, dict]) -> None:
+    assert len(runs) == 3
+    for name, run in runs.items():
+        ours, theirs = run["norms"]
+        assert ours == theirs, name
+        assert ours[1] == float("inf"), name
+        assert run["equal"], name
+
+
+def test_a_backward_pass_calls_a_fraction_of_the_functions(runs: dict[str, dict]) -> None:
+    for name, run in runs.items():
+        ours, theirs = run["calls"]
+        assert ours < theirs / 4, name
+
+
+def test_buckets_are_ranges_of_whole_parameters() -> None:
+    group = [torch.empty(size) for size in (4, 3, 9, 1, 1, 5)]
+    found = buckets(0, group, most=7)
+    assert [(b.first, b.start, b.size) for b in found] == [(0, 0, 7), (2, 7, 9), (3, 16, 7)]
+    assert [len(b.parameters) for b in found] == [2, 1, 3]
+
+
+def test_partitions_have_all_pieces_of_parameters_once() -> None:
+    group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
+    assert [pieces(group, start, 6) for start in (0, 6, 12)] == [[4, 2], [1, 5], [4, 1, 1]]
+    assert pieces(group, 18, 6) == [6]
