@@ -25,10 +25,11 @@ from pipeline.common.remote_file import LARGEST, Info, parse
 
 
 def default_root() -> Path:
-    """Return the folder of all mirrors of this user: one for each server that speaks S3."""
+    """Return the folder of all mirrors of this user: one for each store's servers."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
     which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
+    which += os.environ.get("STORAGE_EMULATOR_HOST", "")
     return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 

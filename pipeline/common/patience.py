@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from pipeline.common.errors import Restart, StoreError
+from pipeline.common.errors import Restart, StoreError, first_line
 
 PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
 SILENT = 5.0  # seconds of tries before a line says so
@@ -24,6 +24,22 @@ class Again(Exception):
     def __init__(self, reason: str, answered: bool):
         super().__init__(reason)
         self.answered = answered
+
+
+class Notice:
+    """A line that says that a store is waited for, once."""
+
+    def __init__(self, address: str):
+        self._address, self._began, self._said = address, time.monotonic(), False
+
+    def failed(self, error: Exception) -> None:
+        """Count a failed try."""
+        if time.monotonic() - self._began > SILENT and not self._said:
+            self._said = True
+            reason = first_line(error)
+            print(
+                f"waiting for the store of {self._address} ({reason})", file=sys.stderr, flush=True
+            )
 
 
 class Pace:
@@ -57,12 +73,13 @@ def until_answered(
         StoreError: the endpoint has never answered; `advice` says what to check.
         Restart: the store does not answer.
     """
-    began, waited = time.monotonic(), False
+    began, notice = time.monotonic(), Notice(address)
     for pause in pauses():
         try:
             found = request()
         except Again as error:
             failed()
+            notice.failed(error)
             reason = str(error)
             if error.answered:
                 _reached.add(endpoint)
@@ -80,9 +97,6 @@ def until_answered(
             )
         if spent > patience():
             raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
-        if spent > SILENT and not waited:
-            waited = True
-            print(f"waiting for the store of {address} ({reason})", file=sys.stderr, flush=True)
         time.sleep(pause)
     raise AssertionError("pauses have no end")
 

@@ -5,6 +5,8 @@ import io
 from abc import abstractmethod
 from typing import Any, Protocol
 
+from pipeline.common.errors import StoreError
+
 SMALLEST, LARGEST = 2**18, 2**23  # bytes of one request: doubled while a file is read on
 
 
@@ -19,8 +21,17 @@ class Info:
 
 
 def parse(address: str) -> tuple[str, str]:
-    """Return the bucket and the key of `SCHEME://BUCKET/KEY`."""
-    bucket, _, key = address.partition("://")[2].partition("/")
+    """Return the bucket and the key of `SCHEME://BUCKET/KEY`.
+
+    Raises:
+        StoreError: it names no bucket.
+    """
+    scheme, _, rest = address.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not bucket:
+        raise StoreError(
+            f"{address}: does not name a bucket; write {scheme}://BUCKET/…", path=address
+        )
     return bucket, key
 
 

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import file_search, hub, s3
+from pipeline.common import file_search, gs, hub, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.remote_file import SMALLEST, Info, Reader
 
@@ -33,8 +33,10 @@ BROKEN_ZIP = (
     ValueError,
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
-_STORES: dict[str, Reader] = {"s3": s3, "hf": hub}  # what Arrow does not read, or not well enough
-_ARROW = ("gs", "gcs", "hdfs", "viewfs", "file")
+# What Arrow does not read, or not well enough.
+_STORES: dict[str, Reader] = {"s3": s3, "gs": gs, "gcs": gs, "hf": hub}
+_BY_NAME = ("s3://", "gs://", "gcs://")  # listed by the beginning of a name, others by folder
+_ARROW = ("hdfs", "viewfs", "file")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -257,9 +259,7 @@ def matching(pattern: str) -> list[File]:
     if not glob.has_magic(pattern):
         return []
     fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0]
-    # Only these list by the beginning of a name; the others list a folder.
-    by_name = top.address.startswith(("s3://", "gs://"))
-    listed = f"{fixed}*" if by_name else fixed.rpartition("/")[0]
+    listed = f"{fixed}*" if top.address.startswith(_BY_NAME) else fixed.rpartition("/")[0]
     deep = "**" in pattern
     return sorted(
         file
