@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,7 @@ RIGHT, WRONG = b"the right bytes", b"the wrong bytes"  # what "damage" changes i
 
 
 class Proxy:
-    """Faults to inject, and the requests that came, as (method, path)."""
+    """Faults to inject, and the requests that came, as (method, path with the object's name)."""
 
     def __init__(self, host: str, port: int):
         self.host, self.port = host, port
@@ -38,8 +39,13 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
         wbufsize = -1  # head and body in one packet: the second would wait for an answer
 
         def handle_any(self) -> None:
-            state.requests.append((self.command, self.path))
-            fault = state.fault(self.command, self.path, len(state.requests))
+            self.wfile.flush()  # "100 Continue"
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            # An upload to Google's storage names its object in the body.
+            named = re.search(rb'"name": "([^"]+)"', body) if "uploadType" in self.path else None
+            path = f"{self.path}&name={named[1].decode()}" if named else self.path
+            state.requests.append((self.command, path))
+            fault = state.fault(self.command, path, len(state.requests))
             if callable(fault):
                 fault()
                 fault = None
@@ -48,8 +54,6 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            self.wfile.flush()  # "100 Continue"
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if fault == "damage":
                 body = body.replace(RIGHT, WRONG)
             there = http.client.HTTPConnection(state.host, state.port, timeout=30)

@@ -1,5 +1,6 @@
 """Google Cloud Storage's own: credentials, checksums on the way, long uploads, pages of a list."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match=r"bert-pipeline\[gcs\]") as caught:
             use("gs://bucket/x*")
         assert "\n" not in str(caught.value)
+    gs._client.cache_clear()
 
 
 def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -37,6 +39,20 @@ def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
             storage.at("gs://bucket/x").is_file()
         assert caught.value.path == "gs://bucket/x"
         assert "\n" not in str(caught.value)
+    gs._client.cache_clear()
+
+
+def test_a_server_that_was_never_reached_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv("STORE_TIMEOUT", "1")
+        gs._client.cache_clear()
+        with pytest.raises(StoreError, match="STORAGE_EMULATOR_HOST") as caught:
+            storage.at("gs://bucket/x").is_file()
+    gs._client.cache_clear()
+    assert caught.value.path == "gs://bucket/x"
 
 
 @served
