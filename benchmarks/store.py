@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.common import s3, s3_transfer
+from pipeline.common import objects, parallel
 from pipeline.common.manifest import sha256
 from pipeline.common.mirror import Copy
 
@@ -46,7 +46,7 @@ def measure(top: Path, bucket: str, files: int, megabytes: int, rounds: int) -> 
         sums: dict[str, str | None] = {n: sha256(p) for n, p in ours.files().items()}
         again = Copy(top / "again", ours.address)
         steps: dict[str, Callable[[], object]] = {
-            "ours, to": lambda: s3_transfer.each(lambda n: ours.put(n, sums[n]), sums),  # noqa: B023
+            "ours, to": lambda: parallel.each(lambda n: ours.put(n, sums[n]), sums),  # noqa: B023
             "ours, from": lambda: again.fetch(sums, again.listed()),  # noqa: B023
         }
         if shutil.which("aws"):
@@ -61,8 +61,8 @@ def measure(top: Path, bucket: str, files: int, megabytes: int, rounds: int) -> 
         assert {n: sha256(p) for n, p in again.files().items()} == sums
         for folder in top.iterdir():
             shutil.rmtree(folder)
-    names = (f"s3://{bucket}/{info.key}" for info in s3.below(address))
-    s3_transfer.delete(names)
+    names = (f"s3://{bucket}/{info.key}" for info in objects.below(address))
+    objects.delete(names)
     for name, (seconds, cpu) in best.items():
         print(f"| {files} | {name} | {megabytes / seconds:.0f} | {cpu * 1000 / megabytes:.1f} |")
 

@@ -45,33 +45,48 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """A real S3 server of this machine."""
-    from tests.pipeline import s3_server
+@pytest.fixture(scope="session", params=["s3", pytest.param("gs", marks=pytest.mark.store)])
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """The scheme of the store that a test works in."""
+    if request.param == "gs":
+        from tests.pipeline import gs_server
 
-    with s3_server.server(tmp_path_factory.mktemp("store")) as place:
+        gs_server.need()
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def store_server(
+    store_kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, int]]:
+    """A server of this machine."""
+    from tests.pipeline import gs_server, s3_server
+
+    serve = gs_server.server if store_kind == "gs" else s3_server.server
+    with serve(tmp_path_factory.mktemp("store")) as place:
         yield place
 
 
 @pytest.fixture
-def store(store_server: tuple[str, int]) -> "Iterator[Proxy]":
+def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
     """The server behind a proxy, to which the environment points."""
-    from tests.pipeline import s3_server, store_proxy
+    from tests.pipeline import gs_server, s3_server, store_proxy
 
-    with store_proxy.proxy(*store_server) as state, s3_server.environment(state.url):
+    environment = gs_server.environment if store_kind == "gs" else s3_server.environment
+    with store_proxy.proxy(*store_server) as state, environment(state.url):
         yield state
 
 
 @pytest.fixture
-def bucket(store_server: tuple[str, int], store: "Proxy") -> str:
+def bucket(store_kind: str, store_server: tuple[str, int], store: "Proxy") -> str:
     """The address of an empty bucket."""
-    from tests.pipeline import s3_server
+    from tests.pipeline import gs_server, s3_server
 
     host, port = store_server
     name = f"b{secrets.token_hex(4)}"
-    s3_server.make_bucket(f"http://{host}:{port}", name)
-    return f"s3://{name}"
+    make = gs_server.make_bucket if store_kind == "gs" else s3_server.make_bucket
+    make(f"http://{host}:{port}", name)
+    return f"{store_kind}://{name}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

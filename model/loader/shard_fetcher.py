@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.loader.sample_order import Span
-from pipeline.common import s3, s3_transfer
+from pipeline.common import objects, parallel
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.errors import InputError, Restart, StoreError, UserError, disk_failure
 from pipeline.common.manifest import sha256
@@ -133,7 +133,7 @@ class Fetcher:
         """
         while not self._closing.is_set():
             try:
-                s3_transfer.each(self._fetch, wanted.values())
+                parallel.each(self._fetch, wanted.values())
                 return
             except Restart:
                 if len(near) == 1 or int(self._progress[:-1].max()) >= near[-2].first:
@@ -185,14 +185,14 @@ class Fetcher:
                 kept.replace(path)
                 return
             kept.unlink()
-        info = s3.head(source.address)
+        info = objects.head(source.address)
         if info is None or info.size != source.size:
             raise StoreError(
                 f"{source.address}: not found as the manifest lists it; run prepare again with "
                 "force=true",
                 path=source.address,
             )
-        s3_transfer.fetch(source.address, info, path, source.sha256)
+        objects.fetch(source.address, info, path, source.sha256)
 
     def _fail(self, error: Exception) -> None:
         """Tell all ranks why no more shards come."""

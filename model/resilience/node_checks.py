@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from model.resilience import process_group
-from pipeline.common import s3_transfer, storage
+from pipeline.common import objects, storage
 from pipeline.common.errors import Restart, UserError
 
 BLOCK = 2**26  # bytes that a disk is written by, each of them to its end, and read by
@@ -184,14 +184,14 @@ def _of_store(address: str) -> tuple[float, float]:
     name = f"{address.rstrip('/')}/.preflight-{uuid.uuid4().hex}"
     data = np.random.default_rng(0).bytes(OBJECT)
     began = time.perf_counter()
-    s3_transfer.put(name, data)
+    objects.put(name, data)
     written = OBJECT / (time.perf_counter() - began)
     try:
         began = time.perf_counter()
         storage.Remote(name).read_bytes()
         return written, OBJECT / (time.perf_counter() - began)
     finally:
-        s3_transfer.delete([name])
+        objects.delete([name])
 
 
 def measure_places(found: Findings, places: list[str], seconds: float) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.objects import SCHEMES
 from pipeline.common.storage import is_address
 
 ANY = ("corpus.path",)  # keys that are read directly from any store
-STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in s3://, like inputs
+STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
 
@@ -19,11 +20,11 @@ def check(config: Any) -> None:
         if key in ANY or not is_address(value):
             continue
         if stage and (role == "input" or key in STORE):
-            if value.lower().startswith("s3://"):
+            if value.lower().startswith(SCHEMES):
                 continue
             raise ConfigError(
-                f"{key}={value}: must be in s3:// or a local folder; only {ANY[0]} reads other "
-                "stores",
+                f"{key}={value}: must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} "
+                "reads other stores",
                 key=key,
             )
         raise ConfigError(

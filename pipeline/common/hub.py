@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.common.remote_file import RemoteFile
-from pipeline.common.s3 import SILENT, UNREACHED, Info, patience, pauses
+from pipeline.common.patience import SILENT, UNREACHED, patience, pauses
+from pipeline.common.remote_file import Info, RemoteFile
 
 SCHEME = "hf://"
 BLOCK = 2**21  # bytes read ahead; an open file keeps about this much in memory
@@ -109,6 +109,11 @@ class HubFile(RemoteFile):
             self._file.close()
             self._file = None
         super().close()
+
+
+def opened(address: str, info: Info) -> RemoteFile:
+    """Return a file of the hub as a file to read."""
+    return HubFile(address, info)
 
 
 def _path(address: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import s3_transfer
+from pipeline.common import objects
 from pipeline.common.errors import InputError, Restart, StoreError
 
 LEASE = 60.0  # seconds
@@ -47,7 +47,7 @@ class Lease:
         """
         first: str | None = None  # the lock as it was when it was seen first
         while not self._try():
-            found, age = s3_transfer.read(self.address), s3_transfer.age(self.address)
+            found, age = objects.read(self.address), objects.age(self.address)
             if found is None or age is None:
                 continue
             holder, etag = _holder(found[0]), found[1]
@@ -55,7 +55,7 @@ class Lease:
                 self._etag = etag
                 break
             if age > LEASE or _is_gone(holder):
-                self._etag = s3_transfer.put(self.address, self._text(), etag=etag)
+                self._etag = objects.put(self.address, self._text(), etag=etag)
                 if self._etag is not None:
                     break
             elif first not in (None, etag) and not wait:
@@ -91,13 +91,13 @@ class Lease:
         with contextlib.suppress(StoreError, Restart):
             self._renew()  # another process may have taken it over meanwhile
             if not self._lost:
-                s3_transfer.delete([self.address])
+                objects.delete([self.address])
 
     def _try(self) -> bool:
-        self._etag = s3_transfer.put(self.address, self._text(), absent=True)
+        self._etag = objects.put(self.address, self._text(), absent=True)
         if self._etag is None:
             return False
-        again = s3_transfer.put(self.address, self._text(), absent=True)
+        again = objects.put(self.address, self._text(), absent=True)
         if again is not None:
             self._etag = again
             print(
@@ -114,8 +114,8 @@ class Lease:
 
     def _renew(self) -> None:
         with self._one:
-            etag = s3_transfer.put(self.address, self._text(), etag=self._etag)
-            if etag is None and (found := s3_transfer.read(self.address)) is not None:
+            etag = objects.put(self.address, self._text(), etag=self._etag)
+            if etag is None and (found := objects.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
                 etag = found[1] if _holder(found[0]).get("token") == self._token else None
             self._lost = self._lost or etag is None

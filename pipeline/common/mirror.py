@@ -1,7 +1,8 @@
-"""Local copies of folders that live in an object store: `ROOT/BUCKET/KEY`, checked by checksums.
+"""Local copies of folders that live in an object store, checked by checksums.
 
-Next to each copy, an index says which version of the store's object each file is equal to. What is
-equal is neither fetched nor put again.
+They are in `ROOT/BUCKET/KEY`, those of other stores than S3 in `ROOT/SCHEME/BUCKET/KEY`. Next to
+each copy, an index says which version of the store's object each file is equal to. What is equal is
+neither fetched nor put again.
 """
 
 import contextlib
@@ -16,17 +17,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pipeline.common import s3, s3_transfer, storage
+from pipeline.common import objects, parallel, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, StoreError
 from pipeline.common.manifest import sha256
+from pipeline.common.remote_file import LARGEST, Info, parse
 
 
 def default_root() -> Path:
-    """Return the folder of all mirrors of this user: one for each server that speaks S3."""
+    """Return the folder of all mirrors of this user: one for each store's servers."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
     which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
+    which += os.environ.get("STORAGE_EMULATOR_HOST", "")
     return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 
@@ -53,10 +56,19 @@ def local_path(root: Path, address: str) -> Path:
     Raises:
         ConfigError: the address has `.` or `..` as a part.
     """
-    parts = storage.normal(address).partition("://")[2].split("/")
+    scheme, _, rest = storage.normal(address).partition("://")
+    # The name of a bucket has at least three letters: none is that of another scheme.
+    parts = [*([] if scheme == "s3" else [scheme]), *rest.split("/")]
     if {".", ".."} & set(parts):
         raise ConfigError(f"{address}: must not have . or .. as a part of the address")
     return root.joinpath(*parts)
+
+
+def addressed(root: Path, text: str) -> str:
+    """Return a text with addresses for the paths of local copies."""
+    for scheme in (scheme for scheme in objects.SCHEMES if scheme != "s3://"):
+        text = text.replace(f"{root}/{scheme.removesuffix('://')}/", scheme)
+    return text.replace(f"{root}/", "s3://")
 
 
 def hidden(name: str) -> bool:
@@ -89,10 +101,10 @@ class Copy:
             entries = {name: dataclasses.asdict(e) for name, e in self.entries.items()}
             write_text(self._index_file, json.dumps({"sent": self.sent, "entries": entries}))
 
-    def listed(self) -> dict[str, s3.Info]:
+    def listed(self) -> dict[str, Info]:
         """Return the objects of the folder by relative name."""
-        start = len(s3.parse(self.address)[1]) + 1
-        return {info.key[start:]: info for info in s3.below(self.address)}
+        start = len(parse(self.address)[1]) + 1
+        return {info.key[start:]: info for info in objects.below(self.address)}
 
     def files(self) -> dict[str, Path]:
         """Return the local files by relative name, but hidden ones."""
@@ -103,7 +115,7 @@ class Copy:
                 found[name] = path
         return found
 
-    def fetch(self, wanted: Mapping[str, str | None], listed: Mapping[str, s3.Info]) -> None:
+    def fetch(self, wanted: Mapping[str, str | None], listed: Mapping[str, Info]) -> None:
         """Fetch what is not here yet of `wanted`, sha256 (None: not known) by relative name.
 
         Raises:
@@ -121,7 +133,7 @@ class Copy:
             if checksum is not None and _has(path, info.size, checksum):
                 self._note(name, path, checksum, info.etag)
                 return
-            found = s3_transfer.fetch(f"{self.address}/{name}", info, path, checksum)
+            found = objects.fetch(f"{self.address}/{name}", info, path, checksum)
             # What no stage made is known by its times: a copy has to be as good as the object.
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
             self._note(name, path, found, info.etag)
@@ -135,7 +147,7 @@ class Copy:
                 path=place,
             )
         try:
-            s3_transfer.each(one, wanted)
+            parallel.each(one, wanted)
         finally:
             self.save_index()
 
@@ -151,27 +163,27 @@ class Copy:
         if known is not None and known.is_of(path):
             return
         stat = path.stat()
-        if stat.st_size <= s3.LARGEST:  # as one piece: it may grow meanwhile
+        if stat.st_size <= LARGEST:  # as one piece: it may grow meanwhile
             data = path.read_bytes()
             checksum = hashlib.sha256(data).hexdigest()
-            etag = s3_transfer.put(place, data)
+            etag = objects.put(place, data)
         elif checksum is not None:
-            etag = s3_transfer.put_file(place, path, checksum)
+            etag = objects.put_file(place, path, checksum)
         else:
             with tempfile.NamedTemporaryFile(dir=self.path, prefix=".put-") as still:
                 shutil.copyfile(path, still.name)
                 checksum = sha256(Path(still.name))
-                etag = s3_transfer.put_file(place, Path(still.name), checksum)
+                etag = objects.put_file(place, Path(still.name), checksum)
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag or "")
 
     def forget(self, names: Iterator[str] | list[str]) -> None:
         """Remove objects from the store."""
         listed = list(names)
-        s3_transfer.delete(f"{self.address}/{name}" for name in listed)
+        objects.delete(f"{self.address}/{name}" for name in listed)
         for name in listed:
             self.entries.pop(name, None)
 
-    def drop_stale(self, listed: Mapping[str, s3.Info]) -> None:
+    def drop_stale(self, listed: Mapping[str, Info]) -> None:
         """Forget the entries of objects that the store does not have any more, or has otherwise."""
         for name, entry in list(self.entries.items()):
             if name not in listed or listed[name].etag != entry.etag:

@@ -1,8 +1,38 @@
-"""A file of a remote store to read in any order, by requests for ranges of bytes."""
+"""What every client of a remote store has: objects by address, and files to read in any order."""
 
+import dataclasses
 import io
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Protocol
+
+from pipeline.common.errors import StoreError
+
+SMALLEST, LARGEST = 2**18, 2**23  # bytes of one request: doubled while a file is read on
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What a store says of an object; the ETag changes with the content."""
+
+    key: str
+    size: int
+    mtime_ns: int
+    etag: str
+
+
+def parse(address: str) -> tuple[str, str]:
+    """Return the bucket and the key of `SCHEME://BUCKET/KEY`.
+
+    Raises:
+        StoreError: it names no bucket.
+    """
+    scheme, _, rest = address.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not bucket:
+        raise StoreError(
+            f"{address}: does not name a bucket; write {scheme}://BUCKET/…", path=address
+        )
+    return bucket, key
 
 
 class RemoteFile(io.RawIOBase):
@@ -49,3 +79,59 @@ class RemoteFile(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+class RangeFile(RemoteFile):
+    """A file whose requests are for longer ranges the longer it is read on.
+
+    The bytes of one request are in memory.
+    """
+
+    def __init__(self, address: str, info: Info):
+        super().__init__(address, info.size)
+        self.info = info
+        self._part, self._part_start, self._asked = b"", 0, SMALLEST
+
+    @abstractmethod
+    def _range(self, start: int, stop: int) -> bytes:
+        """Return the bytes `start` to `stop - 1`."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position; elsewhere, requests are for short ranges again."""
+        before = self._at
+        if super().seek(offset, whence) != before:
+            self._asked = SMALLEST
+        return self._at
+
+    def _next(self, wanted: int) -> bytes:
+        offset = self._at - self._part_start
+        if not 0 <= offset < len(self._part):
+            stop = min(self._at + max(self._asked, wanted), self.size)
+            self._asked = min(2 * self._asked, LARGEST)
+            self._part, self._part_start, offset = self._range(self._at, stop), self._at, 0
+        return self._part[offset : offset + wanted]
+
+
+class Reader(Protocol):
+    """A module that reads the objects of a store."""
+
+    def head(self, address: str) -> Info | None:
+        """Return what the store says of an object; None if it is missing.
+
+        Raises:
+            StoreError: the store refuses.
+            Restart: it does not answer.
+        """
+
+    def below(self, address: str) -> list[Info]:
+        """List all objects below a folder.
+
+        Raises:
+            StoreError, Restart: as `head`.
+        """
+
+    def is_folder(self, address: str) -> bool:
+        """Return whether there is an object below the address."""
+
+    def opened(self, address: str, info: Info) -> RemoteFile:
+        """Return an object as a file to read."""

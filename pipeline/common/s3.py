@@ -5,25 +5,16 @@ environment and in ~/.aws. A read is bound to the ETag that was seen first: byte
 an object never mix. A store that does not answer is waited for, `STORE_TIMEOUT` seconds.
 """
 
-import dataclasses
 import functools
 import io
 import os
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pipeline.common.errors import ConfigError, Restart, StoreError
-from pipeline.common.remote_file import RemoteFile
-
-SMALLEST, LARGEST = 2**18, 2**23  # bytes of one request: doubled while a file is read on
-SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
-WINDOW = 60.0  # seconds
-PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
-SILENT = 5.0  # seconds of tries before the user is told
-UNREACHED = 30.0  # seconds of tries for a host that has never answered: most likely a wrong name
+from pipeline.common import patience
+from pipeline.common.errors import ConfigError, StoreError
+from pipeline.common.remote_file import LARGEST, SMALLEST, Info, RemoteFile, parse
 
 Result = TypeVar("Result")
 
@@ -41,24 +32,8 @@ _TRANSIENT = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Info:
-    """What a store says of an object."""
-
-    key: str
-    size: int
-    mtime_ns: int
-    etag: str
-
-
-def parse(address: str) -> tuple[str, str]:
-    """Return the bucket and the key of `s3://BUCKET/KEY`."""
-    bucket, _, key = address.partition("://")[2].partition("/")
-    return bucket, key
-
-
 def head(address: str) -> Info | None:
-    """Return what the store says of an object; None if there is no such object.
+    """Return what the store says of an object; None if it is missing.
 
     Raises:
         StoreError: the store refuses.
@@ -146,22 +121,25 @@ class S3File(RemoteFile):
             )  # fmt: skip
             self._body = answer["Body"]
         wanted = min(wanted, self._body_end - self._at)
-        parts, left, began = [], wanted, time.monotonic()
+        parts, left, pace = [], wanted, patience.Pace()
         while left:
             part: bytes = self._body.read(min(left, 2**16))
             if not part:
                 raise ConnectionError("the connection was closed early")
             parts.append(part)
             left -= len(part)
-            spent = time.monotonic() - began
-            if spent > WINDOW and (wanted - left) / spent < SLOWEST:
-                raise ConnectionError(f"slower than {SLOWEST:,} bytes per second")
+            pace.add(len(part))
         return b"".join(parts)
 
     def _drop(self) -> None:
         if self._body is not None:
             self._body.close()
             self._body = None
+
+
+def opened(address: str, info: Info) -> RemoteFile:
+    """Return an object as a file to read."""
+    return S3File(address, info)
 
 
 @functools.lru_cache(maxsize=1)
@@ -200,7 +178,6 @@ def client(address: str) -> Any:
 
 
 _making = threading.Lock()
-_reached: set[str] = set()  # endpoints that have answered this process
 
 
 def call(
@@ -217,55 +194,26 @@ def call(
     s3 = client(address)
     from botocore.exceptions import ClientError
 
-    began, waited = time.monotonic(), False
-    for pause in pauses():
+    def attempt() -> Any:
         try:
-            found = request(s3)
+            return request(s3)
         except ClientError as error:
-            failed()
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             code = error.response["Error"].get("Code", "")
-            _reached.add(s3.meta.endpoint_url)
             if status == 404 and missing and code != "NoSuchBucket":
+                failed()
                 return None
             if status < 500 and status != 429 and code not in _TRANSIENT:
                 raise _refusal(s3, address, status, code) from error
-            reason = f"{status} {code}".strip()
+            raise patience.Again(f"{status} {code}".strip(), answered=True) from error
         except Exception as error:
-            failed()
             if not _transient(error):
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
-        else:
-            _reached.add(s3.meta.endpoint_url)
-            return found
-        spent = time.monotonic() - began
-        if s3.meta.endpoint_url not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(
-                f"{address}: the store cannot be reached ({reason}); check the network, "
-                "AWS_ENDPOINT_URL and AWS_REGION",
-                path=address,
-            )
-        if spent > patience():
-            raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
-        if spent > SILENT and not waited:
-            waited = True
-            print(f"waiting for the store of {address} ({reason})", file=sys.stderr, flush=True)
-        time.sleep(pause)
-    raise AssertionError("pauses have no end")
+            raise patience.Again(reason, answered=False) from error
 
-
-def pauses() -> Iterator[float]:
-    """Yield the seconds to wait after each failed try, without end."""
-    pause = PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def patience() -> float:
-    """Return for how many seconds a store that does not answer is waited for."""
-    return float(os.environ.get("STORE_TIMEOUT", "300"))
+    advice = "AWS_ENDPOINT_URL and AWS_REGION"
+    return patience.until_answered(address, s3.meta.endpoint_url, advice, attempt, failed)
 
 
 def _transient(error: Exception) -> bool:

@@ -1,6 +1,6 @@
-"""Objects of S3 written, fetched and removed whole: with checksums, and on conditions.
+"""Objects of S3 written, read and removed whole: with checksums, and on conditions.
 
-The store compares what arrives with the sha256 that goes with it; a fetched file is compared here.
+The store compares what arrives with the sha256 that goes with it.
 Every request is repeated as those of `pipeline.common.s3` are.
 """
 
@@ -9,42 +9,15 @@ import calendar
 import contextlib
 import email.utils
 import hashlib
-import os
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pipeline.common import s3
-from pipeline.common.atomic import atomic_path
-from pipeline.common.errors import StoreError
-from pipeline.common.manifest import sha256
+from pipeline.common import parallel, s3
+from pipeline.common.remote_file import parse
 
 PART = 2**25  # bytes of one request of a large file, and of one range that is fetched
-THREADS = 8  # requests at a time
 _NOT_MET = (409, 412)  # statuses of a condition that does not hold
-
-Item = TypeVar("Item")
-
-
-class _Damaged(Exception):
-    """The bytes that arrived are not those of the checksum."""
-
-
-def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
-    """Call `work` with every item, several at a time; raise the first error."""
-    listed = list(items)
-    if len(listed) < 2:
-        for item in listed:
-            work(item)
-        return
-    pool = ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="store")
-    try:
-        for _ in pool.map(work, listed):
-            pass
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def read(address: str) -> tuple[bytes, str] | None:
@@ -53,7 +26,7 @@ def read(address: str) -> tuple[bytes, str] | None:
     Raises:
         StoreError, Restart: as `pipeline.common.s3.head`.
     """
-    bucket, key = s3.parse(address)
+    bucket, key = parse(address)
 
     def request(client: Any) -> tuple[bytes, str]:
         answer = client.get_object(Bucket=bucket, Key=key)
@@ -65,7 +38,7 @@ def read(address: str) -> tuple[bytes, str] | None:
 
 def age(address: str) -> float | None:
     """Return for how many seconds an object has not changed, by the clock of the store."""
-    bucket, key = s3.parse(address)
+    bucket, key = parse(address)
     found = s3.call(address, lambda c: c.head_object(Bucket=bucket, Key=key), missing=True)
     if found is None:
         return None
@@ -82,7 +55,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     Raises:
         StoreError, Restart: as `pipeline.common.s3.head`.
     """
-    bucket, key = s3.parse(address)
+    bucket, key = parse(address)
     condition: dict[str, str] = {}
     if absent:
         condition["IfNoneMatch"] = "*"
@@ -115,7 +88,7 @@ def put_file(address: str, path: Path, checksum: str) -> str:
     size = path.stat().st_size
     if size > 2 * PART:
         return _put_parts(address, path, size)
-    bucket, key = s3.parse(address)
+    bucket, key = parse(address)
     digest = _base64(bytes.fromhex(checksum))
 
     def request(client: Any) -> str:
@@ -128,7 +101,7 @@ def put_file(address: str, path: Path, checksum: str) -> str:
 
 
 def _put_parts(address: str, path: Path, size: int) -> str:
-    bucket, key = s3.parse(address)
+    bucket, key = parse(address)
     begun = s3.call(
         address,
         lambda client: client.create_multipart_upload(
@@ -155,7 +128,7 @@ def _put_parts(address: str, path: Path, size: int) -> str:
         }  # fmt: skip
 
     try:
-        each(send, range(0, size, length))
+        parallel.each(send, range(0, size, length))
         listed = {"Parts": [parts[number] for number in sorted(parts)]}
         done = s3.call(
             address, lambda client: client.complete_multipart_upload(**name, MultipartUpload=listed)
@@ -168,53 +141,10 @@ def _put_parts(address: str, path: Path, size: int) -> str:
     return str(done["ETag"])
 
 
-def fetch(address: str, info: s3.Info, path: Path, checksum: str | None) -> str:
-    """Fetch an object as a file, which appears whole; return its sha256.
-
-    Raises:
-        StoreError: the object changed meanwhile, or does not have the `checksum` (hex).
-        Restart: the store does not answer.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(2):  # bytes may be damaged on the way, where nothing else looks at them
-        with contextlib.suppress(_Damaged), atomic_path(path) as temporary:
-            _fetch_ranges(address, info, temporary)
-            found = sha256(temporary)
-            if checksum not in (None, found):
-                raise _Damaged
-            return found
-    raise StoreError(
-        f"{address}: does not have the checksum that its manifest says; make it again with "
-        "force=true",
-        path=address,
-    )
-
-
-def _fetch_ranges(address: str, info: s3.Info, path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(info.size)
-        handle = file.fileno()
-
-        def get(start: int) -> None:
-            with s3.S3File(address, info) as source:
-                source.seek(start)
-                end = min(start + PART, info.size)
-                while start < end:
-                    data = source.read(min(s3.LARGEST, end - start))
-                    assert data
-                    start += os.pwrite(handle, data, start)
-
-        each(get, range(0, info.size, PART))
-
-
-def delete(addresses: Iterable[str]) -> None:
-    """Remove objects; those that are not there are no error."""
-
-    def remove(address: str) -> None:
-        bucket, key = s3.parse(address)
-        s3.call(address, lambda client: client.delete_object(Bucket=bucket, Key=key), missing=True)
-
-    each(remove, addresses)
+def delete(address: str) -> None:
+    """Remove an object if it is there."""
+    bucket, key = parse(address)
+    s3.call(address, lambda client: client.delete_object(Bucket=bucket, Key=key), missing=True)
 
 
 def _base64(digest: bytes) -> str:

@@ -1,7 +1,7 @@
 """Files by path, or by address in an object store: s3://, gs://, hdfs://, hf://.
 
-s3:// is read by `pipeline.common.s3`, hf:// by `pipeline.common.hub`, the others through Arrow's
-file systems, with keys from where Google's own tools find them: GOOGLE_APPLICATION_CREDENTIALS.
+s3:// is read by `pipeline.common.s3`, gs:// by `pipeline.common.gs`, hf:// by
+`pipeline.common.hub`, the others through Arrow's file systems.
 """
 
 import contextlib
@@ -23,8 +23,9 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import file_search, hub, s3
+from pipeline.common import file_search, gs, hub, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.common.remote_file import SMALLEST, Info, Reader
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (
@@ -32,8 +33,10 @@ BROKEN_ZIP = (
     ValueError,
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
-_STORES: dict[str, Any] = {"s3": s3, "hf": hub}  # what Arrow does not read, or not well enough
-_ARROW = ("gs", "gcs", "hdfs", "viewfs", "file")
+# What Arrow does not read, or not well enough.
+_STORES: dict[str, Reader] = {"s3": s3, "gs": gs, "gcs": gs, "hf": hub}
+_BY_NAME = ("s3://", "gs://", "gcs://")  # listed by the beginning of a name, others by folder
+_ARROW = ("hdfs", "viewfs", "file")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -53,7 +56,7 @@ class Remote:
     """
 
     address: str
-    _known: list[s3.Info | None] = field(default_factory=list, compare=False, repr=False)
+    _known: list[Info | None] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.address
@@ -89,7 +92,7 @@ class Remote:
             UserError: the store does not answer, or denies access.
         """
         if self._store is not None:
-            return bool(self._store.is_folder(self.address))
+            return self._store.is_folder(self.address)
         with _reached(self.address):
             return bool(self._arrow_info().type == fs.FileType.Directory)
 
@@ -112,9 +115,8 @@ class Remote:
         """
         assert mode == "rb"
         if self._store is not None:
-            kind = s3.S3File if self._store is s3 else hub.HubFile
-            raw = kind(self.address, self._info())
-            return cast(BinaryIO, io.BufferedReader(raw, s3.SMALLEST))
+            raw = self._store.opened(self.address, self._info())
+            return cast(BinaryIO, io.BufferedReader(raw, SMALLEST))
         with _told():
             system, inner = _system(self.address)
             return cast(BinaryIO, io.BufferedReader(system.open_input_file(inner), BUFFER))
@@ -141,24 +143,25 @@ class Remote:
         return [Remote(f"{scheme}://{i.path}") for i in found if i.type == fs.FileType.File]
 
     @property
-    def _store(self) -> Any:
+    def _store(self) -> Reader | None:
         """Return the module that reads the store, or None if Arrow does."""
         return _STORES.get(self.address.partition("://")[0])
 
-    def _look(self) -> s3.Info | None:
-        """Ask the store once; None if there is no such object."""
+    def _look(self) -> Info | None:
+        """Ask the store once; None if it is missing."""
         if not self._known:
+            assert self._store is not None
             self._known.append(self._store.head(self.address))
         return self._known[0]
 
-    def _info(self) -> s3.Info:
-        info: s3.Info | None
+    def _info(self) -> Info:
+        info: Info | None
         if self._store is not None:
             info = self._look()
         else:
             found = self._arrow_info()
             missing = found.type == fs.FileType.NotFound
-            known = s3.Info(self.address, found.size or 0, found.mtime_ns or 0, "")
+            known = Info(self.address, found.size or 0, found.mtime_ns or 0, "")
             info = None if missing else known
         if info is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
@@ -256,8 +259,7 @@ def matching(pattern: str) -> list[File]:
     if not glob.has_magic(pattern):
         return []
     fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0]
-    # Only s3:// lists by the beginning of a name; the others list a folder.
-    listed = f"{fixed}*" if top.address.startswith("s3://") else fixed.rpartition("/")[0]
+    listed = f"{fixed}*" if top.address.startswith(_BY_NAME) else fixed.rpartition("/")[0]
     deep = "**" in pattern
     return sorted(
         file

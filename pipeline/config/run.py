@@ -101,7 +101,8 @@ class RunConfig(Section):
     """`python -m pipeline.run`."""
 
     workdir: str = option(
-        help="Folder of the run, with one folder per stage; also in a store: s3://BUCKET/RUN."
+        help="Folder of the run, with one folder per stage; also in a store: s3://BUCKET/RUN, "
+        "gs://BUCKET/RUN."
     )
     mirror: str | None = option(
         None,

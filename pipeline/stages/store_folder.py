@@ -12,12 +12,13 @@ import fnmatch
 import json
 from collections.abc import Iterator
 
-from pipeline.common import lease, s3, s3_transfer, storage
+from pipeline.common import lease, objects, parallel, storage
 from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.mirror import Copy, hidden
+from pipeline.common.mirror import Copy, addressed, hidden
 from pipeline.common.redact import redact
+from pipeline.common.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.store_inputs import (
     CHECKPOINT,
@@ -50,12 +51,12 @@ def put_logs(workdir: str, mirror: str | None) -> None:
     if in_store(workdir):
         logs = Copy(root_of(mirror), f"{storage.normal(workdir)}/logs")
         files = logs.files()
-        s3_transfer.each(logs.put, [name for name in files if not name.endswith(".yaml")])
+        parallel.each(logs.put, [name for name in files if not name.endswith(".yaml")])
         logs.save_index()
         for name, path in files.items():
             if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
                 text = redact(path.read_text(encoding="utf-8"))
-                s3_transfer.put(f"{logs.address}/{name}", text.encode())
+                objects.put(f"{logs.address}/{name}", text.encode())
 
 
 class StoreFolder:
@@ -121,7 +122,7 @@ class StoreFolder:
         self.mark()
         if not in_place:
             return
-        s3_transfer.delete([f"{self._address}/{MANIFEST}"])
+        objects.delete([f"{self._address}/{MANIFEST}"])
         if self.config.force:
             listed = self.copy.listed()
             self._remove([name for name in listed if name != UNFINISHED])
@@ -131,7 +132,7 @@ class StoreFolder:
 
     def mark(self) -> None:
         """Mark the content of the folder as this stage's, although it has no manifest yet."""
-        s3_transfer.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
+        objects.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
 
     @contextlib.contextmanager
     def part(self, pattern: str) -> Iterator[None]:
@@ -173,7 +174,7 @@ class StoreFolder:
         if self.stage == "train":
             self._resume_checkpoints(listed, f"checkpoints/{run}/step-")
 
-    def _resume_checkpoints(self, listed: dict[str, s3.Info], start: str) -> None:
+    def _resume_checkpoints(self, listed: dict[str, Info], start: str) -> None:
         """Fetch the last whole checkpoints; remove what training would have removed."""
         groups = sorted({m[1] for name in listed if (m := CHECKPOINT.fullmatch(name))})
         mine = [group for group in groups if group.startswith(start)]
@@ -224,10 +225,10 @@ class StoreFolder:
             Restart: it does not answer, or another process has taken the folder over.
         """
         self._check()
-        s3_transfer.delete([f"{self._address}/{MANIFEST}"])
+        objects.delete([f"{self._address}/{MANIFEST}"])
         listed = self.copy.listed()
         self.copy.drop_stale(listed)
-        s3_transfer.each(
+        parallel.each(
             lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files
         )
         self.copy.save_index()
@@ -244,18 +245,16 @@ class StoreFolder:
         spare = [n for n in listed if n not in manifest.files and n != UNFINISHED]
         self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
         self._check()
-        s3_transfer.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
+        objects.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
         self.copy.save_index()
-        s3_transfer.delete([f"{self._address}/{UNFINISHED}"])
+        objects.delete([f"{self._address}/{UNFINISHED}"])
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""
-        here = f"{self._root}/"
-        figures = json.loads(json.dumps(result.figures).replace(here, "s3://"))
-        return dataclasses.replace(
-            result, summary=result.summary.replace(here, "s3://"), figures=figures
-        )
+        figures = json.loads(addressed(self._root, json.dumps(result.figures)))
+        summary = addressed(self._root, result.summary)
+        return dataclasses.replace(result, summary=summary, figures=figures)
 
     def _remove(self, names: list[str]) -> None:
         """Remove objects, what makes others count first."""

@@ -11,11 +11,12 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.common import s3, storage
+from pipeline.common import objects, storage
 from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.common.mirror import Copy, default_root, hidden, local_path
+from pipeline.common.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
 
@@ -35,7 +36,7 @@ def root_of(mirror: str | None) -> Path:
 
 def in_store(place: str) -> bool:
     """Return whether a folder is in a store that this module keeps copies of."""
-    return place.lower().startswith("s3://")
+    return place.lower().startswith(objects.SCHEMES)
 
 
 def local_place(place: str, mirror: str | None) -> Path:
@@ -159,7 +160,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
 def _fetch_listed(root: Path, address: str, key: str) -> Path:
     """Fetch what no stage made: all objects below an address, or the one at it."""
     top = address.rpartition("/")[0]
-    info = s3.head(address) if top.count("/") >= 2 else None
+    info = objects.head(address) if top.count("/") >= 2 else None
     here = Copy(root, top if info is not None else address)
     name = address.rpartition("/")[2]
     listed = {name: info} if info is not None else here.listed()
@@ -174,7 +175,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     return local_path(root, address)
 
 
-def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, s3.Info]) -> None:
+def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
     """Fetch a checkpoint by its sums, which go last."""
     copy.fetch({f"{group}/{SUMS}": None}, listed)
     sums = sums_of(copy.path / group)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import s3
+from pipeline.common import objects
 from pipeline.common.manifest import MANIFEST, Manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]
@@ -75,11 +75,11 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     # The store holds what the manifests name, and the logs; no lock is left.
     named = {f"run/{name}/{file}" for name in STAGES
              for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]  # fmt: skip
-    there = {info.key for info in s3.below(work)}
+    there = {info.key for info in objects.below(work)}
     logs = {f"run/logs/{n}.{end}" for n in STAGES for end in ("log", "yaml")}
     assert there - named == logs | {"run/logs/command.txt"}
     assert named <= there
-    assert not (root / "s3:").exists()
+    assert not (root / bucket.partition("//")[0]).exists()
 
     again = run(root, command(corpus, work, f"mirror={tmp_path / 'other'}"))
     assert again.count("  up to date  ") == len(STAGES)

@@ -101,8 +101,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
     environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root",
-                   "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2"}  # fmt: skip
-    assert along(environment).keys() == {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS"}
+                   "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2",
+                   "GOOGLE_CLOUD_PROJECT": "p"}  # fmt: skip
+    sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT"}
+    assert along(environment).keys() == sent
 
 
 def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder: Path) -> None:

@@ -30,17 +30,17 @@ def test_a_corpus_may_be_in_a_store() -> None:
 
 
 def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
-    addresses.check(config(workdir="s3://b/run", out="S3://b/run/made", vocab="s3://b/run/vocab"))
+    addresses.check(config(workdir="s3://b/run", out="S3://b/run/made", vocab="gs://b/run/vocab"))
 
 
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
-        ("out", {"out": "gs://corpora/made"}),
+        ("out", {"out": "az://corpora/made"}),
         ("workdir", {"workdir": "hdfs://corpora/run"}),
         ("vocab", {"vocab": "abfs://corpora/vocab"}),
         ("mirror", {"mirror": "s3://corpora/mirror"}),
-        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "gs://c/d"])}),
+        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "hdfs://c/d"])}),
     ],
 )
 def test_other_stores_and_other_paths_are_refused(key: str, changes: dict[str, object]) -> None:
@@ -57,7 +57,7 @@ def test_a_command_without_a_folder_reads_local_paths() -> None:
 
 def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
     done = forked.run(
-        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=gs://corpora/run"],
+        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run"],
         cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
     )  # fmt: skip
     assert done.returncode == Exit.USER

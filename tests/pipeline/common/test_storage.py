@@ -7,18 +7,14 @@ import os
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 
-from pipeline.common import s3, storage
+from pipeline.common import objects, s3, storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
 from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig
@@ -29,28 +25,6 @@ from tests import forked
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
 LINES = "\n\n".join(TEXTS).encode()
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Any]:
-    """An S3 server of this machine, and a bucket in it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-    }  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in settings.items():
-            patch.setenv(key, value)
-        s3._client.cache_clear()
-        made = boto3.resource("s3", endpoint_url=settings["AWS_ENDPOINT_URL"]).Bucket("corpora")
-        made.create()
-        yield made
-    s3._client.cache_clear()
-    server.stop()
 
 
 def packed() -> dict[str, bytes]:
@@ -69,13 +43,13 @@ def packed() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("reader", "copies"), [("lines", 3), ("parquet", 1), ("text", 1)])
-def test_readers_take_addresses(bucket: Any, tmp_path: Path, reader: str, copies: int) -> None:
+def test_readers_take_addresses(bucket: str, tmp_path: Path, reader: str, copies: int) -> None:
     for name, raw in packed().items():
-        bucket.put_object(Key=name, Body=raw)
+        objects.put(f"{bucket}/{name}", raw)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(raw)
     found = []
-    for place in (f"s3://corpora/{reader}", f"{tmp_path}/{reader}"):
+    for place in (f"{bucket}/{reader}", f"{tmp_path}/{reader}"):
         corpus = CorpusConfig(name="c", reader=reader, path=place)
         opened = open_corpus(corpus, "")
         splits = opened.splits(3000)
@@ -85,30 +59,30 @@ def test_readers_take_addresses(bucket: Any, tmp_path: Path, reader: str, copies
     assert sorted(found[0]) == sorted(TEXTS * copies)
 
 
-def test_wildcards_and_fingerprints(bucket: Any) -> None:
+def test_wildcards_and_fingerprints(bucket: str) -> None:
     for name in ("w/a.txt", "w/b.txt", "w/c/d.txt", "w/e.md"):
-        bucket.put_object(Key=name, Body=name.encode())
-    top = "s3://corpora/w"
+        objects.put(f"{bucket}/{name}", name.encode())
+    top = f"{bucket}/w"
     assert list(map(str, storage.matching(f"{top}/*.txt"))) == [f"{top}/a.txt", f"{top}/b.txt"]
     assert len(storage.matching(f"{top}/**.txt")) == 3
     assert list(map(str, storage.matching(f"{top}/a.txt"))) == [f"{top}/a.txt"]
     assert storage.matching(f"{top}/z.txt") == []
     before = fingerprints.fingerprint_path(top)
     assert fingerprints.fingerprint_path(top) == before
-    bucket.put_object(Key="w/a.txt", Body=b"longer than before")
+    objects.put(f"{top}/a.txt", b"longer than before")
     assert fingerprints.fingerprint_path(top) != before
 
 
-def test_what_is_not_there_is_named(bucket: Any) -> None:
-    nowhere = CorpusConfig(name="c", reader="lines", path="s3://corpora/nowhere")
+def test_what_is_not_there_is_named(bucket: str) -> None:
+    nowhere = CorpusConfig(name="c", reader="lines", path=f"{bucket}/nowhere")
     with pytest.raises(InputError) as raised:
         open_corpus(nowhere, "").splits(99)
     assert (raised.value.key, raised.value.path) == ("corpus.path", nowhere.path)
-    bucket.put_object(Key="gone/a.txt", Body=LINES)
-    reader = open_corpus(CorpusConfig(name="c", reader="lines", path="s3://corpora/gone"), "")
+    objects.put(f"{bucket}/gone/a.txt", LINES)
+    reader = open_corpus(CorpusConfig(name="c", reader="lines", path=f"{bucket}/gone"), "")
     (split,) = reader.splits(1 << 20)
-    bucket.Object("gone/a.txt").delete()
-    with pytest.raises(InputError, match=r"s3://corpora/gone/a\.txt: "):
+    objects.delete([f"{bucket}/gone/a.txt"])
+    with pytest.raises(InputError, match=rf"{bucket}/gone/a\.txt: "):
         list(reader.read(split, SkipCounts()))
 
 
@@ -156,13 +130,13 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_prepare_gives_the_same_bytes_from_an_address(
-    root: Path, bucket: Any, tmp_path: Path
+    root: Path, bucket: str, tmp_path: Path
 ) -> None:
-    bucket.put_object(Key="whole/a.txt", Body=LINES)
+    objects.put(f"{bucket}/whole/a.txt", LINES)
     (tmp_path / "a.txt").write_bytes(LINES)
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
     made = []
-    for number, place in enumerate(("s3://corpora/whole", f"{tmp_path}/a.txt")):
+    for number, place in enumerate((f"{bucket}/whole", f"{tmp_path}/a.txt")):
         out = tmp_path / f"out{number}"
         done = forked.run(
             [

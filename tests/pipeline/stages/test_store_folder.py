@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import lease, s3, s3_transfer
+from pipeline.common import lease, objects, parallel
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
+from pipeline.common.remote_file import LARGEST, parse
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.stages import stage, store_folder, store_inputs
 from pipeline.stages.fingerprints import fingerprint_path
@@ -19,7 +20,7 @@ from tests.pipeline.store_proxy import Proxy
 pytestmark = pytest.mark.store
 
 CORPUS = CorpusConfig(name="c", reader="books", files=[DownloadFile(url="http://127.0.0.1/a")])
-BIG = os.urandom(s3.LARGEST + 1000)  # of more than one request
+BIG = os.urandom(LARGEST + 1000)  # of more than one request
 
 
 class Maker:
@@ -51,8 +52,8 @@ def tasks(bucket: str, mirror: Path, **more: object) -> TasksConfig:
 
 
 def names(address: str) -> set[str]:
-    start = len(s3.parse(address)[1]) + 1
-    return {info.key[start:] for info in s3.below(address)}
+    start = len(parse(address)[1]) + 1
+    return {info.key[start:] for info in objects.below(address)}
 
 
 def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(
@@ -110,7 +111,7 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
 
 def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path) -> None:
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"right"}))
-    s3_transfer.put(f"{bucket}/run/download/a.txt", b"wrong")
+    objects.put(f"{bucket}/run/download/a.txt", b"wrong")
     make = Maker({})
     with pytest.raises(StoreError) as caught:
         stage.run("tasks", tasks(bucket, tmp_path / "b"), make)
@@ -123,7 +124,9 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     bucket: str, store: Proxy, tmp_path: Path, which: str
 ) -> None:
     make = Maker({"a.txt": b"a", "b.txt": b"b"})
-    store.fault = lambda method, path, number: 403 if method == "PUT" and which in path else None
+    store.fault = lambda method, path, number: (
+        403 if method in ("PUT", "POST") and which in path else None
+    )
     with pytest.raises(StoreError):
         stage.run("download", download(bucket, tmp_path / "a"), make)
     assert Manifest.read(f"{bucket}/run/download") is None
@@ -137,13 +140,13 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
 def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Path) -> None:
     make = Maker({"a.txt": b"a"})
     stage.run("download", download(bucket, tmp_path / "a"), make)
-    s3_transfer.delete(f"{bucket}/{info.key}" for info in s3.below(bucket))
+    objects.delete(f"{bucket}/{info.key}" for info in objects.below(bucket))
     stage.run("download", download(bucket, tmp_path / "a"), make)
     assert make.calls == 2
 
 
 def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path) -> None:
-    s3_transfer.put(f"{bucket}/run/download/thesis.txt", b"years of work")
+    objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
     with pytest.raises(InputError) as caught:
         stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
     assert caught.value.key == "out"
@@ -167,8 +170,8 @@ def test_a_stage_that_resumes_finds_its_files_on_another_machine(
 
 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
-    s3_transfer.put(f"{bucket}/text/a.txt", b"a")
-    s3_transfer.put(f"{bucket}/text/deep/b.txt", b"b")
+    objects.put(f"{bucket}/text/a.txt", b"a")
+    objects.put(f"{bucket}/text/deep/b.txt", b"b")
     folder = store_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
     assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
     assert fingerprint_path(folder) == fingerprint_path(f"{bucket}/text")
@@ -193,7 +196,7 @@ def test_logs_are_put_without_secrets(bucket: str, tmp_path: Path) -> None:
     (logs / "vocab.yaml").write_text("path: https://user:hunter2@example.com/a\n")
     store_folder.put_logs(f"{bucket}/run", str(tmp_path))
     assert names(f"{bucket}/run/logs") == {"vocab.log", "vocab.yaml"}
-    found = s3_transfer.read(f"{bucket}/run/logs/vocab.yaml")
+    found = objects.read(f"{bucket}/run/logs/vocab.yaml")
     assert found is not None
     assert b"hunter2" not in found[0]
 
@@ -232,7 +235,7 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(
 
 @pytest.mark.usefixtures("short")
 def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
-    s3_transfer.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
+    objects.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
     with store_folder.locked_run(f"{bucket}/run"):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
         with pytest.raises(InputError):
@@ -244,7 +247,7 @@ def test_a_process_whose_lock_was_taken_over_writes_no_manifest(bucket: str) -> 
     one = lease.Lease(f"{bucket}/run/.lock", "workdir")
     one.take(False)
     one.check()
-    s3_transfer.put(f"{bucket}/run/.lock", b'{"host": "other", "pid": 1, "token": "t"}')
+    objects.put(f"{bucket}/run/.lock", b'{"host": "other", "pid": 1, "token": "t"}')
     with pytest.raises(Restart):
         one.check()
     one.release()
@@ -263,7 +266,7 @@ def test_of_many_one_gets_the_lock(bucket: str) -> None:
             return
         got.append(one)
 
-    s3_transfer.each(try_it, range(8))
+    parallel.each(try_it, range(8))
     assert len(got) == 1
     got[0].release()
 
@@ -272,6 +275,8 @@ def test_of_many_one_gets_the_lock(bucket: str) -> None:
 def test_a_store_without_conditions_is_named(
     bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    if bucket.startswith("gs://"):
+        pytest.skip("its conditions are part of the address, which no gateway drops")
     store.dropped = {"if-none-match", "if-match"}
     with store_folder.locked_run(f"{bucket}/run"):
         pass

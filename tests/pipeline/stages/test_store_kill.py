@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import s3, s3_transfer
+from pipeline.common import objects
 from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.remote_file import parse
 from tests.pipeline.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
@@ -27,15 +28,15 @@ def start(root: Path, out: str, mirror: Path) -> subprocess.Popen[str]:
 
 def whole_steps(out: str) -> list[int]:
     """Return the steps of the checkpoints that have sums, each compared with its sums."""
-    there = {info.key for info in s3.below(out)}
+    there = {info.key for info in objects.below(out)}
     steps = []
     for key in sorted(key for key in there if key.endswith("SHA256SUMS")):
-        top = f"s3://{s3.parse(out)[0]}/{key.removesuffix('/SHA256SUMS')}"
-        found = s3_transfer.read(f"{top}/SHA256SUMS")
+        top = f"{out.partition(':')[0]}://{parse(out)[0]}/{key.removesuffix('/SHA256SUMS')}"
+        found = objects.read(f"{top}/SHA256SUMS")
         assert found is not None
         for line in found[0].decode().splitlines():
             checksum, name = line.split()
-            data = s3_transfer.read(f"{top}/{name}")
+            data = objects.read(f"{top}/{name}")
             assert data is not None
             assert hashlib.sha256(data[0]).hexdigest() == checksum
         steps.append(int(top.rpartition("-")[2]))
@@ -78,6 +79,6 @@ def test_a_run_resumes_after_a_kill_at_any_request(
         assert made is not None
         assert made.files == want.files
         top = f"{number}/train/"
-        names = {info.key.removeprefix(top) for info in s3.below(out)}
+        names = {info.key.removeprefix(top) for info in objects.below(out)}
         assert names - {".unfinished"} == {*want.files, MANIFEST}
     assert kills >= KILLS - 2  # requests that renew a lock are counted, and come by the clock

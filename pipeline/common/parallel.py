@@ -1,0 +1,24 @@
+"""Several requests at a time."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+THREADS = 8  # requests at a time
+
+Item = TypeVar("Item")
+
+
+def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call `work` with every item, several at a time; raise the first error."""
+    listed = list(items)
+    if len(listed) < 2:
+        for item in listed:
+            work(item)
+        return
+    pool = ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="store")
+    try:
+        for _ in pool.map(work, listed):
+            pass
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,114 @@
+"""Waiting for a store: a request is repeated, with longer pauses, until it is answered."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from pipeline.common.errors import Restart, StoreError, first_line
+
+PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
+SILENT = 5.0  # seconds of tries before a line says so
+UNREACHED = 30.0  # seconds of tries for a host that has never answered: most likely a wrong name
+SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
+WINDOW = 60.0  # seconds
+
+Result = TypeVar("Result")
+_reached: set[str] = set()  # endpoints that have answered this process
+
+
+class Again(Exception):
+    """A failure that may pass; `answered` if it was the store's own answer."""
+
+    def __init__(self, reason: str, answered: bool):
+        super().__init__(reason)
+        self.answered = answered
+
+
+class Notice:
+    """A line that says that a store is waited for, once."""
+
+    def __init__(self, address: str):
+        self._address, self._began, self._said = address, time.monotonic(), False
+
+    def failed(self, error: Exception) -> None:
+        """Count a failed try."""
+        if time.monotonic() - self._began > SILENT and not self._said:
+            self._said = True
+            reason = first_line(error)
+            print(
+                f"waiting for the store of {self._address} ({reason})", file=sys.stderr, flush=True
+            )
+
+
+class Pace:
+    """How fast the bytes of an answer come."""
+
+    def __init__(self) -> None:
+        self._began, self._bytes = time.monotonic(), 0
+
+    def add(self, count: int) -> None:
+        """Count bytes that have come.
+
+        Raises:
+            ConnectionError: they come too slowly; another connection may be faster.
+        """
+        self._bytes += count
+        spent = time.monotonic() - self._began
+        if spent > WINDOW and self._bytes / spent < SLOWEST:
+            raise ConnectionError(f"slower than {SLOWEST:,} bytes per second")
+
+
+def until_answered(
+    address: str,
+    endpoint: str,
+    advice: str,
+    request: Callable[[], Result],
+    failed: Callable[[], None] = lambda: None,
+) -> Result:
+    """Repeat a request that raises `Again`; `failed` is called after each failure.
+
+    Raises:
+        StoreError: the endpoint has never answered; `advice` says what to check.
+        Restart: the store does not answer.
+    """
+    began, notice = time.monotonic(), Notice(address)
+    for pause in pauses():
+        try:
+            found = request()
+        except Again as error:
+            failed()
+            notice.failed(error)
+            reason = str(error)
+            if error.answered:
+                _reached.add(endpoint)
+        except Exception:
+            failed()
+            raise
+        else:
+            _reached.add(endpoint)
+            return found
+        spent = time.monotonic() - began
+        if endpoint not in _reached and spent > min(UNREACHED, patience()):
+            raise StoreError(
+                f"{address}: the store cannot be reached ({reason}); check the network, {advice}",
+                path=address,
+            )
+        if spent > patience():
+            raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
+        time.sleep(pause)
+    raise AssertionError("pauses have no end")
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds to wait after each failed try, without end."""
+    pause = PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def patience() -> float:
+    """Return for how many seconds a store that does not answer is waited for."""
+    return float(os.environ.get("STORE_TIMEOUT", "300"))
