@@ -37,11 +37,11 @@ FIXED: Object = {
 class WandbServer:
     """The server in threads; one of its methods answers each operation of GraphQL, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         handler = type("Handler", (Handler,), {"kept": self})
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http = ThreadingHTTPServer((address, 0), handler)
         self.http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.url = f"http://{address}:{self.http.server_port}"
         self.lock = threading.Lock()
         self.asked: list[tuple[str, Object]] = []
         self.runs: dict[str, Object] = {}

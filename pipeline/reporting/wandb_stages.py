@@ -240,7 +240,8 @@ def use_input(run: Any, name: str) -> None:
 def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     """Return an URI with its checksum, and a name, of every file; of many files one for all."""
     place = folder.absolute().as_uri()
-    files = manifest.files
+    # W&B's own logs are links to the disk of the node that trained.
+    files = {path: of for path, of in manifest.files.items() if not path.startswith("wandb/")}
     if len(files) > MOST:
         text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
         return [(f"{place}#sha256={hashlib.sha256(text.encode()).hexdigest()}", folder.name)]

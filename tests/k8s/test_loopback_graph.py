@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,31 @@ from cluster import NAMESPACE, Cluster
 
 from model.training.tracking import read_metrics
 from pipeline.reporting.dashboards import SECTIONS
+from tests.wandb_server import KEY, WandbServer
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
+
+Manifest = dict[str, Any]
+TRACKED = "train.tracking=wandb\ntrain.tracking.mode=online\nreport.tracking=wandb\n"
+
+
+@pytest.fixture(scope="module")
+def wandb(cluster: Cluster) -> Iterator[WandbServer]:
+    """W&B's interface where pods reach it, with its address and key as a user sets them."""
+    server = WandbServer(cluster.network.address)
+    cluster.kubectl(
+        "create", "configmap", "pretrain-env", f"--from-literal=WANDB_BASE_URL={server.url}"
+    )
+    cluster.kubectl("create", "secret", "generic", "wandb", f"--from-literal=key={KEY}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def manifest(manifest: Manifest, wandb: WandbServer) -> Manifest:
+    """The manifest, with W&B on."""
+    manifest["items"][0]["data"]["overrides"] += TRACKED
+    return manifest
 
 
 @pytest.mark.parametrize("words", [(), ("--server-side",)], ids=["client-side", "server-side"])
@@ -44,15 +68,34 @@ def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str,
     assert story.index("are good") < story.index("vocab")
 
 
-def test_dashboards_show_what_training_logs(cluster: Cluster) -> None:
+def test_weights_and_biases_sees_the_whole_run(cluster: Cluster, wandb: WandbServer) -> None:
+    runs = {run["displayName"]: run for run in wandb.runs.values()}
+    stages = {"vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next"}
+    assert stages <= runs.keys(), cluster.log("report")
+    assert {run["groupName"] for run in runs.values()} == {"sample"}
+    assert {runs[name]["jobType"] for name in stages} == {n.partition("-")[0] for n in stages}
+    assert "sample" in runs["train"]["tags"]
     rows = read_metrics(cluster.claim / "sample" / "train")
-    logged = {f"{row['kind']}/{key}" for row in rows for key in row}
+    losses = {row["step"]: row["loss"] for row in rows if row["kind"] == "train"}
+    logged = wandb.history(runs["train"]["name"])
+    assert {r["_step"]: r["train/loss"] for r in logged if "train/loss" in r} == losses
+    used = {(one["runName"], one["artifactID"]) for one in wandb.asked_for("UseArtifact")}
+    assert (runs["convert"]["name"], wandb.newest("sample-train")["id"]) in used
+    files = wandb.references("sample-prepare")
+    assert all("#sha256=" in entry["ref"] for entry in files.values())
+
+
+def test_dashboards_show_what_is_logged(wandb: WandbServer) -> None:
+    logged = {key for run in wandb.runs for row in wandb.history(run) for key in row}
     shown = {name for panels in SECTIONS.values() for panel in panels() for name in panel.y}
     assert {name for name in shown if name.startswith(("train/", "validation/"))} <= logged
     assert len(shown & logged) > 10
 
 
-def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str, Any]) -> None:
+def test_applying_again_makes_nothing_again(
+    cluster: Cluster, manifest: dict[str, Any], wandb: WandbServer
+) -> None:
+    logged = len(wandb.asked)
     report = cluster.claim / "sample" / "report" / "manifest.json"
     before = report.stat().st_mtime_ns, cluster.job("report")["status"]
     cluster.apply(manifest)
@@ -65,6 +108,7 @@ def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str
     assert "resumed" not in cluster.log("driver").partition("all done")[2]
     assert "startTime" not in cluster.job("report")["status"]
     assert report.stat().st_mtime_ns == before[0]
+    assert len(wandb.asked) == logged
 
 
 def test_a_shell_takes_data_in_and_results_out(

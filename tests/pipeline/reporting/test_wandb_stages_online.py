@@ -28,6 +28,7 @@ FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
     },
 }  # fmt: skip
 TRAINING = "12ab34cd"
+LOG_FILE = "wandb/run-1/logs/debug-core.log"
 LOG = """
 import sys
 from pathlib import Path
@@ -45,10 +46,15 @@ def work(tmp_path: Path) -> Path:
     for number, (name, figures) in enumerate(FIGURES.items()):
         (work / name).mkdir(parents=True)
         (work / name / "a.bin").write_bytes(name.encode())
+        files = {"a.bin": {"bytes": 3, "sha256": f"5a{number}"}}
+        if name == "train":  # W&B's own files, some of them links to another node's disk
+            files[LOG_FILE] = {"bytes": 3, "sha256": "00"}
+            (work / name / LOG_FILE).parent.mkdir(parents=True)
+            (work / name / LOG_FILE).symlink_to(tmp_path / "gone")
         Manifest(
             stage=name.partition("-")[0], fingerprint=f"f-{name}", version=1,
             config={"corpus": {"name": "wiki"}}, inputs={"in": f"f-{before}"} if before else {},
-            files={"a.bin": {"bytes": 3, "sha256": f"5a{number}"}}, figures=figures,
+            files=files, figures=figures,
             summary=f"{name} made", seconds=1.0, finished=f"2026-01-0{number + 1}T00:00:00+00:00",
         ).write(work / name)  # fmt: skip
         before = name
@@ -94,8 +100,8 @@ def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: Wand
                     if "evaluate/score" in row}  # fmt: skip
     assert evaluated == 0.65
     assert any("masked_sentences" in name for name in server.files)
-    reference = server.references("wiki-train")["a.bin"]["ref"]
-    assert reference == f"{(work / 'train').as_uri()}/a.bin#sha256=5a1"
+    references = {path: entry["ref"] for path, entry in server.references("wiki-train").items()}
+    assert references == {"a.bin": f"{(work / 'train').as_uri()}/a.bin#sha256=5a1"}
     uploaded = server.files[f"{server.newest('wiki-convert')['id']}/a.bin"]
     assert uploaded == b"convert"
     used = {one["runName"]: one["artifactID"] for one in server.asked_for("UseArtifact")}
