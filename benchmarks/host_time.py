@@ -151,12 +151,12 @@ def engine(layers: int, steps: int, ours: bool) -> list[Row]:
         deepspeed={"zero_optimization": {"stage": 1}, **gradient_sums.FP32},  # as on a GPU
     )  # fmt: skip
     room: Any = deepspeed_engine
-    kept: list[Callable[[Any], None]] = [room.look_once, room.gather_flat]
+    kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     world = deepspeed_engine.World(0, 1, 0, torch.device("cpu"))
     if not ours:
-        room.look_once = room.gather_flat = lambda wrapper: None
+        room.look_once = room.gather_flat = lambda *_: None
     try:
         made = deepspeed_engine.build_engine(model(layers), config, world)
     finally:

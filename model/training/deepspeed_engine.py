@@ -183,7 +183,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)
-    gather_flat(engine.optimizer)
+    gather_flat(engine.optimizer, engine.module.parameters())
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     engine.moments = moments

@@ -11,6 +11,7 @@ Here are a hook of one parameter for each bucket, and two methods of the wrapper
 `fill_grad_accum_attribute`, called at the end of every one.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +39,11 @@ class Bucket:
         return all(parameter.grad is not None for parameter in self.parameters)
 
 
-def gather_flat(wrapper: Any) -> None:
-    """Make a ZeRO 1 optimizer that adds up in another type than bf16 do so in flat buffers.
+def gather_flat(wrapper: Any, parameters: Iterable[Tensor]) -> None:
+    """Make a ZeRO 1 optimizer that adds up bf16 in fp32 do so in flat buffers.
 
-    Others keep DeepSpeed's hooks, and so do options that lay out or scale gradients in another way.
+    The parameters are those of the model, about in the order of its forward pass. Other optimizers
+    keep DeepSpeed's hooks, and so do options that lay out or scale gradients in another way.
     """
     sums_of_their_own = getattr(wrapper, "use_grad_accum_attribute", False)
     usual = sums_of_their_own and (
@@ -54,24 +56,23 @@ def gather_flat(wrapper: Any) -> None:
         and not wrapper.parameter_alignment
     )
     if usual:
-        FlatGradients(wrapper)
+        FlatGradients(wrapper, parameters)
 
 
 class FlatGradients:
     """The sums of a step's gradients."""
 
-    def __init__(self, wrapper: Any) -> None:
+    def __init__(self, wrapper: Any, parameters: Iterable[Tensor]) -> None:
         self.wrapper, self.ranks = wrapper, wrapper.dp_process_group
         self.world = dist.get_world_size(self.ranks)
         self.flat: list[Tensor] = []  # of each group; none between steps
         self.views: list[list[Tensor]] = []  # of each group and parameter
         groups = list(enumerate(wrapper.bit16_groups))
-        # In the order in which the backward pass reaches them, about.
-        self.buckets = [
-            bucket
-            for number, group in groups
-            for bucket in reversed(buckets(number, group, wrapper.reduce_bucket_size))
-        ]
+        places = {parameter: place for place, parameter in enumerate(parameters)}
+        self.buckets = in_backward_order(
+            [b for n, group in groups for b in buckets(n, group, wrapper.reduce_bucket_size)],
+            places,
+        )
         rank = dist.get_rank(self.ranks)
         self.pieces = [
             pieces(group, rank * size, size)
@@ -80,7 +81,7 @@ class FlatGradients:
         for hook in wrapper._grad_acc_hooks:
             hook.remove()
         wrapper._grad_acc_hooks = [
-            self._hook(bucket.parameters[0])  # the last to have a gradient, as a rule
+            self._hook(min(bucket.parameters, key=places.__getitem__))  # the last to be computed
             for bucket in self.buckets
         ]
         wrapper.reduce_gradients = self.reduce
@@ -174,6 +175,15 @@ def buckets(group: int, parameters: list[Tensor], most: int) -> list[Bucket]:
         found[-1].size += parameter.numel()
         start += parameter.numel()
     return found
+
+
+def in_backward_order(every: list[Bucket], places: Mapping[Tensor, int]) -> list[Bucket]:
+    """Return buckets in the order in which a backward pass completes them: the earliest one last.
+
+    `places` are those of the parameters in the forward pass. One that waits for the end of the pass
+    would hold up all behind it, as reductions have one order on all ranks.
+    """
+    return sorted(every, key=lambda one: -min(places[p] for p in one.parameters))
 
 
 def pieces(parameters: list[Tensor], start: int, size: int) -> list[int]:

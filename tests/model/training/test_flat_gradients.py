@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.training.flat_gradients import buckets, pieces
+from model.training.flat_gradients import buckets, in_backward_order, pieces
 from tests import forked
 
 
@@ -40,6 +40,14 @@ def test_buckets_are_ranges_of_whole_parameters() -> None:
     found = buckets(0, group, most=7)
     assert [(b.first, b.start, b.size) for b in found] == [(0, 0, 7), (2, 7, 9), (3, 16, 7)]
     assert [len(b.parameters) for b in found] == [2, 1, 3]
+
+
+def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
+    model = [torch.empty(size) for size in (4, 1, 3, 2, 5, 1)]
+    places = {parameter: place for place, parameter in enumerate(model)}
+    every = [*buckets(0, [model[1], model[3], model[5]], 9), *buckets(1, model[::2], 4)]
+    found = in_backward_order(every, places)
+    assert [[places[p] for p in one.parameters] for one in found] == [[4], [2], [1, 3, 5], [0]]
 
 
 def test_partitions_have_all_pieces_of_parameters_once() -> None:
