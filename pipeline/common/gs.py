@@ -124,14 +124,14 @@ _making = threading.Lock()
 def _client(process: int) -> Any:
     """Make the client, once per process."""
     try:
-        from google.cloud import storage
+        from google.cloud.storage import Client
     except ImportError as error:
         raise ConfigError(
             f"gs:// addresses need google-cloud-storage ({error}): pip install 'bert-pipeline[gcs]'"
         ) from error
     # A thread of the client would ask for the bucket itself, for traces; many users may not.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    return storage.Client(project=None)  # only who makes or lists buckets needs one
+    return Client(project=None)  # only who makes or lists buckets needs one
 
 
 def client(address: str) -> Any:

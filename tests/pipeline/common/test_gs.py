@@ -17,7 +17,7 @@ served = pytest.mark.parametrize("store_kind", ["gs"], indirect=True, scope="ses
 
 
 def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "google.cloud", None)
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     gs._client.cache_clear()
     for use in (gs.is_folder, gs_transfer.read, storage.matching):
         with pytest.raises(ConfigError, match=r"bert-pipeline\[gcs\]") as caught:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import objects, storage
+from pipeline.common import objects, patience, storage
 from pipeline.common.errors import Exit, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.remote_file import LARGEST
@@ -69,6 +69,16 @@ def test_a_store_that_stays_away_asks_for_a_restart(
         data.read_bytes()
     with pytest.raises(Restart, match=data.address):
         objects.put(data.address, b"other")
+
+
+def test_a_connection_that_is_too_slow_is_given_up(
+    data: storage.Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setattr(patience, "WINDOW", 0.0)
+    monkeypatch.setattr(patience, "SLOWEST", 2**60)
+    with pytest.raises(Restart, match="slower than"):
+        data.read_bytes()
 
 
 def test_two_versions_of_an_object_never_mix(data: storage.Remote) -> None:
