@@ -1,6 +1,7 @@
 """MkDocs hook that generates the parts of pages that would otherwise go stale.
 
-A line `<!-- reference: prepare -->` becomes the keys of that command and the choices of its config
+A line between `<!-- clone -->` and `<!-- /clone -->` is for readers of the source, and left out. A
+line `<!-- reference: prepare -->` becomes the keys of that command and the choices of its config
 groups, `<!-- include: CHANGELOG.md -->` a file of the repository, and `<!-- licences -->` those of
 what this project depends on.
 """
@@ -21,6 +22,7 @@ reference = importlib.import_module("reference")
 LINK = re.compile(r"\[([^]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")  # text, file, anchor
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # files of the repository with a page
 
+CLONE = re.compile(r"^<!-- clone -->\n.*?^<!-- /clone -->\n", re.M | re.S)
 COMMAND = re.compile(r"^<!-- (reference|include|licences)(?:: ([\w./-]+))? -->$", re.M)
 
 
@@ -47,4 +49,4 @@ WRITERS: dict[str, Callable[[str], str]] = {
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the commands of a page by their output."""
-    return COMMAND.sub(lambda found: WRITERS[found[1]](found[2]), markdown)
+    return COMMAND.sub(lambda found: WRITERS[found[1]](found[2]), CLONE.sub("", markdown))

@@ -108,7 +108,8 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_
         said = [f"Sailor {number} tells story {line} of the sea." for line in range(9)]
         (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
     small = "steps=3 threads=1 batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
-    text = block.text.replace("steps=2000", small)
+    text = block.text.replace("batch_size=32 steps=60", small)
+    assert small in text
     printed = shell(text.replace("learn=2000", "learn=20"), tmp_path, root)
     assert "step 3, logits equal within" in printed
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
