@@ -60,8 +60,7 @@ class Sandbox:
         """Return this machine's number of the process that is number 1 inside."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        until = time.monotonic() + 30
-        while not (found := children.read_text().split()) and time.monotonic() < until:
+        while not (found := children.read_text().split()) and self.process.poll() is None:
             time.sleep(0.05)  # it is about to be forked
         return int(found[0])
 
