@@ -78,7 +78,7 @@ def check(words: list[str]) -> None:
     elif words[:2] == ["python", "-m"]:
         assert words[2].endswith(".NAME") or importlib.util.find_spec(words[2]), words[2]
         command = words[2].removeprefix("pipeline.")
-        named_only = len(words) == 3 and command not in ("report", "convert")
+        named_only = words[3:] in ([], ["--help"]) and command not in ("report", "convert")
         if (conf_files.CONF / f"{command}.yaml").exists() and not named_only:
             check_keys(command, words[3:])
     elif words[0] == "deepspeed":
