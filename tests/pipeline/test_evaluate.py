@@ -92,6 +92,7 @@ def run(config: EvaluateConfig) -> Manifest:
     return stage.run("evaluate", config, evaluate.make, in_place=True)
 
 
+@pytest.mark.slow
 def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     manifest = run(replace(config, epochs=10))
     found = json.loads((Path(config.out) / "results.json").read_text())
@@ -115,6 +116,7 @@ def test_the_predictions_are_those_that_were_scored(config):
     assert np.mean([a == b for a, b in pairs]) == pytest.approx(found["best"])
 
 
+@pytest.mark.slow
 def test_every_run_of_the_grid_is_accounted_for(config):
     wide = replace(
         config, batch_sizes=[16, 32], learning_rates=[1e-2, 1e-3], seeds=[0, 1], epochs=2

@@ -37,12 +37,14 @@ def rank(number: int, port: int, size: int = 2, hosts: str = "", **more: Any) ->
     return {"environment": environment, **more}
 
 
+@pytest.mark.slow
 def test_ranks_of_one_training_meet_though_one_is_late(root: Path) -> None:
     port = free_port()
     late = rank(0, port, wait=2, settings={"heartbeat": "/tmp/b"})
     assert [kind for kind, _, _ in meet(root, late, rank(1, port))] == ["met", "met"]
 
 
+@pytest.mark.slow
 def test_one_process_needs_no_port(root: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]

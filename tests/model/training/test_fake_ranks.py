@@ -14,6 +14,8 @@ from pipeline.cli.conf_files import CONF
 from tests import forked
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
 
+pytestmark = pytest.mark.slow
+
 ENOUGH = 8192  # tokens of a rank in a step, below which a GPU waits for the host
 COUNTED = [case for case in CASES if case[0] < 3]
 

@@ -20,6 +20,7 @@ def runs(request: pytest.FixtureRequest, root: Path) -> dict[str, dict]:
     return json.loads(line)
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs: dict[str, dict]) -> None:
     assert len(runs) == 3
     for name, run in runs.items():
@@ -29,6 +30,7 @@ def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs: dict[str, dict])
         assert run["equal"], name
 
 
+@pytest.mark.slow
 def test_a_backward_pass_calls_a_fraction_of_the_functions(runs: dict[str, dict]) -> None:
     for name, run in runs.items():
         ours, theirs = run["calls"]

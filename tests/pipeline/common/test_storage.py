@@ -129,6 +129,7 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
         s3._client.cache_clear()
 
 
+@pytest.mark.slow
 def test_prepare_gives_the_same_bytes_from_an_address(
     root: Path, bucket: str, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def config(tmp_path: Path) -> SubmitConfig:
     )
 
 
+@pytest.mark.slow
 def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: SubmitConfig) -> None:
     made = stage.run("submit", config, glue_submission.make)
     assert made.figures["filled"] == sorted(set(OFFICIAL) - {"RTE", "WNLI"}, key=list(

@@ -33,6 +33,8 @@ LOG = """
 import sys
 from pathlib import Path
 from pipeline.reporting import wandb_stages
+
+pytestmark = pytest.mark.slow
 for time in ("first", "second"):
     wandb_stages.log_finished(Path(sys.argv[1]), "bert-pipeline", "model")
     print(time, "done", flush=True)
