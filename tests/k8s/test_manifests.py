@@ -232,6 +232,7 @@ def containers(items: list[dict[str, Any]], name: str = "") -> dict[str, dict[st
     return {key: held for key, held in found.items() if name in ("", held["name"])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_kustomize_makes_manifests_without_fault(
     root: Path, text: str, name: str, tmp_path: Path

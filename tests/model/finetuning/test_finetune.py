@@ -213,6 +213,7 @@ def test_classes_and_scores_are_learnt(wordpiece, classes):
         assert (predicted == samples.labels).mean() > 0.85
 
 
+@pytest.mark.slow
 def test_half_precision_goes_the_same_way_and_leaves_whole_weights(wordpiece):
     samples = some(wordpiece, 256)
     recipe = loop.Recipe(**{**vars(RECIPE), "epochs": 4})

@@ -12,13 +12,13 @@ import pytest
 from model.training.tracking import RUN_ID
 from tests.wandb_server import KEY, WandbServer
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """
 import json, sys
 from pathlib import Path
 from model.config import TrackingConfig
 from model.training.tracking import Tracker
-
-pytestmark = pytest.mark.slow
 out, start, steps = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 tracker = Tracker(TrackingConfig(name="wandb", mode="online"), out, 0, start, 10, {"seed": 7})
 for step in steps:

@@ -27,14 +27,14 @@ FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
                   "epochs": [{"train_loss": 0.5, "scores": {"accuracy": 0.65}}]}],
     },
 }  # fmt: skip
+pytestmark = pytest.mark.slow
+
 TRAINING = "12ab34cd"
 LOG_FILE = "wandb/run-1/logs/debug-core.log"
 LOG = """
 import sys
 from pathlib import Path
 from pipeline.reporting import wandb_stages
-
-pytestmark = pytest.mark.slow
 for time in ("first", "second"):
     wandb_stages.log_finished(Path(sys.argv[1]), "bert-pipeline", "model")
     print(time, "done", flush=True)
