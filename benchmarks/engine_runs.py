@@ -7,10 +7,10 @@ for one elsewhere. Several runs are forked from one process, which pays for impo
 GPU needs a process of its own.
 """
 
+import functools
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning"}
 from deepspeed.accelerator import get_accelerator
 from hydra import compose, initialize_config_dir
 
+from benchmarks.child_process import in_child
 from benchmarks.gpu_rows import read
 from benchmarks.host_waits import HostWaits, warned
 from model.config import TrainConfig
@@ -76,17 +77,7 @@ def main() -> None:
         if len(plan) == 1:
             train(name, overrides)
             return
-        child = os.fork()
-        if child == 0:
-            try:
-                train(name, overrides)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            sys.exit(1)
+        in_child(functools.partial(train, name, overrides))
 
 
 if __name__ == "__main__":

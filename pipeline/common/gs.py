@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 
 from pipeline.common import patience
 from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
-from pipeline.common.remote_file import Info, RangeFile, RemoteFile, parse
+from pipeline.common.remote_file import (
+    Info,
+    RangeFile,
+    RemoteFile,
+    key_prefix,
+    listed_prefix,
+    parse,
+)
 
 ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
 _FIELDS = "items(name,size,timeCreated,generation),nextPageToken"
@@ -44,7 +51,7 @@ def below(address: str) -> list[Info]:
         StoreError, Restart: as `head`.
     """
     bucket, key = parse(address)
-    prefix = key[:-1] if key.endswith("*") else f"{key.rstrip('/')}/" if key else ""
+    prefix = listed_prefix(key)
     found: list[Info] = []
     token: str | None = None
     while True:
@@ -70,7 +77,7 @@ def below(address: str) -> list[Info]:
 def is_folder(address: str) -> bool:
     """Return whether there is an object below the address."""
     bucket, key = parse(address)
-    prefix = f"{key.rstrip('/')}/" if key else ""
+    prefix = key_prefix(key)
     found = call(
         address,
         lambda client: list(client.list_blobs(bucket, prefix=prefix, max_results=1, **ONCE)),

@@ -35,6 +35,16 @@ def parse(address: str) -> tuple[str, str]:
     return bucket, key
 
 
+def key_prefix(key: str) -> str:
+    """Return what the keys below a folder begin with."""
+    return f"{key.rstrip('/')}/" if key else ""
+
+
+def listed_prefix(key: str) -> str:
+    """Return what the keys below a folder begin with, or those of a prefix ending in `*`."""
+    return key[:-1] if key.endswith("*") else key_prefix(key)
+
+
 class RemoteFile(io.RawIOBase):
     """The position in a file whose bytes `_next` requests."""
 

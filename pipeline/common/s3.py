@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 
 from pipeline.common import patience
 from pipeline.common.errors import ConfigError, StoreError
-from pipeline.common.remote_file import LARGEST, SMALLEST, Info, RemoteFile, parse
+from pipeline.common.remote_file import (
+    LARGEST,
+    SMALLEST,
+    Info,
+    RemoteFile,
+    key_prefix,
+    listed_prefix,
+    parse,
+)
 
 Result = TypeVar("Result")
 
@@ -55,7 +63,7 @@ def below(address: str) -> list[Info]:
         StoreError, Restart: as `head`.
     """
     bucket, key = parse(address)
-    prefix = key[:-1] if key.endswith("*") else f"{key.rstrip('/')}/" if key else ""
+    prefix = listed_prefix(key)
     found: list[Info] = []
     token: dict[str, str] = {}
     while True:
@@ -76,7 +84,7 @@ def below(address: str) -> list[Info]:
 def is_folder(address: str) -> bool:
     """Return whether there is an object below the address."""
     bucket, key = parse(address)
-    prefix = f"{key.rstrip('/')}/" if key else ""
+    prefix = key_prefix(key)
     page = call(address, lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1))
     return bool(page.get("KeyCount"))
 

@@ -22,6 +22,15 @@ def kustomize(folder: Path) -> list[Object]:
     return list(yaml.safe_load_all(made.stdout))
 
 
+def resized(root: Path, folder: Path, overlay: str) -> list[Object]:
+    """Return the objects of an overlay for 2 nodes of 8 GPUs, edited to have 5 of 4."""
+    shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
+    path = folder / "k8s" / "overlays" / overlay / "kustomization.yaml"
+    text = path.read_text().replace("- nodes=2", "- nodes=5").replace("- gpus=8", "- gpus=4")
+    path.write_text(text)
+    return kustomize(path.parent)
+
+
 def of(items: list[Object], kind: str) -> dict[str, Object]:
     """Return the objects of a kind, by name."""
     return {i["metadata"]["name"]: i for i in items if i["kind"] == kind}

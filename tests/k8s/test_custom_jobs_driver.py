@@ -78,6 +78,18 @@ def pods(small: Small) -> list[Object]:
     return [pod for pod in found if pod["status"]["phase"] in ("Pending", "Running")]
 
 
+def running(
+    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], kind: str,
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[Small, Driver]:  # fmt: skip
+    """Start training by the driver; both pods run until `ends` says how they end."""
+    small = begin(lambda job: ends[0] if ends else None)
+    apply(small, overlay)
+    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
+    driver.wait(lambda story: len(pods(small)) == 2)
+    return small, driver
+
+
 def test_the_server_takes_the_overlay_as_it_is(
     kubeflow: ControlPlane, begin: Begin, root: Path, kind: str
 ) -> None:
@@ -93,10 +105,7 @@ def test_it_is_resumed_and_its_ranks_meet(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    apply(small, overlay)
-    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
-    driver.wait(lambda story: len(pods(small)) == 2)
+    small, driver = running(begin, ends, overlay, kind, capsys)
     pod = next(
         pod
         for pod in pods(small)
@@ -128,10 +137,7 @@ def test_an_annotation_pauses_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    apply(small, overlay)
-    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
-    driver.wait(lambda story: len(pods(small)) == 2)
+    small, driver = running(begin, ends, overlay, kind, capsys)
     small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}=true")
     driver.wait(lambda story: f"kubectl annotate {kind} train" in story)
     driver.wait(lambda story: not pods(small))

@@ -2,11 +2,10 @@
 
 import copy
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-from overlays import Object, kustomize, of
+from overlays import Object, kustomize, of, resized
 from rules import faults
 
 
@@ -47,11 +46,7 @@ def test_its_job_is_that_of_the_stage(root: Path, items: list[Object], stage: st
 
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
-    shutil.copytree(root / "k8s", tmp_path / "k8s", symlinks=True)
-    path = tmp_path / "k8s" / "overlays" / "jobset" / "kustomization.yaml"
-    text = path.read_text().replace("- nodes=2", "- nodes=5").replace("- gpus=8", "- gpus=4")
-    path.write_text(text)
-    items = kustomize(path.parent)
+    items = resized(root, tmp_path, "jobset")
     for item in of(items, "JobSet").values():
         spec = job_of(item)
         assert (spec["completions"], spec["parallelism"]) == (5, 5)

@@ -2,13 +2,12 @@
 
 import copy
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
-from overlays import Object, kustomize, of
+from overlays import Object, kustomize, of, resized
 from rules import faults
 
 MODELS = {
@@ -87,11 +86,7 @@ def test_its_pods_are_those_of_the_stages_job(root: Path, items: list[Object], s
 
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
-    shutil.copytree(root / "k8s", tmp_path / "k8s", symlinks=True)
-    path = tmp_path / "k8s" / "overlays" / "trainjob" / "kustomization.yaml"
-    text = path.read_text().replace("- nodes=2", "- nodes=5").replace("- gpus=8", "- gpus=4")
-    path.write_text(text)
-    items = kustomize(path.parent)
+    items = resized(root, tmp_path, "trainjob")
     for job in of(items, "TrainJob").values():
         trainer = job["spec"]["trainer"]
         assert (trainer["numNodes"], trainer["numProcPerNode"]) == (5, 4)

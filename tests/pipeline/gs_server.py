@@ -2,9 +2,6 @@
 
 import contextlib
 import os
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 import requests
 
 from pipeline.common import gs
+from tests.pipeline.server_program import serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server
 
@@ -26,28 +24,15 @@ def need() -> None:
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[tuple[str, int]]:
     """Serve an empty store on 127.0.0.1, in memory."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = [
-        os.environ[PROGRAM], "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
-        "-backend", "memory", "-external-url", f"http://127.0.0.1:{port}",
-    ]  # fmt: skip
-    process = subprocess.Popen(
-        words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        yield "127.0.0.1", port
-    finally:
-        process.kill()
-        process.wait()
+
+    def words(port: int) -> list[str]:
+        return [
+            os.environ[PROGRAM], "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
+            "-backend", "memory", "-external-url", f"http://127.0.0.1:{port}",
+        ]  # fmt: skip
+
+    with serving(words, folder) as place:
+        yield place
 
 
 @contextlib.contextmanager

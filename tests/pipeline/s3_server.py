@@ -2,9 +2,6 @@
 
 import contextlib
 import os
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import boto3
 import pytest
 
 from pipeline.common import s3
+from tests.pipeline.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
 KEYS = {
@@ -31,30 +29,18 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
         yield moto.get_host_and_port()
         moto.stop()
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder.mkdir(parents=True, exist_ok=True)
-    words = [
-        os.environ[GATEWAY], "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
-        KEYS["AWS_SECRET_ACCESS_KEY"], "--port", f"127.0.0.1:{port}", "posix", "--sidecar",
-        str(folder / "sidecar"), str(folder / "data"),
-    ]  # fmt: skip
     for name in ("data", "sidecar"):
-        (folder / name).mkdir()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        yield "127.0.0.1", port
-    finally:
-        process.kill()
-        process.wait()
+        (folder / name).mkdir(parents=True)
+
+    def words(port: int) -> list[str]:
+        return [
+            os.environ[GATEWAY], "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
+            KEYS["AWS_SECRET_ACCESS_KEY"], "--port", f"127.0.0.1:{port}", "posix", "--sidecar",
+            str(folder / "sidecar"), str(folder / "data"),
+        ]  # fmt: skip
+
+    with serving(words) as place:
+        yield place
 
 
 @contextlib.contextmanager

@@ -4,10 +4,9 @@ PyTorch's fake process group answers every collective at once, without another r
 sends is what it gets.
 """
 
+import functools
 import json
 import os
-import sys
-import traceback
 from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
@@ -18,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from benchmarks.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.encoders.bert import BertForPreTraining
 from model.training import deepspeed_engine
@@ -100,19 +100,14 @@ def trained(engine: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def show(stage: int, rank: int) -> None:
+    """Print what a rank has."""
+    print(json.dumps(looked_at(stage, rank)), flush=True)
+
+
 def main() -> None:
     for case in CASES:
-        child = os.fork()
-        if child == 0:
-            try:
-                print(json.dumps(looked_at(*case)), flush=True)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            sys.exit(1)
+        in_child(functools.partial(show, *case))
 
 
 if __name__ == "__main__":
