@@ -20,12 +20,14 @@ demo: $(READY)  ## the whole job on the sample corpus, from text to report
 	$(BIN)/python -m pipeline.run +corpus=sample
 
 # Tests that a change needs, and all that need no root or service of their own. Files stay whole, as
-# their tests share what they made; the slow ones start first.
+# their tests share what they made; the slow ones start first. Three workers keep two cores busy while tests wait.
+WORKERS ?= 3
+
 test: $(READY)  ## what every change needs, in minutes: not the tests marked slow
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "$(DESELECTED) and not slow"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(DESELECTED) and not slow"
 
 test-all: $(READY)  ## all tests but those of the targets below
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
 CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get install -y etcd-server; }; \
