@@ -101,7 +101,9 @@ class TaskConfig(Section, key="task"):
     name: str = option(help="Name of the task.")
     kind: str = option("classification", "Type of task.", choices=tuple(TASK_KINDS))
     folder: str = option("", "Folder of the files within the data folder; empty: that folder.")
-    columns: list[str] = option([], "Columns of the sentences: names, or indices from 0.")
+    columns: list[str] = option(
+        [], "Columns of the sentences: names, or indices from 0, or a sentence with `{NAME}` in it."
+    )
     choices: list[str] = option([], "Of kind choice: columns of the endings.")
     label: str = option("label", "Column of the label.")
     header: bool = option(True, "Whether train and dev begin with the names of the columns.")

@@ -1,6 +1,7 @@
 """Readers for tasks of single sentences or pairs, in the GLUE layout or a custom one."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Table
+
+_FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,37 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
     place, content = need(data, task, name)
     table = table_files.parse(place, content, task.header or not labelled, task.key)
     columns = task.columns if labelled else task.test_columns or task.columns
-    places = columns_of(table, [*columns, *([task.label] if labelled else [])])
-    examples = Examples([], [] if len(columns) == 2 else None, [], table.malformed)
-    for number, row in zip(table.lines, table.rows, strict=True):
-        examples.first.append(row[places[0]].strip())
-        if examples.second is not None:
-            examples.second.append(row[places[1]].strip())
-        label = row[places[-1]].strip()
-        examples.labels.append(label_of(place, number, label, task) if labelled else 0.0)
+    texts = [texts_of(table, column) for column in columns]
+    labels = [0.0] * len(table.rows)
+    if labelled:
+        (label,) = columns_of(table, [task.label])
+        labels = [
+            label_of(place, number, row[label].strip(), task)
+            for number, row in zip(table.lines, table.rows, strict=True)
+        ]
+    examples = Examples(texts[0], texts[1] if len(texts) == 2 else None, labels, table.malformed)
     if not len(examples):
         fault = f"; {examples.malformed[0]}" if examples.malformed else ""
         raise InputError(f"{place}: no valid rows{fault}", path=place)
     return examples
+
+
+def texts_of(table: Table, column: str) -> list[str]:
+    """Return the text of each row: of a column, or of a sentence such as `{premise} Why?`.
+
+    Raises:
+        InputError: a column is missing.
+    """
+    if column in table.names or "{" not in column:
+        (place,) = columns_of(table, [column])
+        return [row[place].strip() for row in table.rows]
+    between, names = _FIELD.split(column)[::2], _FIELD.split(column)[1::2]
+    places = columns_of(table, names)
+    first, *rest = between
+    return [
+        first + "".join(row[at].strip() + text for at, text in zip(places, rest, strict=True))
+        for row in table.rows
+    ]
 
 
 def columns_of(table: Table, wanted: list[str]) -> list[int]:

@@ -1,3 +1,5 @@
+import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -153,6 +155,23 @@ OFFICIAL = {
 }
 OFFICIAL["mnli_mm"] = OFFICIAL["mnli"]
 
+# The files of the BabyLM Challenge, and the words that its own program reads from a row.
+BABYLM = {
+    "boolq": ({"question": "is it", "passage": "P."}, ("is it", "P.")),
+    "multirc": (
+        {"paragraph": "P.", "question": "Q?", "answer": "A"},
+        ("Question: Q? Answer: A", "P."),
+    ),
+    "wsc": (
+        {"text": "Ann saw her.", "span1_text": "Ann", "span2_text": "her"},
+        ('Does "her" refer to "Ann" in this passage?', "Ann saw her."),
+    ),
+    "rte": ({"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+    "mrpc": ({"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+    "qqp": ({"question1": "A?", "question2": "B?"}, ("A?", "B?")),
+    "mnli": ({"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
+}
+
 
 @pytest.mark.parametrize("name", sorted(OFFICIAL))
 def test_every_task_reads_its_official_columns(tmp_path, name):
@@ -166,10 +185,27 @@ def test_every_task_reads_its_official_columns(tmp_path, name):
     assert found.labels == [label]
 
 
+@pytest.mark.parametrize("name", sorted(BABYLM))
+def test_every_babylm_task_reads_what_the_challenge_reads(tmp_path, name):
+    row, expected = BABYLM[name]
+    task = task_of(f"babylm_{name}")
+    (tmp_path / task.folder).mkdir()
+    (tmp_path / task.folder / task.train).write_text(json.dumps({**row, "label": 1}) + "\n")
+    found = examples.read_examples(tmp_path, task, task.train)
+    assert found.second is not None
+    assert (found.first[0], found.second[0], found.labels) == (*expected, [1])
+
+
+def test_an_unknown_column_within_a_sentence_is_named(tmp_path):
+    task = dataclasses.replace(task_of("rte"), columns=["{sentence1} {sentence9}", "sentence2"])
+    with pytest.raises(InputError, match="sentence9"):
+        read(tmp_path, task, OFFICIAL["rte"][0])
+
+
 def test_no_task_is_left_out_here():
     tasks = map(task_of, conf_files.choices("task"))
     classified = [task.name for task in tasks if task.kind == "classification" and task.train]
-    assert classified == sorted([*OFFICIAL, "own"])
+    assert classified == sorted([*OFFICIAL, *(f"babylm_{name}" for name in BABYLM), "own"])
 
 
 @pytest.mark.parametrize(
