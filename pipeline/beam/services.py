@@ -29,6 +29,8 @@ POLL = 0.5  # seconds between polls of the job's state
 SILENCE = 20.0  # seconds without a response after which a service counts as lost
 ENDED = ("DONE", "FAILED", "CANCELLED", "DRAINED", "UPDATED", "STOPPED")
 GONE = (grpc.RpcError, requests.ConnectionError, requests.Timeout)
+# Spark's master says so where an operator kills the application; Beam calls the job failed.
+_KILLED = "removed our application: KILLED"
 
 
 class Died(Restart):
@@ -123,10 +125,11 @@ class Job:
             if lost_worker is not None and (how := lost_worker()):
                 raise Died(f"runner={self.name}: a worker process died ({how})")
             time.sleep(POLL)
-        if state == "CANCELLED":
+        reason = self.reason() if state not in ("DONE", "CANCELLED") else ""
+        if state == "CANCELLED" or _KILLED in reason:
             raise self.restart("the job was cancelled", "to finish it")
         if state != "DONE":
-            raise self.failure(self.reason(), (scratch / "begun").exists())
+            raise self.failure(reason, (scratch / "begun").exists())
 
     def check_begun(self, waited: float) -> None:
         """Raise ConfigError if the start timeout has expired."""

@@ -275,9 +275,12 @@ class WordPiece:
             return self._ask(sentences)
         if self._whole:
             return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
-        parts = [self._chunk(data, bounds[part]) for part in pretokenize.chunks(bounds)]
-        ids = np.concatenate([np.zeros(0, self.dtype), *(part.ids for part in parts)])
-        return ids, np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
+        ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
+        for part in pretokenize.chunks(bounds):
+            chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
+            ids.append(chunk.ids)
+            lengths.append(chunk.lengths)
+        return np.concatenate(ids), np.concatenate(lengths)
 
     @cached_property
     def spaced(self) -> bool:

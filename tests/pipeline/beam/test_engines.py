@@ -201,7 +201,7 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
     else:
         *notes, last = said.splitlines()
         assert all(RETRIED.search(note) for note in notes), said
-        assert code == Exit.RESTART
+        assert code == Exit.RESTART, said
         assert last.startswith(f"stopped: runner={cluster.runner}: ")
         if fault == "pool":  # the engine asked for another worker, as Spark does at each step
             assert "environment_config" in last
