@@ -13,7 +13,9 @@ from pipeline.common import azure_account, azure_blob, azure_transfer, mirror, o
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.redact import redact
+from pipeline.stages import stage, store_folder, store_inputs
 from tests.pipeline import azure_server
+from tests.pipeline.stages.test_store_folder import Maker, download
 from tests.pipeline.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store
@@ -142,6 +144,22 @@ def test_an_account_in_the_address_is_that_of_the_environment(bucket: str) -> No
     assert objects.read(f"{bucket}/run/a.txt") == (b"a", etag)
     (found,) = storage.matching(f"{place}/r*/*.txt")
     assert (str(found), found.read_bytes()) == (f"{place}/run/a.txt", b"a")
+
+
+@served
+def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(
+    bucket: str, tmp_path: Path
+) -> None:
+    place = f"{bucket}@{azure_server.ACCOUNT}.dfs.core.windows.net"
+    make = Maker({"a.txt": b"a", "deep/b.txt": b"b"})
+    made = stage.run("download", download(place, tmp_path / "a"), make)
+    assert made.figures["place"] == f"{place}/run"
+    assert stage.run("download", download(place, tmp_path / "b"), make) == made
+    assert make.calls == 1
+    folder = store_inputs.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
+    assert (folder / "deep" / "b.txt").read_bytes() == b"b"
+    with store_folder.locked_run(f"{place}/run"):
+        assert objects.head(f"{bucket}/run/.lock") is not None
 
 
 @served
