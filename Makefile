@@ -62,13 +62,13 @@ manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s
 test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
 	$(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
 
-$(VENV)/.gcs: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gcs]'
+$(VENV)/.stores: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gcs,azure]'
 	@touch $@
 
-test-store: $(VENV)/.gcs  ## a run in s3:// and in gs:// against versitygw and fake-gcs-server, built once (Go)
+test-store: $(VENV)/.stores  ## a run in s3://, gs:// and abfs:// against versitygw, fake-gcs-server and Azurite, built once (Go, npm)
 	VERSITYGW=$$(tests/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/build-fake-gcs | tail -n 1) \
-		$(BIN)/python -m pytest -m store -rs
+		AZURITE=$$(tests/build-azurite | tail -n 1) $(BIN)/python -m pytest -m store -rs
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

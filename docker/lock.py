@@ -18,7 +18,7 @@ TRAINING = {  # never imported by `prepare` or the driver
     "torch", "deepspeed", "safetensors", "transformers", "scikit-learn", "scipy", "wandb",
     "matplotlib", "threadpoolctl",
 }  # fmt: skip
-EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "s3")  # in both images
+EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "s3", "gcs", "azure")  # in both images
 
 
 def requirements() -> tuple[list[str], list[str]]:

@@ -1,10 +1,12 @@
 """Fixtures that every test may use."""
 
+import importlib
 import os
 import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from tests.pipeline.store_proxy import Proxy
 
 ROOT = Path(__file__).resolve().parent.parent
+STORES = {"s3": "s3_server", "gs": "gs_server", "abfs": "azure_server"}
 # A busy machine is slow, not wrong; `make test` draws fewer examples than `make test-all`.
 settings.register_profile("full", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=25)
@@ -45,13 +48,19 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", params=["s3", pytest.param("gs", marks=pytest.mark.store)])
+def store_module(kind: str) -> ModuleType:
+    """The module of a store's server."""
+    return importlib.import_module(f"tests.pipeline.{STORES[kind]}")
+
+
+@pytest.fixture(
+    scope="session",
+    params=["s3", *(pytest.param(kind, marks=pytest.mark.store) for kind in ("gs", "abfs"))],
+)
 def store_kind(request: pytest.FixtureRequest) -> str:
     """The scheme of the store that a test works in."""
-    if request.param == "gs":
-        from tests.pipeline import gs_server
-
-        gs_server.need()
+    if request.param != "s3":
+        store_module(request.param).need()
     return str(request.param)
 
 
@@ -60,19 +69,16 @@ def store_server(
     store_kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, int]]:
     """A server of this machine."""
-    from tests.pipeline import gs_server, s3_server
-
-    serve = gs_server.server if store_kind == "gs" else s3_server.server
-    with serve(tmp_path_factory.mktemp("store")) as place:
+    with store_module(store_kind).server(tmp_path_factory.mktemp("store")) as place:
         yield place
 
 
 @pytest.fixture
 def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
     """The server behind a proxy, to which the environment points."""
-    from tests.pipeline import gs_server, s3_server, store_proxy
+    from tests.pipeline import store_proxy
 
-    environment = gs_server.environment if store_kind == "gs" else s3_server.environment
+    environment = store_module(store_kind).environment
     with store_proxy.proxy(*store_server) as state, environment(state.url):
         yield state
 
@@ -80,12 +86,9 @@ def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
 @pytest.fixture
 def bucket(store_kind: str, store_server: tuple[str, int], store: "Proxy") -> str:
     """The address of an empty bucket."""
-    from tests.pipeline import gs_server, s3_server
-
     host, port = store_server
     name = f"b{secrets.token_hex(4)}"
-    make = gs_server.make_bucket if store_kind == "gs" else s3_server.make_bucket
-    make(f"http://{host}:{port}", name)
+    store_module(store_kind).make_bucket(f"http://{host}:{port}", name)
     return f"{store_kind}://{name}"
 
 

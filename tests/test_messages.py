@@ -28,7 +28,7 @@ prepare corpus=books
 prepare corpus=books text
 prepare corpus=books corpus.path= TMP/books
 prepare corpus=books corpus.path=TMP/gone vocab=TMP/vocab.txt out=TMP/out
-prepare corpus=books corpus.path=TMP/books out=abfs://bucket/out
+prepare corpus=books corpus.path=TMP/books out=az://bucket/out
 prepare corpus=books seqence_length=9
 prepare corpus=books corpus.qwert=9
 prepare corpus=books sequence_length=x

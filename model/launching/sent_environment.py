@@ -9,6 +9,7 @@ from pipeline.common.errors import ConfigError
 ALONG = (
     "NCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_", "KMP_", "TORCH_", "PYTORCH_", "WANDB_", "HF_",
     "DS_", "DEEPSPEED_", "PYTHONHASHSEED", "CUDA_LAUNCH", "CUDA_DEVICE_MAX", "AWS_", "GOOGLE_",
+    "AZURE_",
 )  # fmt: skip
 
 

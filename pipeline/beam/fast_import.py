@@ -8,9 +8,6 @@ import sys
 import types
 from typing import Any
 
-# Beam imports these if installed, for its data frames, MongoDB and S3.
-_UNUSED = ("pandas", "pymongo", "bson", "boto3", "botocore")
-
 # On import, Beam warns about missing optional dependencies.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 logging.getLogger("apache_beam.io.mongodbio").setLevel(logging.ERROR)
@@ -32,9 +29,16 @@ def _installed(name: str) -> bool:
         return False
 
 
+# Beam imports these if installed, for its data frames, MongoDB and stores; our readers have clients
+# of their own. That of Google's is used by Dataflow, whose extra brings apitools.
+_UNUSED = ["pandas", "pymongo", "bson", "boto3", "botocore", "azure"]
 # Beam requires HTTP clients on import, and uses them on Google's cloud alone; the client of its
-# storage, if installed, is imported too and uses them at once.
-_LATER = () if _installed("google.cloud.storage") else ("httplib2", "requests")
+# storage uses them at once.
+_LATER = ["httplib2", "requests"]
+if not _installed("apitools"):
+    _UNUSED += ["google.cloud.storage"]
+elif _installed("google.cloud.storage"):
+    _LATER = []
 
 _modules: dict[str, Any] = sys.modules
 _hidden = [name for name in _UNUSED if name not in _modules]

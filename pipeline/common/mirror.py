@@ -1,8 +1,8 @@
 """Local copies of folders that live in an object store, checked by checksums.
 
-They are in `ROOT/BUCKET/KEY`, those of other stores than S3 in `ROOT/SCHEME/BUCKET/KEY`. Next to
-each copy, an index says which version of the store's object each file is equal to. What is equal is
-neither fetched nor put again.
+They are in `ROOT/BUCKET/KEY`, those of other stores than S3 in `ROOT/gs/BUCKET/KEY` and
+`ROOT/az/CONTAINER/KEY`. Next to each copy, an index says which version of the store's object each
+file is equal to. What is equal is neither fetched nor put again.
 """
 
 import contextlib
@@ -17,11 +17,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pipeline.common import objects, parallel, storage
+from pipeline.common import azure_account, objects, parallel, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.remote_file import LARGEST, Info, parse
+
+# Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
+# these.
+_TOPS: dict[str, list[str]] = {"s3": [], "gs": ["gs"], "abfs": ["az"], "abfss": ["az"]}
 
 
 def default_root() -> Path:
@@ -29,7 +33,7 @@ def default_root() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
     which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
-    which += os.environ.get("STORAGE_EMULATOR_HOST", "")
+    which += os.environ.get("STORAGE_EMULATOR_HOST", "") + azure_account.own_account()
     return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 
@@ -57,8 +61,7 @@ def local_path(root: Path, address: str) -> Path:
         ConfigError: the address has `.` or `..` as a part.
     """
     scheme, _, rest = storage.normal(address).partition("://")
-    # The name of a bucket has at least three letters: none is that of another scheme.
-    parts = [*([] if scheme == "s3" else [scheme]), *rest.split("/")]
+    parts = [*_TOPS[scheme], *rest.split("/")]
     if {".", ".."} & set(parts):
         raise ConfigError(f"{address}: must not have . or .. as a part of the address")
     return root.joinpath(*parts)
@@ -66,9 +69,9 @@ def local_path(root: Path, address: str) -> Path:
 
 def addressed(root: Path, text: str) -> str:
     """Return a text with addresses for the paths of local copies."""
-    for scheme in (scheme for scheme in objects.SCHEMES if scheme != "s3://"):
-        text = text.replace(f"{root}/{scheme.removesuffix('://')}/", scheme)
-    return text.replace(f"{root}/", "s3://")
+    for scheme in ("gs", "abfs", "s3"):
+        text = text.replace("/".join([str(root), *_TOPS[scheme], ""]), f"{scheme}://")
+    return text
 
 
 def hidden(name: str) -> bool:

@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.common import gs, gs_transfer, parallel, s3, s3_transfer
+from pipeline.common import (
+    azure_blob,
+    azure_transfer,
+    gs,
+    gs_transfer,
+    parallel,
+    s3,
+    s3_transfer,
+)
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import StoreError
 from pipeline.common.manifest import sha256
@@ -32,7 +40,12 @@ class Writer(Protocol):
     def delete(self, address: str) -> None: ...  # noqa: D102
 
 
-_CLIENTS: dict[str, tuple[Reader, Writer]] = {"s3": (s3, s3_transfer), "gs": (gs, gs_transfer)}
+_CLIENTS: dict[str, tuple[Reader, Writer]] = {
+    "s3": (s3, s3_transfer),
+    "gs": (gs, gs_transfer),
+    "abfs": (azure_blob, azure_transfer),
+    "abfss": (azure_blob, azure_transfer),
+}
 SCHEMES = tuple(f"{scheme}://" for scheme in _CLIENTS)
 
 

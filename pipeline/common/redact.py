@@ -6,15 +6,16 @@ import re
 
 HIDDEN = "***"
 SHORTEST = 8  # characters; a shorter value may be an ordinary word
-_ADDRESS = re.compile(r"(?<=://)[^\s/@\"'\\]+@")
-_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
+# What precedes the @ of abfs://CONTAINER@ACCOUNT is a name.
+_ADDRESS = re.compile(r"(?<=://)(?<!\babfs://)(?<!\babfss://)[^\s/@\"'\\]+@", re.IGNORECASE)
+_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CONNECTION_STRING)$", re.IGNORECASE)
 
 
 def redact(text: str) -> str:
     """Return the text with secrets replaced by asterisks.
 
     Secrets are `user:password@` in addresses, and the values of environment variables whose names
-    end in KEY, TOKEN, SECRET, PASSWORD or PASSWD, verbatim or JSON-encoded.
+    end in KEY, TOKEN, SECRET, PASSWORD, PASSWD or CONNECTION_STRING, verbatim or JSON-encoded.
     """
     text = _ADDRESS.sub(f"{HIDDEN}@", text)
     for name, value in os.environ.items():

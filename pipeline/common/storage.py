@@ -1,7 +1,8 @@
-"""Files by path, or by address in an object store: s3://, gs://, hdfs://, hf://.
+"""Files by path, or by address in an object store: s3://, gs://, abfs://, hdfs://, hf://.
 
-s3:// is read by `pipeline.common.s3`, gs:// by `pipeline.common.gs`, hf:// by
-`pipeline.common.hub`, the others through Arrow's file systems.
+s3:// is read by `pipeline.common.s3`, gs:// by `pipeline.common.gs`, abfs:// by
+`pipeline.common.azure_blob`, hf:// by `pipeline.common.hub`, the others through Arrow's file
+systems.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import file_search, gs, hub, s3
+from pipeline.common import azure_blob, file_search, gs, hub, s3
 from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.remote_file import SMALLEST, Info, Reader
 
@@ -34,8 +35,11 @@ BROKEN_ZIP = (
 )  # fmt: skip
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 # What Arrow does not read, or not well enough.
-_STORES: dict[str, Reader] = {"s3": s3, "gs": gs, "gcs": gs, "hf": hub}
-_BY_NAME = ("s3://", "gs://", "gcs://")  # listed by the beginning of a name, others by folder
+_STORES: dict[str, Reader] = {
+    "s3": s3, "gs": gs, "gcs": gs, "abfs": azure_blob, "abfss": azure_blob, "hf": hub,
+}  # fmt: skip
+# Listed by the beginning of a name, others by folder.
+_BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 _ARROW = ("hdfs", "viewfs", "file")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -277,8 +281,8 @@ def _opened(root: str) -> tuple[Any, str]:
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
         raise ConfigError(
-            f"{root}: scheme not supported; use a path, s3://, hf://, gs:// or hdfs://, or "
-            "download the files first"
+            f"{root}: scheme not supported; use a path, s3://, gs://, abfs://, hf:// or hdfs://, "
+            "or download the files first"
         ) from error
 
 

@@ -102,7 +102,7 @@ class RunConfig(Section):
 
     workdir: str = option(
         help="Folder of the run, with one folder per stage; also in a store: s3://BUCKET/RUN, "
-        "gs://BUCKET/RUN."
+        "gs://BUCKET/RUN, abfs://CONTAINER/RUN."
     )
     mirror: str | None = option(
         None,

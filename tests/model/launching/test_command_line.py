@@ -102,8 +102,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
     environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root",
                    "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2",
-                   "GOOGLE_CLOUD_PROJECT": "p"}  # fmt: skip
-    sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT"}
+                   "GOOGLE_CLOUD_PROJECT": "p", "AZURE_STORAGE_ACCOUNT": "a"}  # fmt: skip
+    sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT",
+            "AZURE_STORAGE_ACCOUNT"}  # fmt: skip
     assert along(environment).keys() == sent
 
 

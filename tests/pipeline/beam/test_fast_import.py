@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import sys
 import pipeline.prepare
@@ -23,6 +25,32 @@ def test_other_clients_are_not_imported_and_can_be_later(root: Path) -> None:
         [sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["[]", "boto3", "httplib2"]
+
+
+@pytest.mark.parametrize("dataflow", [False, True])
+def test_clients_of_stores_are_not_imported_but_for_dataflow(
+    root: Path, tmp_path: Path, dataflow: bool
+) -> None:
+    for name in ("azure/core/exceptions", "azure/storage/blob", "google/cloud/storage"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "__init__.py").write_text("import requests.adapters, requests\n")
+    for name in ("azure", "azure/core", "azure/storage"):
+        (tmp_path / name / "__init__.py").write_text("")
+    if dataflow:
+        (tmp_path / "apitools").mkdir()
+        (tmp_path / "apitools" / "__init__.py").write_text("import google.cloud.storage\n")
+    program = """
+import sys
+import pipeline.prepare
+print([name for name in ("azure", "google.cloud.storage", "requests") if name in sys.modules])
+import azure.core.exceptions, azure.storage.blob, google.cloud.storage
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == f"{['google.cloud.storage', 'requests'] if dataflow else []}\n"
 
 
 def test_a_client_that_beam_finds_installed_may_need_them_at_once(

@@ -31,6 +31,7 @@ def test_a_corpus_may_be_in_a_store() -> None:
 
 def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
     addresses.check(config(workdir="s3://b/run", out="S3://b/run/made", vocab="gs://b/run/vocab"))
+    addresses.check(config(workdir="abfs://c/run", out="abfss://c@a.dfs.core.windows.net/made"))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
     [
         ("out", {"out": "az://corpora/made"}),
         ("workdir", {"workdir": "hdfs://corpora/run"}),
-        ("vocab", {"vocab": "abfs://corpora/vocab"}),
+        ("vocab", {"vocab": "memory://corpora/vocab"}),
         ("mirror", {"mirror": "s3://corpora/mirror"}),
         ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "hdfs://c/d"])}),
     ],

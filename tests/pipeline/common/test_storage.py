@@ -88,7 +88,13 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["ftp://host/x", "memory://x/y", "abfs://c@a.dfs.core.windows.net/y", "az://c/y", "mock://x/y"],
+    [
+        "ftp://host/x",
+        "memory://x/y",
+        "wasb://c@a.blob.core.windows.net/y",
+        "az://c/y",
+        "mock://x/y",
+    ],
 )
 def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
     root = "/".join(address.split("/")[:3])

@@ -275,8 +275,8 @@ def test_of_many_one_gets_the_lock(bucket: str) -> None:
 def test_a_store_without_conditions_is_named(
     bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if bucket.startswith("gs://"):
-        pytest.skip("its conditions are part of the address, which no gateway drops")
+    if not bucket.startswith("s3://"):
+        pytest.skip("its conditions are part of the address, or of what is signed")
     store.dropped = {"if-none-match", "if-match"}
     with store_folder.locked_run(f"{bucket}/run"):
         pass

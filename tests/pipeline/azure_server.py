@@ -1,0 +1,72 @@
+"""Azure Blob Storage on this machine: Azurite, Microsoft's own, which `make test-store` installs.
+
+It has no hierarchical namespace, no limits of rate, and the account's name is part of the path.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.common import azure_account
+from tests.pipeline.server_program import serving
+
+PROGRAM = "AZURITE"  # environment: the program of Azurite
+ACCOUNT = "devstoreaccount1"
+# Published, and the same in each Azurite.
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+def need() -> None:
+    """Skip a test where the server or Azure's client is missing."""
+    if PROGRAM not in os.environ:
+        pytest.skip("Azurite is not here: see make test-store")
+    pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[tuple[str, int]]:
+    """Serve an empty store on 127.0.0.1, in memory."""
+
+    def words(port: int) -> list[str]:
+        return [
+            os.environ[PROGRAM], "--blobHost", "127.0.0.1", "--blobPort", str(port),
+            "--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck",
+        ]  # fmt: skip
+
+    with serving(words, folder) as place:
+        yield place
+
+
+def connection(url: str) -> str:
+    """Return the connection string of a server."""
+    return (
+        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+        f"BlobEndpoint={url}/{ACCOUNT};"
+    )
+
+
+@contextlib.contextmanager
+def environment(url: str) -> Iterator[None]:
+    """Point the environment to a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(url))
+        patch.setenv("STORE_TIMEOUT", "60")
+        azure_account._client.cache_clear()
+        yield
+    azure_account._client.cache_clear()
+
+
+def service(url: str) -> Any:
+    """Return a client of its own."""
+    from azure.storage.blob import BlobServiceClient
+
+    return BlobServiceClient.from_connection_string(connection(url))
+
+
+def make_bucket(url: str, name: str) -> None:
+    """Make a container."""
+    service(url).create_container(name)
