@@ -29,6 +29,7 @@ class Registry:
         self.folder, self.log = folder, folder / "log"
         self.trusted, key = certify(folder, "127.0.0.1")
         (folder / "htpasswd").write_text(f"{USER}:{HASHED}\n")
+        (folder / "auth.json").write_text("{}")  # a login is added to it
         (folder / "registry.yml").write_text(
             yaml.safe_dump({
                 "version": 0.1,
