@@ -51,8 +51,9 @@ test-slurm: $(READY)  ## run the graph on a real Slurm of two machines (root; in
 		{ apt-get update && apt-get install -y --no-install-recommends slurm-wlm munge iproute2; }
 	$(BIN)/python -m pytest -m slurm tests/nodes
 
-test-image: $(READY)  ## build both images and run the graph in them (root, Go; installs what builds them)
-	@{ command -v buildah && command -v mmdebstrap; } >/dev/null || { apt-get update && apt-get install -y buildah mmdebstrap; }
+test-image: $(READY)  ## build both images, run the graph in them, push to a registry (root, Go; installs what builds them)
+	@{ command -v buildah && command -v mmdebstrap && command -v docker-registry; } >/dev/null || \
+		{ apt-get update && apt-get install -y buildah mmdebstrap docker-registry; }
 	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m image tests/k8s
 
@@ -125,11 +126,14 @@ sbom: $(READY)  ## a CycloneDX software bill of materials for each image, in bui
 REGISTRY ?=
 VARIANT ?= cuda
 BUILDER ?= docker
+BUILD_OPTIONS ?=
+TARGETS ?= prepare trainer
 images:  ## build both images and push them: make images REGISTRY=registry.example/team (VARIANT=cpu, BUILDER=podman)
 	@test -n "$(REGISTRY)" || { echo "error: name the registry: make images REGISTRY=registry.example/team"; exit 2; }
-	for target in prepare trainer; do \
+	for target in $(TARGETS); do \
 		name=$(REGISTRY)/bert-pipeline/$$target:$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' pipeline/__init__.py); \
-		$(BUILDER) build -f docker/Dockerfile --target $$target --build-arg VARIANT=$(VARIANT) -t $$name . \
+		$(BUILDER) build $(BUILD_OPTIONS) --build-arg VARIANT=$(VARIANT) \
+			-f docker/Dockerfile --target $$target -t $$name . \
 		&& $(BUILDER) push $$name || exit 1; \
 	done
 

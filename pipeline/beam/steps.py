@@ -76,7 +76,10 @@ class Task(beam.DoFn):
         except Exception as error:
             if disk_failure(error) is None:
                 raise
-            write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
+            try:
+                write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
+            except OSError:  # that disk is also the note's: an empty file needs no space
+                self.plan.error_note.touch()
 
 
 class Unpack(beam.DoFn):

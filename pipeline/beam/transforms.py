@@ -6,8 +6,10 @@ GroupByKey. The graph uses only Create, Reshuffle, ParDo, Flatten and GroupByKey
 supports it.
 """
 
+import errno
 import json
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,7 +101,10 @@ def raise_noted(plan: PreparePlan) -> None:
         OSError: the disk is full, over quota or read-only.
     """
     if plan.error_note.exists():
-        note = json.loads(plan.error_note.read_text(encoding="utf-8"))
+        text = plan.error_note.read_text(encoding="utf-8")
+        if not text:  # there was no space for more
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        note = json.loads(text)
         if "disk" in note:
             raise OSError(note["disk"])
         if note.pop("restart", False):

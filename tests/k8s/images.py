@@ -26,11 +26,12 @@ class Builder:
         self.folder = folder
         self.variant = ""  # of the trainer: cuda or cpu
         self.mounted: list[str] = []
+        store = ("--root", folder / "store", "--runroot", folder / "run")
+        self.command = ("buildah", *map(str, store), "--storage-driver", "overlay")
 
     def buildah(self, *words: str | Path) -> str:
         """What buildah prints."""
-        store = ("--root", self.folder / "store", "--runroot", self.folder / "run")
-        return sh("buildah", *store, "--storage-driver", "overlay", *words)
+        return sh(*self.command, *words)
 
     def base(self) -> None:
         """A root file system from Debian's packages, as an image."""
@@ -46,16 +47,21 @@ class Builder:
         """Build a target; its name."""
         name = f"bert-pipeline/{target}:0.1.0"
         self.variant = self.variant or variant(root)
+        self.buildah(
+            "bud", *self.options(), "--build-arg", f"VARIANT={self.variant}",
+            "--file", root / "docker" / "Dockerfile", "--target", target, "--tag", name, root,
+        )  # fmt: skip
+        return name
+
+    def options(self) -> list[str]:
+        """What a build needs on this machine: its base, its packages, no container engine."""
         configuration, needed = pip_settings()
         (self.folder / "pip.conf").write_text(configuration)
         volumes = [word for path in needed for word in ("--volume", f"{path}:{path}:ro")]
-        self.buildah(
-            "bud", "--isolation", "chroot", "--layers", "--pull-never",
-            "--file", root / "docker" / "Dockerfile", "--target", target, "--tag", name,
-            "--build-arg", f"BASE={BASE}", "--build-arg", f"VARIANT={self.variant}",
-            "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes, root,
-        )  # fmt: skip
-        return name
+        return [
+            "--isolation", "chroot", "--layers", "--pull-never", "--build-arg", f"BASE={BASE}",
+            "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes,
+        ]  # fmt: skip
 
     def inspect(self, name: str) -> dict[str, Any]:
         """The OCI image: `config`, `history`."""

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
+from control_plane import KUBECTL
 
 Object = dict[str, Any]
 
 
 def kustomize(folder: Path) -> list[Object]:
     """Return what kustomize makes of a folder."""
-    if shutil.which("kubectl") is None:
+    kubectl = shutil.which("kubectl") or shutil.which(KUBECTL)
+    if kubectl is None:
         pytest.skip("kubectl is not on this machine")
     made = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False
+        [kubectl, "kustomize", folder], capture_output=True, text=True, check=False
     )
     assert made.returncode == 0, made.stderr
     return list(yaml.safe_load_all(made.stdout))

@@ -2,15 +2,22 @@
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cluster import Cluster
 from images import Builder, sh
+from overlays import kustomize
 from pod_script import image_of
+from registry import PASSWORD, USER, Registry
+
+from pipeline import __version__
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
@@ -99,6 +106,64 @@ def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
     python = "cd /app && exec /opt/venv/bin/python -m pipeline.beam.pool -h"
     said = sh("chroot", "--userspec=1000:1000", folder, "/bin/sh", "-c", python)
     assert "--port" in said
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    """A private registry."""
+    if shutil.which("docker-registry") is None:
+        pytest.skip("docker-registry is not on this machine")
+    (tmp_path / "registry").mkdir()
+    made = Registry(tmp_path / "registry")
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def make_images(
+    root: Path, builder: Builder, registry: Registry
+) -> subprocess.CompletedProcess[str]:
+    """Run `make images` for the small image: the other is 7 GB, by the same two commands."""
+    words = [
+        f"REGISTRY={registry.address}/team", "TARGETS=prepare",
+        f"BUILDER={shlex.join(builder.command)}", f"BUILD_OPTIONS={shlex.join(builder.options())}",
+    ]  # fmt: skip
+    return subprocess.run(
+        ["make", "images", *words], cwd=root, env=os.environ | registry.environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(
+    builder: Builder, registry: Registry, root: Path, tmp_path: Path
+) -> None:
+    refused = make_images(root, builder, registry)
+    assert refused.returncode != 0, "nobody has logged in"
+    assert "authentication required" in refused.stderr
+    assert json.loads(registry.ask("_catalog")) == {"repositories": []}
+    login = ("login", "--username", USER, "--password", PASSWORD, registry.address)
+    sh(*builder.command, *login, env=os.environ | registry.environment)
+    done = make_images(root, builder, registry)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    name = "team/bert-pipeline/prepare"
+    digest, pushed = registry.image(name, __version__)
+    built = builder.inspect(f"{registry.address}/{name}:{__version__}")
+    assert pushed["config"] == built["config"]
+    assert pushed["rootfs"] == built["rootfs"]
+
+    shutil.copytree(root / "k8s", tmp_path / "k8s", symlinks=True)
+    site, mine = (tmp_path / "k8s" / "overlays" / each for each in ("site", "mine"))
+    shutil.copytree(site, mine)
+    settings = yaml.safe_load((mine / "kustomization.yaml").read_text())
+    image = next(each for each in settings["images"] if each["name"] == "bert-pipeline/prepare")
+    before = f"{image['newName']}:{image.pop('newTag')}"
+    image |= {"newName": f"{registry.address}/{name}", "digest": digest}
+    (mine / "kustomization.yaml").write_text(yaml.safe_dump(settings))
+    plain = json.dumps(kustomize(site))
+    assert plain.count(f'"{before}"') > 3
+    assert json.dumps(kustomize(mine)) == plain.replace(before, f"{image['newName']}@{digest}")
 
 
 def test_an_edit_installs_nothing_again(

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from pipeline import prepare as stage_prepare
 from pipeline.beam import steps, transforms
+from pipeline.beam.plan import PreparePlan
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
@@ -29,6 +30,17 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vocab")
     (folder / "tokenizer.json").write_text(build([*SPECIAL, "words", "."], lowercase=True))
     return folder
+
+
+def planned(*words: str, out: Path) -> PreparePlan:
+    """Return the plan of a run in `out`, with the folder of its tasks."""
+    entry_point.register("prepare", PrepareConfig)
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        composed = compose("prepare", [*words, f"out={out}/out"])
+        config = entry_point.validate(composed, PrepareConfig)
+    plan = stage_prepare.plan(config, out / "out")
+    plan.scratch.mkdir(parents=True)
+    return plan
 
 
 def cut_archive(folder: Path) -> Path:
@@ -148,6 +160,20 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
 
 
+def test_a_disk_too_full_for_a_note_reaches_the_driver(
+    vocab: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("Words.\n")
+    plan = planned(
+        "+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk
+    )
+    with steps.Task(plan).noted():
+        (small_disk / "filling").write_bytes(bytes(2**22))
+    assert steps.Task(plan).cancelled()
+    with pytest.raises(OSError, match="No space left"):
+        transforms.raise_noted(plan)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_mistake_is_one_line_however_many_workers_find_it(
     root: Path, vocab: Path, tmp_path: Path, workers: int
@@ -216,12 +242,7 @@ def test_a_file_that_goes_between_plan_and_read_is_named(
 ) -> None:
     path = tmp_path / ("a.xml" if reader == "wiki" else "a.txt")
     path.write_text(text)
-    words = [f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", f"out={tmp_path}/out"]
-    entry_point.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("prepare", words), PrepareConfig)
-    plan = stage_prepare.plan(config, tmp_path / "out")
-    plan.scratch.mkdir(parents=True)
+    plan = planned(f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", out=tmp_path)
     path.unlink()
     with pytest.raises(InputError, match=f"{path.name}: [^\\[]*$"):
         transforms.run(plan)
@@ -229,13 +250,9 @@ def test_a_file_that_goes_between_plan_and_read_is_named(
 
 def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
-    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v", "out=x"]
     shutil.copytree(vocab, tmp_path / "v")
-    entry_point.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("prepare", words), PrepareConfig)
-    plan = stage_prepare.plan(config, tmp_path / "out")
-    plan.scratch.mkdir(parents=True)
+    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v"]
+    plan = planned(*words, out=tmp_path)
     (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
     steps.loaded.cache_clear()
     with pytest.raises(InputError, match="changed") as caught:
