@@ -17,8 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipeline.common import objects, parallel
+from pipeline.common import parallel
 from pipeline.common.manifest import sha256
+from pipeline.common.stores import objects
 
 
 def main() -> None:

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.common import objects, parallel
+from pipeline.common import parallel
 from pipeline.common.manifest import sha256
-from pipeline.common.mirror import Copy
+from pipeline.common.stores import objects
+from pipeline.common.stores.mirror import Copy
 
 
 def main() -> None:

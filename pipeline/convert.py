@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
-from pipeline.common import hub_upload
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.common.stores import hub_upload
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
 

@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from model.loader.sample_order import Span
-from pipeline.common import objects, parallel
+from pipeline.common import parallel
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.errors import InputError, Restart, StoreError, UserError, disk_failure
 from pipeline.common.manifest import sha256
+from pipeline.common.stores import objects
 
 LOOK = 0.1  # seconds between looks for room
 FAILED = ".failed.json"

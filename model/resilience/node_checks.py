@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 
 from model.resilience import process_group
-from pipeline.common import objects, storage
+from pipeline.common import storage
 from pipeline.common.errors import Restart, UserError
+from pipeline.common.stores import objects
 
 BLOCK = 2**26  # bytes that a disk is written by, each of them to its end, and read by
 FILE = 2**29  # bytes of the file that a disk is measured by, at most

@@ -11,8 +11,8 @@ from model.config import TrainConfig
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, micro_batch
 from model.training.trainer import Trainer
-from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.manifest import Result
+from pipeline.common.stores.background_upload import CheckpointStore
 
 
 def make(

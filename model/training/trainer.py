@@ -45,9 +45,9 @@ from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng
-from pipeline.common.background_upload import CheckpointStore
 from pipeline.common.errors import InputError, Restart
 from pipeline.common.manifest import Result
+from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
 
 AHEAD = 4096  # approximate samples per rank to prefetch

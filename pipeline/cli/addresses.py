@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.objects import SCHEMES
 from pipeline.common.storage import is_address
+from pipeline.common.stores.objects import SCHEMES
 
 ANY = ("corpus.path",)  # keys that are read directly from any store
 STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs

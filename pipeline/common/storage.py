@@ -1,8 +1,7 @@
 """Files by path, or by address in an object store: s3://, gs://, abfs://, hdfs://, hf://.
 
-s3:// is read by `pipeline.common.s3`, gs:// by `pipeline.common.gs`, abfs:// by
-`pipeline.common.azure_blob`, hf:// by `pipeline.common.hub`, the others through Arrow's file
-systems.
+s3://, gs://, abfs:// and hf:// are read by the clients in `pipeline.common.stores`, the others
+through Arrow's file systems.
 """
 
 import contextlib
@@ -24,9 +23,10 @@ from typing import Any, BinaryIO, cast
 
 from pyarrow import ArrowException, fs
 
-from pipeline.common import azure_blob, file_search, gs, hub, s3
+from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError, first_line
-from pipeline.common.remote_file import SMALLEST, Info, Reader
+from pipeline.common.stores import azure_blob, gs, hub, s3
+from pipeline.common.stores.remote_file import SMALLEST, Info, Reader
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (

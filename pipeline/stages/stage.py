@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from pipeline.common import screen
 from pipeline.common.atomic import remove_leftovers
-from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
+from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
 from pipeline.stages.pinned_corpus import pin

@@ -1,7 +1,7 @@
 """A stage whose folder, or whose inputs, are in an object store.
 
-The stage works on local copies (`pipeline.common.mirror`). Before it, what it reads is fetched, by
-the manifests. After it, its files are put, then its manifest: what no manifest names
+The stage works on local copies (`pipeline.common.stores.mirror`). Before it, what it reads is
+fetched, by the manifests. After it, its files are put, then its manifest: what no manifest names
 is not read. A stage that resumes puts what it has meanwhile; of a checkpoint its SHA256SUMS is the
 manifest, and is put last.
 """
@@ -12,13 +12,14 @@ import fnmatch
 import json
 from collections.abc import Iterator
 
-from pipeline.common import lease, objects, parallel, storage
-from pipeline.common.background_upload import BackgroundUpload
+from pipeline.common import parallel, storage
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.mirror import Copy, addressed, hidden
 from pipeline.common.redact import redact
-from pipeline.common.remote_file import Info
+from pipeline.common.stores import lease, objects
+from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.common.stores.mirror import Copy, addressed, hidden
+from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.store_inputs import (
     CHECKPOINT,

@@ -11,12 +11,13 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.common import objects, storage
-from pipeline.common.background_upload import CheckpointStore
+from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.mirror import Copy, default_root, hidden, local_path
-from pipeline.common.remote_file import Info
+from pipeline.common.stores import objects
+from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.mirror import Copy, default_root, hidden, local_path
+from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
 

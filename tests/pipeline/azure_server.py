@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.common import azure_account
+from pipeline.common.stores import azure_account
 from tests.pipeline.server_program import serving
 
 PROGRAM = "AZURITE"  # environment: the program of Azurite

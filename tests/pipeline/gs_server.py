@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from pipeline.common import gs
+from pipeline.common.stores import gs
 from tests.pipeline.server_program import serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server

@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from pipeline.common import s3
+from pipeline.common.stores import s3
 from tests.pipeline.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import objects
 from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.stores import objects
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]
 

@@ -13,9 +13,9 @@ import pytest
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
-from pipeline.common import objects
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.common.stores import objects
 from pipeline.shards import open_folder
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy

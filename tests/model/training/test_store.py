@@ -11,10 +11,10 @@ from urllib.parse import unquote
 import pytest
 
 from model.training import checkpoint
-from pipeline.common import objects
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
-from pipeline.common.mirror import local_path
+from pipeline.common.stores import objects
+from pipeline.common.stores.mirror import local_path
 from pipeline.orchestration.graph import free_port
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common import objects, s3, storage
+from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
 from pipeline.common.manifest import require_manifest
+from pipeline.common.stores import objects, s3
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints

@@ -8,8 +8,8 @@ import random
 import sys
 from pathlib import Path
 
-from pipeline.common.background_upload import BackgroundUpload
 from pipeline.common.manifest import Result, sha256
+from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import CorpusConfig, DownloadConfig
 from pipeline.stages import stage
 from pipeline.stages.fingerprints import fingerprint

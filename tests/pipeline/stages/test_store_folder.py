@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import lease, objects, parallel
+from pipeline.common import parallel
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.remote_file import LARGEST, parse
+from pipeline.common.stores import lease, objects
+from pipeline.common.stores.remote_file import LARGEST, parse
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.stages import stage, store_folder, store_inputs
 from pipeline.stages.fingerprints import fingerprint_path
@@ -223,7 +224,7 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(
     bucket: str, root: Path, store: Proxy
 ) -> None:
     script = (
-        "import os, signal; from pipeline.common import lease; "
+        "import os, signal; from pipeline.common.stores import lease; "
         f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

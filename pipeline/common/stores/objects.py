@@ -11,19 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.common import (
-    azure_blob,
-    azure_transfer,
-    gs,
-    gs_transfer,
-    parallel,
-    s3,
-    s3_transfer,
-)
+from pipeline.common import parallel
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.remote_file import LARGEST, Info, Reader
+from pipeline.common.stores import azure_blob, azure_transfer, gs, gs_transfer, s3, s3_transfer
+from pipeline.common.stores.remote_file import LARGEST, Info, Reader
 
 PART = 2**25  # bytes of one range that is fetched
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import objects, patience, storage
+from pipeline.common import storage
 from pipeline.common.errors import Exit, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.remote_file import LARGEST
+from pipeline.common.stores import objects, patience
+from pipeline.common.stores.remote_file import LARGEST
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import gs, gs_transfer, objects, parallel, storage
+from pipeline.common import parallel, storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.remote_file import LARGEST
+from pipeline.common.stores import gs, gs_transfer, objects
+from pipeline.common.stores.remote_file import LARGEST
 from tests.pipeline.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store

@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import gs, patience
 from pipeline.common.errors import Restart, StoreError
-from pipeline.common.gs import ONCE
-from pipeline.common.remote_file import parse
+from pipeline.common.stores import gs, patience
+from pipeline.common.stores.gs import ONCE
+from pipeline.common.stores.remote_file import parse
 
 PART = 2**25  # bytes of one request of a large file
 _BYTES = "application/octet-stream"
@@ -26,7 +26,7 @@ def read(address: str) -> tuple[bytes, str] | None:
     """Return the bytes of a small object and its generation; None if it is missing.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.gs.head`.
+        StoreError, Restart: as `pipeline.common.stores.gs.head`.
     """
     bucket, key = parse(address)
 
@@ -64,7 +64,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     The condition is that the object is missing (`absent`), or that it still is that of `etag`.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.gs.head`.
+        StoreError, Restart: as `pipeline.common.stores.gs.head`.
     """
     bucket, key = parse(address)
     expected = 0 if absent else None if etag is None else int(etag)

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pipeline.common import patience
 from pipeline.common.errors import ConfigError, StoreError
-from pipeline.common.remote_file import (
+from pipeline.common.stores import patience
+from pipeline.common.stores.remote_file import (
     LARGEST,
     SMALLEST,
     Info,
@@ -30,7 +30,7 @@ _REASONS = {
     "InvalidAccessKeyId": "the store does not know this access key; check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the session token has expired; get a new one",
-    "NoSuchBucket": "there is no such bucket; check the name and the endpoint",
+    "NoSuchBucket": "bucket not found; check the name and the endpoint",
     "AuthorizationHeaderMalformed": "wrong region; set AWS_REGION",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
 }

@@ -2,8 +2,9 @@
 
 import pytest
 
-from pipeline.common import s3, storage
+from pipeline.common import storage
 from pipeline.common.errors import StoreError
+from pipeline.common.stores import s3
 
 
 def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

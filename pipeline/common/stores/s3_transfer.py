@@ -1,7 +1,7 @@
 """Objects of S3 written, read and removed whole: with checksums, and on conditions.
 
 The store compares what arrives with the sha256 that goes with it.
-Every request is repeated as those of `pipeline.common.s3` are.
+Every request is repeated as those of `pipeline.common.stores.s3` are.
 """
 
 import base64
@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import parallel, s3
-from pipeline.common.remote_file import parse
+from pipeline.common import parallel
+from pipeline.common.stores import s3
+from pipeline.common.stores.remote_file import parse
 
 PART = 2**25  # bytes of one request of a large file, and of one range that is fetched
 _NOT_MET = (409, 412)  # statuses of a condition that does not hold
@@ -24,7 +25,7 @@ def read(address: str) -> tuple[bytes, str] | None:
     """Return the bytes of a small object and its ETag; None if it is missing.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.s3.head`.
+        StoreError, Restart: as `pipeline.common.stores.s3.head`.
     """
     bucket, key = parse(address)
 
@@ -53,7 +54,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     The condition is that the object is missing (`absent`), or that it still is that of `etag`.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.s3.head`.
+        StoreError, Restart: as `pipeline.common.stores.s3.head`.
     """
     bucket, key = parse(address)
     condition: dict[str, str] = {}

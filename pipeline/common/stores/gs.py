@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pipeline.common import patience
 from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
-from pipeline.common.remote_file import (
+from pipeline.common.stores import patience
+from pipeline.common.stores.remote_file import (
     Info,
     RangeFile,
     RemoteFile,
@@ -230,7 +230,7 @@ def _refusal(client: Any, address: str, error: Exception, status: int | None) ->
     elif status in (401, 403):
         words = "access denied; check the credentials and their rights"
     elif status == 404 and not _has_bucket(client, parse(address)[0]):
-        words = "there is no such bucket; check the name"
+        words = "bucket not found; check the name"
     elif status in (404, 412, 416):
         words = "was changed or deleted during the run; rerun the command"
     elif status is None and not isinstance(error, ValueError):  # a name that no bucket has

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.common.patience import SILENT, UNREACHED, patience, pauses
-from pipeline.common.remote_file import Info, RemoteFile
+from pipeline.common.stores.patience import SILENT, UNREACHED, patience, pauses
+from pipeline.common.stores.remote_file import Info, RemoteFile
 
 SCHEME = "hf://"
 BLOCK = 2**21  # bytes read ahead; an open file keeps about this much in memory

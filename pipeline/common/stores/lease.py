@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import objects
 from pipeline.common.errors import InputError, Restart, StoreError
+from pipeline.common.stores import objects
 
 LEASE = 60.0  # seconds
 ASK = 2.0  # seconds between looks at a lock that somebody else holds

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import azure_account, azure_blob, azure_transfer, mirror, objects, storage
+from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.redact import redact
+from pipeline.common.stores import azure_account, azure_blob, azure_transfer, mirror, objects
 from pipeline.stages import stage, store_folder, store_inputs
 from tests.pipeline import azure_server
 from tests.pipeline.stages.test_store_folder import Maker, download
@@ -89,7 +90,7 @@ def test_a_pod_that_cannot_ask_for_a_token_yet_waits(
         monkeypatch.setenv(name, value)
     with pytest.raises(StoreError, match="cannot be reached"):
         storage.at("abfs://container/x").is_file()
-    monkeypatch.setattr("pipeline.common.patience._reached", {"a.blob.core.windows.net"})
+    monkeypatch.setattr("pipeline.common.stores.patience._reached", {"a.blob.core.windows.net"})
     with pytest.raises(Restart):
         storage.at("abfs://container/x").is_file()
 

@@ -1,14 +1,14 @@
 """Folders put into repositories of the Hugging Face hub, with huggingface_hub.
 
-A hub that does not answer, or limits the rate, is waited for as in `pipeline.common.hub`. What is
-there already is not sent again, so that the same command continues an upload that was cut off.
+A hub that does not answer, or limits the rate, is waited for as in `hub`. What is there already is
+not sent again, so that the same command continues an upload that was cut off.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.common import hub
 from pipeline.common.errors import InputError, Restart, first_line
+from pipeline.common.stores import hub
 
 
 def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[str] = ()) -> str:

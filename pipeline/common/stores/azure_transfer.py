@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import azure_account, azure_blob, parallel
-from pipeline.common.azure_blob import MISSING
+from pipeline.common import parallel
 from pipeline.common.errors import StoreError
+from pipeline.common.stores import azure_account, azure_blob
+from pipeline.common.stores.azure_blob import MISSING
 
 PART = 2**25  # bytes of one request of a large file
 # Codes of a condition that does not hold. Another 409 or 412, as of a lease, is an error.
@@ -25,7 +26,7 @@ def read(address: str) -> tuple[bytes, str] | None:
     """Return the bytes of a small object and its ETag; None if it is missing.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.azure_blob.head`.
+        StoreError, Restart: as `pipeline.common.stores.azure_blob.head`.
     """
 
     def request(blob: Any) -> tuple[bytes, str]:
@@ -58,7 +59,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     The condition is that the object is missing (`absent`), or that it still is that of `etag`.
 
     Raises:
-        StoreError, Restart: as `pipeline.common.azure_blob.head`.
+        StoreError, Restart: as `pipeline.common.stores.azure_blob.head`.
     """
 
     def request(blob: Any) -> str:

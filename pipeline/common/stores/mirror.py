@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pipeline.common import azure_account, objects, parallel, storage
+from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.remote_file import LARGEST, Info, parse
+from pipeline.common.stores import azure_account, objects
+from pipeline.common.stores.remote_file import LARGEST, Info, parse
 
 # Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
 # these.

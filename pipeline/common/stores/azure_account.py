@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.common import patience
 from pipeline.common.errors import ConfigError, StoreError, first_line
+from pipeline.common.stores import patience
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 

@@ -7,14 +7,20 @@ request is made once by Azure's client, and repeated here as those of the other 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from pipeline.common import patience
-from pipeline.common.azure_account import CONNECTION, client, place, unusable
 from pipeline.common.errors import Restart, StoreError, first_line
-from pipeline.common.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix
+from pipeline.common.stores import patience
+from pipeline.common.stores.azure_account import CONNECTION, client, place, unusable
+from pipeline.common.stores.remote_file import (
+    Info,
+    RangeFile,
+    RemoteFile,
+    key_prefix,
+    listed_prefix,
+)
 
 MISSING = ("BlobNotFound", "ResourceNotFound")  # error codes of an object that is not there
 _REASONS = {
-    "ContainerNotFound": "there is no such container; check the name and the account",
+    "ContainerNotFound": "container not found; check the name and the account",
     "ContainerBeingDeleted": "the container is being deleted",
     "InvalidResourceName": "no container has such a name; check it",
     "AuthenticationFailed": "the key is wrong; check AZURE_STORAGE_KEY, and this machine's clock",
@@ -205,7 +211,7 @@ def _refusal(address: str, error: Exception) -> Exception:
 
 
 def _is_directory(found: Any) -> bool:
-    """Return whether a blob stands for a directory of a hierarchical namespace."""
+    """Return whether a blob is the marker of a directory of a hierarchical namespace."""
     metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
     return metadata.get("hdi_isfolder") == "true"
 

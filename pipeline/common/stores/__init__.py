@@ -1,0 +1,1 @@
+"""Object stores and the hub: clients, whole objects, local copies of folders, locks."""
