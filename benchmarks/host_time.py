@@ -74,7 +74,7 @@ def compute_no_attention() -> None:
     """
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-        total = q.new_zeros((q.shape[1], len(q)), dtype=torch.float32)
+        total = q.new_zeros((q.shape[1], q.shape[0]), dtype=torch.float32)
         return torch.zeros_like(q), total, torch.zeros(2, dtype=torch.uint64)
 
     def backward(_: Tensor, q: Tensor, k: Tensor, v: Tensor, *__: Any) -> tuple[Tensor, ...]:

@@ -14,6 +14,7 @@ from model.config import ModelConfig
 from model.encoders import encoder
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
+from model.encoders.dropout import drop
 from model.encoders.encoder import PretrainingModel
 from model.encoders.kernels import add_norm
 from tests.model.encoders.test_bert import small
@@ -46,7 +47,7 @@ def model_of(
 ) -> PretrainingModel:
     more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
     config: ModelConfig = dataclasses.replace(
-        small(attention=attention, dropout=0.0, attention_dropout=dropout, layers=layers),
+        small(attention=attention, dropout=dropout, attention_dropout=dropout, layers=layers),
         architecture=architecture, **more,
     )  # fmt: skip
     torch.manual_seed(0)
@@ -62,8 +63,7 @@ def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
 ) -> None:
     torch._dynamo.reset()
     counters.clear()
-    # Dropout elsewhere has code of its own on a CPU, which ModernBERT's share falls on too.
-    model = model_of(architecture, 0.1 if architecture == "bert" else 0.0, attention, layers=6)
+    model = model_of(architecture, 0.1, attention, layers=6)
     monkeypatch.setattr(encoder, "TOGETHER", 2)
     model.encoder.compile_layers(CPU, torch.float32, "aot_eager")
     learn(model, batch(0))
@@ -94,6 +94,18 @@ def test_dropout_sum_and_norm_in_one_are_a_node_of_a_graph_of_all_sizes() -> Non
     for one, other in zip(found[::2], found[1::2], strict=True):
         torch.testing.assert_close(one, other)
     assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: drop(x.sin(), 0.25), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    torch.manual_seed(0)
+    found = compiled(torch.ones(200, 100))
+    kept = found != 0
+    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.02)
+    torch.testing.assert_close(found[kept], torch.ones(20_000)[: kept.sum()].sin() / 0.75)
 
 
 @pytest.mark.parametrize("recompute", [False, True])
