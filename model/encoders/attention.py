@@ -61,7 +61,7 @@ def attend(
     is a name from `resolve`, or `EQUAL`. With `causal` a token attends only to itself and earlier
     tokens; with `window` only to tokens at most that many positions away, on either side.
     """
-    if not len(q):  # no sequences: a rank's share of a batch smaller than the world
+    if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
         return v
     if window is not None and window >= max_length - 1:
         window = None  # the window covers every sequence

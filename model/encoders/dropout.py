@@ -15,11 +15,11 @@ def drop(x: Tensor, share: float) -> Tensor:
     """Zero a random `share` of the elements and scale up the others, preserving the mean.
 
     Draws from PyTorch's global generator of the device. On CPU the share is rounded to a multiple
-    of 1/65536, and the scale matches the rounded share.
+    of 1/65536, and the scale matches the rounded share; compiled code draws as on other devices.
     """
     if share == 0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, share)
     dropped = round(share * LEVELS)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)

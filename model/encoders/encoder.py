@@ -11,9 +11,10 @@ Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions, K
 head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ from model.encoders import attention
 from model.encoders.batch import Batch
 from pipeline.common.errors import ConfigError
 
-VARIANTS = 64  # graphs of one layer's code at most; a handful are made
+VARIANTS = 64  # graphs of the same code at most; a handful are made
+TOGETHER = 4  # layers of a compiled graph at most, unless kinds of layers repeat after more
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Architecture:
     pooler: Callable[[ModelConfig], nn.Module]
     masked_head: Callable[[ModelConfig], nn.Module]  # called with `(M, H)`, `(V, H)` -> `(M, V)`
     initialise: Callable[[str, Tensor, ModelConfig], None]  # one parameter, in place
+    period: Callable[[ModelConfig], int] = lambda _: 1  # layers, after which their kinds repeat
     pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
     # Name of the pre-trained module from which a pooler for fine-tuning starts.
     pooler_source: str = "pooler"
@@ -116,10 +119,13 @@ class Encoder(nn.Module):
         self.config = config
         self.recompute = False  # what layers compute, in the backward pass, instead of keeping it
         self.compiled = False  # whether layers are
+        self.period = parts.period(config)
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
         # Asked once: the check of a protocol takes as long as a launch.
         self._prepared = [layer for layer in self.layers if isinstance(layer, Prepared)]
+        # What is called one after another as layers are: these, or graphs of several.
+        self._calls: list[Callable[..., Tensor]] = list(self.layers)
         self.norm = parts.norm(config) if parts.norm else None
 
     def forward(
@@ -139,12 +145,12 @@ class Encoder(nn.Module):
         """
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         where = self._sequences(x, position_ids, cu_seqlens, max_length)
-        for number, layer in enumerate(self.layers, 1):
-            wanted = keep if number == len(self.layers) else None
+        for number, call in enumerate(self._calls, 1):
+            wanted = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(layer, x, where, wanted, use_reentrant=False)
+                x = checkpoint(call, x, where, wanted, use_reentrant=False)
             else:
-                x = layer(x, where, wanted)
+                x = call(x, where, wanted)
         x = x if self.norm is None else self.norm(x)
         assert isinstance(x, Tensor)
         return x
@@ -197,21 +203,49 @@ class Encoder(nn.Module):
     def compile_layers(
         self, device: torch.device, dtype: torch.dtype, compiler: str = "inductor"
     ) -> None:
-        """Compile each layer, as one graph for batches of all sizes.
+        """Compile the layers, a few of them as one graph for batches of all sizes.
 
-        One graph of all layers would give no gradient before the last is made: nothing could be
-        sent meanwhile. On a CPU attention is a loop that no compiler takes: it stays outside.
+        The host needs as long to enter a graph as to launch half of a layer. But a graph gives no
+        gradient before its last is made, so that one of all layers would leave nothing to send
+        meanwhile: `TOGETHER` of `base` or `large` are about what is sent at a time. What is
+        recomputed is one layer at a time, to keep little. On a CPU attention is a loop that no
+        compiler takes: it stays outside.
         """
         from torch._dynamo import config as dynamo_config
 
         self.compiled = True
-        # Layers share their code, and with it the limit: train and evaluation, last and others.
+        # Groups share their code, and with it the limit: train and evaluation, last and others.
         dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, VARIANTS)
-        for layer in self.layers:
-            if self.backend(device, dtype) == "each":
+        if self.backend(device, dtype) == "each":
+            for layer in self.layers:
                 layer.compile_rest()  # type: ignore[operator]
-            else:
-                layer.compile(dynamic=True, fullgraph=True, backend=compiler)
+            return
+        size = 1 if self.recompute else group_size(self.period)
+        run = torch.compile(run_layers, dynamic=True, fullgraph=True, backend=compiler)
+        layers: tuple[Any, ...] = tuple(self.layers)
+        self._calls = [
+            functools.partial(run, layers[start : start + size])
+            for start in range(0, len(layers), size)
+        ]
+
+
+def group_size(period: int) -> int:
+    """Return the number of layers in a graph: equal groups of layers share one.
+
+    >>> [group_size(period) for period in (1, 2, 3, 6)]
+    [4, 4, 3, 6]
+    """
+    return max(1, TOGETHER // period) * period
+
+
+def run_layers(
+    layers: Sequence[EncoderLayer], x: Tensor, where: Sequences, keep: Tensor | None
+) -> Tensor:
+    """Compute layers, one after another; the last of them at the positions `keep`, if any."""
+    *inner, last = layers
+    for layer in inner:
+        x = layer(x, where, None)
+    return last(x, where, keep)  # type: ignore[no-any-return]
 
 
 def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:

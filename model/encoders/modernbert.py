@@ -129,6 +129,7 @@ MODERNBERT = Architecture(
     pooler=Pooler,
     masked_head=lambda config: MaskedHead(config, bias=False),
     initialise=initialise_parameter,
+    period=lambda config: config.global_every,
     pooler_source="masked_head",
     pooled_tokens=True,
 )

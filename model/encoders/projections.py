@@ -30,6 +30,7 @@ class QueryKeyValue(nn.Module):
         bias = None
         if self.biased:
             bias = torch.cat((self.query_bias, self.key_bias, self.value_bias))
-        shape = (len(x), 3, self.heads, x.shape[1] // self.heads)
+        tokens, hidden = x.shape
+        shape = (tokens, 3, self.heads, hidden // self.heads)
         q, k, v = F.linear(x, weight, bias).view(shape).unbind(1)
         return q, k, v
