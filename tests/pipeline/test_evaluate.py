@@ -353,7 +353,7 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
 def test_without_a_task_the_command_lists_them():
     done = command()
     assert done.returncode == 2
-    assert ": ax, blimp, " in done.stderr
+    assert ": ax, babylm_boolq, " in done.stderr
 
 
 def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
