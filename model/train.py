@@ -47,7 +47,8 @@ def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
     """Run `task`, or this rank's training, with the configuration of the command line."""
     rank_record.begin_rank()
     try:
-        entry_point.run("train", TrainConfig, task or train, argv=launcher_arguments(sys.argv[1:]))
+        words = launcher_arguments(sys.argv[1:])
+        entry_point.run("train", TrainConfig, task or train, words, rank_record.is_first)
     except SystemExit as left:
         rank_record.end_rank(int(left.code or 0))
         if left.code in (Exit.RESTART, Exit.USER):

@@ -1,5 +1,6 @@
-"""Files of a rank for `model.launch`: its process id, then its exit code."""
+"""Files of a rank for `model.launch`: its process id, then its exit code; what ranks have said."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -18,6 +19,20 @@ def end_rank(code: int) -> None:
     """Write this rank's exit code, if started by `model.launch`."""
     if RANKS in os.environ:
         _leave("code", code)
+
+
+def is_first(line: str) -> bool:
+    """Return whether no other rank of this node has asked for a line; without a launcher, True."""
+    if RANKS not in os.environ:
+        return True
+    name = f"said-{hashlib.sha256(line.encode()).hexdigest()[:16]}"
+    try:
+        Path(os.environ[RANKS], name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:  # the launcher is gone
+        return True
+    return True
 
 
 def _leave(kind: str, number: int) -> None:

@@ -170,13 +170,18 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
 
 
 def run(
-    name: str, schema: type[Config], task: Callable[[Config], Any], argv: list[str] | None = None
+    name: str,
+    schema: type[Config],
+    task: Callable[[Config], Any],
+    argv: list[str] | None = None,
+    is_first: Callable[[str], bool] = lambda line: True,
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
     With `--from FILE` the configuration is read from the file and changed by the command line.
     Exits with a code of `pipeline.common.errors.Exit`. A mistake or a restart prints one line on
-    stderr; a bug shows its traceback.
+    stderr, unless another process that does the same has printed it (`is_first`); a bug shows its
+    traceback.
     """
     output.outlive_readers()
     words = sys.argv[1:] if argv is None else argv
@@ -195,15 +200,20 @@ def run(
         elif config is not None:
             task(validate(config, schema))
     except MISTAKES as error:
-        screen.say(f"error: {redact.redact(explain(error))}", sys.stderr)
+        _say_once(f"error: {redact.redact(explain(error))}", is_first)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        screen.say(f"stopped: {redact.redact(str(error))}", sys.stderr)
+        _say_once(f"stopped: {redact.redact(str(error))}", is_first)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; rerun the same command", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     sys.exit(Exit.DONE)
+
+
+def _say_once(line: str, is_first: Callable[[str], bool]) -> None:
+    if is_first(line):
+        screen.say(line, sys.stderr)
 
 
 def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:

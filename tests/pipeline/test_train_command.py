@@ -1,5 +1,6 @@
 """`python -m pipeline.train`: one process or several, and quick answers before PyTorch is there."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,20 @@ def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: processes=2: ")
+
+
+@pytest.mark.slow
+def test_a_mistake_that_every_rank_finds_is_one_line(
+    root: Path, work: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "prepare"
+    shutil.copytree(work / "prepare", folder)
+    shard = next(folder.glob("train-*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    done = train(
+        root, f"workdir={work}", f"data.dir={folder}", f"out={tmp_path / 'train'}", *SMALL,
+        "processes=2",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {shard}")
+    assert done.stderr.count("\n") == 1
