@@ -31,7 +31,7 @@ def is_first(line: str) -> bool:
     except FileExistsError:
         return False
     except OSError:  # the launcher is gone
-        return True
+        pass
     return True
 
 

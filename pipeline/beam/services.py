@@ -88,6 +88,10 @@ class Job:
         """Return the error that asks to rerun the command."""
         return Restart(f"runner={self.name}: {what}; rerun the command {when}".rstrip())
 
+    def cancelled(self) -> Restart:
+        """Return the error for a job that an operator ended."""
+        return self.restart("the job was cancelled", "to finish it")
+
     def reason(self) -> str:
         """Return the engine's reports on why the job failed."""
         if self.flink is not None:
@@ -125,11 +129,10 @@ class Job:
             if lost_worker is not None and (how := lost_worker()):
                 raise Died(f"runner={self.name}: a worker process died ({how})")
             time.sleep(POLL)
-        reason = self.reason() if state not in ("DONE", "CANCELLED") else ""
-        if state == "CANCELLED" or _KILLED in reason:
-            raise self.restart("the job was cancelled", "to finish it")
+        if state == "CANCELLED":
+            raise self.cancelled()
         if state != "DONE":
-            raise self.failure(reason, (scratch / "begun").exists())
+            raise self.failure(self.reason(), (scratch / "begun").exists())
 
     def check_begun(self, waited: float) -> None:
         """Raise ConfigError if the start timeout has expired."""
@@ -154,6 +157,8 @@ class Job:
 
     def failure(self, reason: str, begun: bool) -> Exception:
         """Return the error for a job that failed for this reason; `begun`: a worker had started."""
+        if _KILLED in reason:
+            return self.cancelled()
         if found := re.search(r"No module named '([\w.]+)'", reason):
             return ConfigError(
                 f"runner.options.environment_config={self.runner.options.get('environment_config')}"

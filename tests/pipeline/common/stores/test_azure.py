@@ -186,17 +186,6 @@ def test_a_wrong_key_is_a_line(bucket: str, store: Proxy, monkeypatch: pytest.Mo
 
 
 @served
-def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Proxy) -> None:
-    tries = iter(range(100))
-    store.fault = lambda method, path, number: "damage" if next(tries) == 0 else None
-    etag = objects.put(f"{bucket}/a", RIGHT)
-    assert next(tries) > 1
-    tries = iter(range(100))
-    assert objects.read(f"{bucket}/a") == (RIGHT, etag)
-    assert next(tries) > 1
-
-
-@served
 def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,17 +64,6 @@ def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
         assert "\n" not in str(caught.value)
 
 
-@served
-def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Proxy) -> None:
-    tries = iter(range(100))
-    store.fault = lambda method, path, number: "damage" if next(tries) == 0 else None
-    etag = objects.put(f"{bucket}/a", RIGHT)
-    assert next(tries) > 1
-    tries = iter(range(100))
-    assert objects.read(f"{bucket}/a") == (RIGHT, etag)
-    assert next(tries) > 1
-
-
 @pytest.mark.slow
 @served
 def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(

@@ -17,7 +17,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.pipeline.common.reads import read_in_any_order
-from tests.pipeline.store_proxy import Proxy
+from tests.pipeline.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +48,18 @@ def test_a_look_at_the_beginning_does_not_fetch_the_file(
     with data.open() as file:
         file.read(8)
     assert [of_bytes(*request) for request in store.requests] == [False, True]
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("store_kind", ["gs", "abfs"], indirect=True, scope="session")
+def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Proxy) -> None:
+    tries = iter(range(100))
+    store.fault = lambda method, path, number: "damage" if next(tries) == 0 else None
+    etag = objects.put(f"{bucket}/a", RIGHT)
+    assert next(tries) > 1
+    tries = iter(range(100))
+    assert objects.read(f"{bucket}/a") == (RIGHT, etag)
+    assert next(tries) > 1
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, "cut"])
