@@ -16,6 +16,7 @@ from pipeline.common.stores.remote_file import (
     RemoteFile,
     key_prefix,
     listed_prefix,
+    objects_of,
 )
 
 MISSING = ("BlobNotFound", "ResourceNotFound")  # error codes of an object that is not there
@@ -52,12 +53,7 @@ def below(address: str) -> list[Info]:
     Raises:
         StoreError, Restart: as `head`.
     """
-    return [
-        info
-        for page in _pages(address, listed_prefix(place(address)[2]), 5000)
-        for info in page
-        if not info.key.endswith("/")
-    ]
+    return objects_of(_pages(address, listed_prefix(place(address)[2]), 5000))
 
 
 def is_folder(address: str) -> bool:

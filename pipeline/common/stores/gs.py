@@ -10,7 +10,7 @@ import functools
 import io
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
@@ -21,6 +21,7 @@ from pipeline.common.stores.remote_file import (
     RemoteFile,
     key_prefix,
     listed_prefix,
+    objects_of,
     parse,
 )
 
@@ -50,9 +51,17 @@ def below(address: str) -> list[Info]:
     Raises:
         StoreError, Restart: as `head`.
     """
-    bucket, key = parse(address)
-    prefix = listed_prefix(key)
-    found: list[Info] = []
+    return objects_of(_pages(address, listed_prefix(parse(address)[1]), 1000))
+
+
+def is_folder(address: str) -> bool:
+    """Return whether there is an object below the address."""
+    return any(_pages(address, key_prefix(parse(address)[1]), 1))
+
+
+def _pages(address: str, prefix: str, size: int) -> Iterator[list[Info]]:
+    """Yield the objects whose keys begin with a prefix, one list for each request."""
+    bucket, _ = parse(address)
     token: str | None = None
     while True:
 
@@ -61,7 +70,7 @@ def below(address: str) -> list[Info]:
                 bucket,
                 prefix=prefix,
                 fields=_FIELDS,
-                page_size=1000,
+                page_size=size,
                 page_token=token,  # noqa: B023
                 **ONCE,
             )
@@ -69,20 +78,9 @@ def below(address: str) -> list[Info]:
             return [_info(blob) for blob in page], listed.next_page_token
 
         infos, token = call(address, request)
-        found += (info for info in infos if not info.key.endswith("/"))
+        yield infos
         if not token:
-            return found
-
-
-def is_folder(address: str) -> bool:
-    """Return whether there is an object below the address."""
-    bucket, key = parse(address)
-    prefix = key_prefix(key)
-    found = call(
-        address,
-        lambda client: list(client.list_blobs(bucket, prefix=prefix, max_results=1, **ONCE)),
-    )
-    return bool(found)
+            return
 
 
 class GsFile(RangeFile):

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from pipeline.common.errors import StoreError
@@ -43,6 +44,11 @@ def key_prefix(key: str) -> str:
 def listed_prefix(key: str) -> str:
     """Return what the keys below a folder begin with, or those of a prefix ending in `*`."""
     return key[:-1] if key.endswith("*") else key_prefix(key)
+
+
+def objects_of(pages: Iterable[list[Info]]) -> list[Info]:
+    """Return the objects of a list in pages, without the markers of folders."""
+    return [info for page in pages for info in page if not info.key.endswith("/")]
 
 
 class RemoteFile(io.RawIOBase):

@@ -9,7 +9,7 @@ import functools
 import io
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, StoreError
@@ -21,6 +21,7 @@ from pipeline.common.stores.remote_file import (
     RemoteFile,
     key_prefix,
     listed_prefix,
+    objects_of,
     parse,
 )
 
@@ -62,31 +63,35 @@ def below(address: str) -> list[Info]:
     Raises:
         StoreError, Restart: as `head`.
     """
-    bucket, key = parse(address)
-    prefix = listed_prefix(key)
-    found: list[Info] = []
-    token: dict[str, str] = {}
-    while True:
-        page = call(
-            address,
-            lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **token),  # noqa: B023
-        )
-        found += (
-            Info(item["Key"], item["Size"], _nanoseconds(item["LastModified"]), item["ETag"])
-            for item in page.get("Contents", ())
-            if not item["Key"].endswith("/")
-        )
-        if not page.get("IsTruncated"):
-            return found
-        token = {"ContinuationToken": page["NextContinuationToken"]}
+    return objects_of(_pages(address, listed_prefix(parse(address)[1]), 1000))
 
 
 def is_folder(address: str) -> bool:
     """Return whether there is an object below the address."""
-    bucket, key = parse(address)
-    prefix = key_prefix(key)
-    page = call(address, lambda s3: s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1))
-    return bool(page.get("KeyCount"))
+    return any(_pages(address, key_prefix(parse(address)[1]), 1))
+
+
+def _pages(address: str, prefix: str, size: int) -> Iterator[list[Info]]:
+    """Yield the objects whose keys begin with a prefix, one list for each request."""
+    bucket, _ = parse(address)
+    more: dict[str, str] = {}
+    while True:
+        page = call(
+            address,
+            lambda s3: s3.list_objects_v2(
+                Bucket=bucket,
+                Prefix=prefix,
+                MaxKeys=size,
+                **more,  # noqa: B023
+            ),
+        )
+        yield [
+            Info(item["Key"], item["Size"], _nanoseconds(item["LastModified"]), item["ETag"])
+            for item in page.get("Contents", ())
+        ]
+        if not page.get("IsTruncated"):
+            return
+        more = {"ContinuationToken": page["NextContinuationToken"]}
 
 
 class S3File(RemoteFile):
