@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL
@@ -41,8 +42,21 @@ def tokenizer_of(entries: list[str]) -> Any:
     )  # fmt: skip
 
 
-def make_shards(folder: Path, rows: int, shards: int, length: int) -> None:
-    """Write shards with the reference code's lengths, 77 % full; one token in 500 is unknown."""
+def draw_lengths(
+    draw: np.random.Generator, rows: int, length: int, kind: str
+) -> npt.NDArray[np.int64]:
+    """Draw tokens per row: of pairs as the reference code's, 77 % full, or of whole documents.
+
+    Lengths of documents are log-normal, with a median of a quarter of the longest.
+    """
+    if kind == "documents":
+        lengths = length / 4 * np.exp(draw.standard_normal(rows))
+        return np.clip(lengths.astype(np.int64), 8, length - 3)
+    return np.where(draw.random(rows) < 0.77, length - 3, draw.integers(2, length - 2, rows))
+
+
+def make_shards(folder: Path, rows: int, shards: int, length: int, kind: str = "pairs") -> None:
+    """Write shards with lengths as `draw_lengths` has them; one token in 500 is unknown."""
     draw = np.random.default_rng(0)
     info = ShardInfo(
         split="train", pairs="nsp", tokenizer=SHA256, vocab_size=SIZE,
@@ -50,7 +64,7 @@ def make_shards(folder: Path, rows: int, shards: int, length: int) -> None:
     )  # fmt: skip
     for number in range(shards):
         n = rows // shards
-        lengths = np.where(draw.random(n) < 0.77, length - 3, draw.integers(2, length - 2, n))
+        lengths = draw_lengths(draw, n, length, kind)
         offsets = np.cumsum([0, *lengths])
         values = draw.integers(len(SPECIAL), SIZE, offsets[-1])
         values[draw.random(len(values)) < 0.002] = UNK

@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", help="a name of conf/model")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--lengths", default="pairs", choices=["pairs", "documents"])
     parser.add_argument("--batch", type=int, help="samples per step; default: 4096 tokens")
     parser.add_argument("--batches", type=int, default=2, help="batches per pass")
     parser.add_argument("--passes", type=int, default=4, help="the best pass counts")
@@ -126,7 +127,8 @@ def make_data(options: argparse.Namespace, folder: str) -> None:
     from benchmarks.samples import make_shards, make_vocab
 
     make_vocab(Path(folder))
-    make_shards(Path(folder), 4 * options.batch * options.batches, 1, options.length)
+    rows = 4 * options.batch * options.batches
+    make_shards(Path(folder), rows, 1, options.length, options.lengths)
 
 
 def worker_command(peer: str, folder: str) -> list[str]:

@@ -137,11 +137,12 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
             x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width)
             for x in piece
         )  # (nN, l, D) each
-        score = torch.bmm(query, key.transpose(1, 2))  # (nN, l, l)
-        if how.causal:
-            score = score.masked_fill(causal_mask(length, score.device), -torch.inf)
-        if how.window is not None and how.window < length - 1:
-            score = score.masked_fill(~in_window(length, how.window, score.device), -torch.inf)
+        unseen = unseen_scores(length, how, q)
+        score = (
+            torch.bmm(query, key.transpose(1, 2))
+            if unseen is None
+            else torch.baddbmm(unseen, query, key.transpose(1, 2))
+        )  # (nN, l, l)
         share = drop(score.softmax(-1), how.dropout)
         mixed.append(
             torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
@@ -179,6 +180,32 @@ def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> T
     share = drop(score.softmax(-1), dropout)
     mixed = torch.bmm(share, around(v)).view(heads, blocks * window, width)
     return mixed[:, :length].transpose(0, 1)
+
+
+def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | None:
+    """Return what to add to scores `(..., length, length)`: minus infinity where not attended."""
+    window = None if how.window is None or how.window >= length - 1 else how.window
+    if window is None and not how.causal:
+        return None
+    if length > LONG:
+        return score_bias(length, how.causal, window, like.dtype, like.device)
+    size = 1 << (length - 1).bit_length()  # a few tables, of which all lengths have a corner
+    return kept_score_bias(size, how.causal, window, like.dtype, like.device)[:length, :length]
+
+
+def score_bias(
+    size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return 0 where a query attends to a key, minus infinity elsewhere: `(size, size)`."""
+    unseen = torch.zeros(size, size, dtype=torch.bool, device=device)
+    if causal:
+        unseen |= causal_mask(size, device)
+    if window is not None:
+        unseen |= ~in_window(size, window, device)
+    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)
+
+
+kept_score_bias = functools.lru_cache(maxsize=16)(score_bias)
 
 
 @functools.lru_cache(maxsize=64)

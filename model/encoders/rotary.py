@@ -17,14 +17,14 @@ from model.encoders.encoder import Sequences
 
 @functools.lru_cache(maxsize=16)
 def tables(positions: int, width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of all angles, each `(P, D/2)` fp32."""
+    """Return cosines, for both halves, and sines of all angles: `(P, D)`, `(P, D/2)` fp32."""
     steps = torch.arange(0, width, 2, dtype=torch.float32) / width
     angles = torch.arange(positions, dtype=torch.float32)[:, None] * (1.0 / base**steps)
-    return angles.cos().to(device), angles.sin().to(device)
+    return angles.cos().repeat(1, 2).to(device), angles.sin().to(device)
 
 
 def rotation(where: Sequences, positions: int, width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines at the tokens of a pass, each `(T, 1, D/2)`, shared by all layers.
+    """Return cosines `(T, 1, D)` and sines `(T, 1, D/2)` at the tokens of a pass, for all layers.
 
     `positions` is the longest possible sequence.
     """
@@ -43,25 +43,28 @@ class Rotate(torch.autograd.Function):
     def forward(
         ctx: torch.autograd.function.FunctionCtx, x: Tensor, cosines: Tensor, sines: Tensor
     ) -> Tensor:
-        """Map `(T, N, D)` and two `(T, 1, D/2)` tensors -> `(T, N, D)`."""
+        """Map `(T, N, D)`, `(T, 1, D)` and `(T, 1, D/2)` -> `(T, N, D)`."""
         ctx.save_for_backward(cosines, sines)
-        return turn(x, cosines, sines)
+        return turn(x, cosines, sines, 1.0)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
         """Rotate the gradient `(T, N, D)` back."""
         cosines, sines = ctx.saved_tensors
-        return turn(gradient, cosines, -sines), None, None
+        return turn(gradient, cosines, sines, -1.0), None, None
 
 
-def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotate `(T, N, D)` in single precision or better; the result has `x`'s type."""
+def turn(x: Tensor, cosines: Tensor, sines: Tensor, direction: float) -> Tensor:
+    """Rotate `(T, N, D)` in single precision or better; the result has `x`'s type.
+
+    `direction` is 1, or -1 to rotate back.
+    """
+    out = x * cosines
     first, second = x.chunk(2, -1)
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
     one, other = out.chunk(2, -1)
-    one.copy_(first * cosines - second * sines)
-    other.copy_(second * cosines + first * sines)
-    return out
+    one.addcmul_(second, sines, value=-direction)
+    other.addcmul_(first, sines, value=direction)
+    return out.to(x.dtype)
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:

@@ -40,6 +40,12 @@ def test_more_rows_than_are_worked_on_at_once(monkeypatch):
     torch.testing.assert_close(gradient.double(), true, rtol=1e-5, atol=1e-6)
 
 
+def test_of_equal_scores_the_first_is_the_prediction():
+    logits = torch.tensor([[0.0, 2.0, 2.0]]).repeat(3, 1).requires_grad_()
+    _, correct = cross_entropy.cross_entropy(logits * 1, torch.tensor([0, 1, 2]))
+    assert correct.item() == 1
+
+
 def test_half_precision_rounds_the_gradient_once():
     torch.manual_seed(0)
     logits, labels = torch.randn(20, 1000).bfloat16(), torch.randint(1000, (20,))
