@@ -259,6 +259,8 @@ def make(config: VocabConfig, out: Path) -> Result:
     write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}
     summary += f"; {treatment(normalizer)}"
+    if tokenizer.uncached:
+        summary += f"; encoded by the tokenizers library, slower than ours ({tokenizer.uncached})"
     figures |= {
         "size": tokenizer.size,
         "sha256": tokenizer.sha256,

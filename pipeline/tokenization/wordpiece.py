@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -237,11 +236,9 @@ class WordPiece:
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # Serialized by the library: old files of published models lack the model's type.
         spec = json.loads(self.library.to_str())
-        self._whole = uncached_reason(spec)
+        self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
-        if self._whole:
-            warnings.warn(f"tokenizing without the cache (slow): {self._whole}", stacklevel=3)
-        else:
+        if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
             self._lowercase: bool = spec["normalizer"]["lowercase"]
             self._plain = ascii_tokenizer(self.library, self._lowercase)
@@ -273,7 +270,7 @@ class WordPiece:
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
         if isinstance(self.library.model, models.BPE):  # no merges give the name of a special token
             return self._ask(sentences)
-        if self._whole:
+        if self.uncached:
             return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
         ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
         for part in pretokenize.chunks(bounds):
@@ -293,7 +290,7 @@ class WordPiece:
     @property
     def cuts_chinese(self) -> bool:
         """Return whether each Chinese character is a separate token, as `encode_words` requires."""
-        return not self._whole and self._kinds.stands_alone("中")
+        return not self.uncached and self._kinds.stands_alone("中")
 
     def encode_words(self, sentences: list[str], cut: Segmenter) -> tuple[Ids, Lengths, Bools]:
         """Encode as `encode` does, and return whether each token continues a word `(T,)`.

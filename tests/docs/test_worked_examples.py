@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,13 @@ import numpy as np
 import pytest
 import torch
 from fences import blocks
-from transformers import BertConfig, BertForMaskedLM
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 
 from benchmarks.small import make_work
 from model.config import ModelConfig
@@ -113,6 +120,63 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_
     printed = shell(text.replace("learn=2000", "learn=20"), tmp_path, root)
     assert "step 3, logits equal within" in printed
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
+
+
+def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(
+    root: Path, tmp_path: Path
+) -> None:
+    for folder in ("model", "conf"):
+        (tmp_path / folder).symlink_to(root / folder)
+    write_modernbert(tmp_path / "MODEL")
+    (tmp_path / "TEXT").mkdir()
+    for number in range(400):
+        lines = range(400 if number % 5 == 0 else 9)
+        said = [f"Sailor {number} tells story {line} of the sea." for line in lines]
+        (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
+    small = "threads=1 batch_size=2 micro_batch=1 tracking=none evaluate_samples=4 steps="
+    wanted = ("pipeline.vocab +corpus=books", "prepare-8192", "existing=MODEL")
+    chosen = [
+        block.text
+        for block in blocks(root / "docs/modernbert.md")
+        if any(word in block.text for word in wanted)
+    ]
+    assert len(chosen) == len(wanted)
+    for text in chosen:
+        text = text.replace("modern-base", "modern-tiny").replace("batch_size=64 micro_batch=4", "")
+        text = re.sub(r"steps=(\d)0+", small + r"\1", text).replace("size=32768", "size=200")
+        shell(text, tmp_path, root)
+    books = tmp_path / "work/books"
+    trained = {
+        name: json.loads((books / name / "manifest.json").read_text())
+        for name in ("train", "train-8192", "prepare-8192")
+    }
+    assert trained["prepare-8192"]["figures"]["sequence_length"] == 8192
+    assert trained["train-8192"]["config"]["start_optimizer"] is True
+    continued = json.loads((tmp_path / "work/continued/train/manifest.json").read_text())
+    assert (continued["config"]["start"], continued["figures"]["steps"]) == ("MODEL", 2)
+    page = blocks(root / "docs/modernbert.md")
+    (use,) = [block.text for block in page if block.language == "python"]
+    use = use.replace("work/sample/convert", "work/books/convert")
+    (tmp_path / "use.py").write_text(use + 'print(fill("a [MASK] .")[0])\n')
+    assert "token_str" in shell("python use.py", tmp_path, root)
+
+
+def write_modernbert(folder: Path) -> None:
+    """Write a random ModernBERT with byte-level BPE, as transformers and tokenizers make them."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=special, initial_alphabet=letters, vocab_size=300)
+    tokenizer.train_from_iterator(["the sea and the sailor"], trainer)
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=32, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=48, pad_token_id=0, cls_token_id=2,
+        sep_token_id=3, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    ModernBertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None:

@@ -30,8 +30,6 @@ from pipeline.tokenization.wordpiece import WordPiece
 from tests import forked
 from tests.model.conftest import losses
 
-pytestmark = pytest.mark.filterwarnings("ignore:tokenizing without the cache")
-
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
