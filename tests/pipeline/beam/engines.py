@@ -135,6 +135,8 @@ def listens(port: int) -> bool:
 class Cluster:
     """Processes of an engine, by name; their output is in files of `folder`."""
 
+    runner: str  # the name in `conf/runner`
+
     def __init__(self, root: Path, folder: Path):
         self.root, self.folder = root, folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
