@@ -1,0 +1,121 @@
+r"""BERT next to ModernBERT: equal text, equal tokens or equal processor time, several seeds.
+
+    python -m benchmarks.architectures --corpus jsonl --path FOLDER --out work/architectures \
+      --tokens 3e6 --tasks "qnli data=GLUE epochs=3"
+
+Both train without sentence pairs on the same shards with the same optimizer; ModernBERT masks 30 %
+of the tokens in the first step and 15 % in the last. Held-out accuracy is at 15 % masks. The third
+row trains ModernBERT for as long as BERT: the tokens that its own rate allows. Then each is
+fine-tuned on each task. A finished training or evaluation is not repeated, so the command resumes.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from benchmarks.budget import MUON, command, manifest
+
+COMMON = [
+    *MUON, "optimizer.betas=[0.9,0.98]", "schedule=wsd", "schedule.warmup_share=0.05",
+    "schedule.decay=sqrt", "schedule.decay_share=0.4", "model.dropout=0",
+    "model.attention_dropout=0", "batch_size=32", "micro_batch=32", "deepspeed=zero0",
+    "processes=1", "threads=1", "keep=1", "log_every=50", "evaluate_every=1000000",
+    "save_every=1000000", "tracking=none",
+]  # fmt: skip
+OBJECTIVES = {
+    "": ["objective=mlm"],
+    "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"],
+}
+LENGTH = 128
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", default="wikiextractor", help="a name of conf/corpus")
+    parser.add_argument("--path", help="corpus.path")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--size", default="mini", help="a name of conf/model without modern-")
+    parser.add_argument("--tokens", type=float, default=3e6)
+    parser.add_argument("--vocabulary", type=int, default=8192, help="entries")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--tasks", nargs="*", default=[], help="name and keys of evaluate")
+    options = parser.parse_args()
+    options.out = options.out.absolute()
+    prepare(options)
+    print(header([task.split()[0] for task in options.tasks]), flush=True)
+    bert, modern = (show(options, kind, options.tokens) for kind in OBJECTIVES)
+    show(options, "modern-", options.tokens * modern / bert)
+
+
+def show(options: argparse.Namespace, kind: str, tokens: float) -> float:
+    """Print the line of a model over all seeds; return its tokens per core second."""
+    rows = [measured(options, kind, tokens, seed) for seed in options.seeds]
+    print(line(f"{kind}{options.size}", rows), flush=True)
+    return float(rows[0]["tokens"] / rows[0]["core_seconds"])
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Make the vocabulary and the shards that all rows read."""
+    corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
+    vocab = options.out / "vocab"
+    command("vocab", *corpus, f"out={vocab}", f"size={options.vocabulary}")
+    command(
+        "prepare", *corpus, f"out={options.out}/prepare", f"vocab={vocab}", "pairs=none",
+        f"sequence_length={LENGTH}", "validation_share=0.02",
+    )  # fmt: skip
+
+
+def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -> dict[str, Any]:
+    """Train one model, fine-tune it on all tasks, and return its figures."""
+    totals = manifest(options.out / "prepare").figures["totals"]
+    samples = totals["train"] + totals["validation"]
+    steps = round(tokens * samples / totals["tokens"] / 32)
+    folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
+    seconds = folder / "core_seconds.json"
+    spent = command(
+        "train", f"out={folder}/train", f"data.dir={options.out}/prepare",
+        f"data.vocab={options.out}/vocab", f"model={kind}{options.size}", f"steps={steps}",
+        f"seed={seed}", *COMMON, *OBJECTIVES[kind],
+    )  # fmt: skip
+    if not seconds.exists():
+        seconds.write_text(json.dumps(spent))
+    command(
+        "convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert",
+    )  # fmt: skip
+    figures = manifest(folder / "train").figures
+    row = {
+        "tokens": figures["tokens"], "core_seconds": json.loads(seconds.read_text()),
+        "accuracy": figures["validation"]["masked_lm_accuracy"],
+    }  # fmt: skip
+    for task, *keys in map(str.split, options.tasks):
+        out = folder / f"evaluate-{task}"
+        command(
+            "evaluate", f"+task={task}", f"pretrained={folder}/convert", f"out={out}",
+            f"seeds=[{seed}]", "baseline=false", "threads=1", *keys,
+        )  # fmt: skip
+        row[task] = manifest(out).figures["score"]
+    return row
+
+
+def header(tasks: list[str]) -> str:
+    """Return the first two lines of the table."""
+    names = ["model", "tokens", "core seconds", "held-out accuracy", *tasks]
+    return f"| {' | '.join(names)} |\n|---|{'---:|' * (len(names) - 1)}"
+
+
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """Return one line: the mean and the standard deviation over seeds."""
+    cells = [f"{rows[0]['tokens']:,}", f"{statistics.mean(r['core_seconds'] for r in rows):.0f}"]
+    for key in [key for key in rows[0] if key not in ("tokens", "core_seconds")]:
+        values = [row[key] for row in rows]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+    return f"| {' | '.join([name, *cells])} |"
+
+
+if __name__ == "__main__":
+    main()
