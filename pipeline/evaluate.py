@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.cli import entry_point, resolved
+from pipeline.common import forced
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
@@ -40,7 +41,9 @@ def make(config: EvaluateConfig, out: Path) -> Result:
         return make_zero_shot(config, out, folder)
     context = grid_search.prepare(config)
     keys = grid_search.grid_of(config)
-    done = {} if config.force else grid_search.finished(config, folder, keys)
+    if config.force:
+        forced.start_over(folder)
+    done = grid_search.finished(config, folder, keys)
     keeping, metric = config.keep or config.submit, config.task.metrics[0]
     best = grid_search.best_of(metric, keys, done)
     if keeping and best is not None and not (folder / best.stem).is_dir():
@@ -115,7 +118,7 @@ def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> 
     for path in folder.iterdir():
         if path.is_dir() and path.name not in models:
             shutil.rmtree(path)
-        elif path.is_file() and path.name not in files:
+        elif path.is_file() and path.name not in {*files, forced.FORCED}:
             path.unlink()
     for name in (MODEL, glue_submission.FOLDER):
         shutil.rmtree(out / name, ignore_errors=True)

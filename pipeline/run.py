@@ -18,7 +18,7 @@ from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.reporting.commands import COMMAND
-from pipeline.stages import store_folder, store_inputs
+from pipeline.stages import stage, store_folder, store_inputs
 
 
 def draw(nodes: list[graph.Node]) -> str:
@@ -67,6 +67,15 @@ def planned(config: RunConfig, chosen: list[str]) -> tuple[list[graph.Node], str
 def run_graph(config: RunConfig, chosen: list[str]) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config, chosen)
+    if config.executor.name == "kubernetes" or store_inputs.in_store(config.workdir):
+        run_nodes(config, chosen, nodes, expected)  # the driver may not see the volume
+        return
+    with stage.locked(Path(config.workdir), key="workdir"):  # two would mix their logs
+        run_nodes(config, chosen, nodes, expected)
+
+
+def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], expected: str) -> None:
+    """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
         screen.say(expected)
     signal.signal(signal.SIGTERM, interrupt)

@@ -29,10 +29,14 @@ class ShardFiles:
         sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
         return hashlib.sha256("".join(sums).encode()).hexdigest()
 
-    def verify(self, rank: int, world: int, gather: Callable[[list[str]], list[list[str]]]) -> None:
+    def verify(
+        self, rank: int, world: int, gather: Callable[[list[str]], list[list[str]]],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Compare all shards with their manifests' checksums, each rank a part of them.
 
         Every rank must call it, and all raise the same error: `gather` returns every rank's value.
+        `beat` is called for each shard.
 
         Raises:
             InputError: A shard is missing, damaged, changed, or not in the manifest.
@@ -41,6 +45,7 @@ class ShardFiles:
         wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world]
                  if path not in self._listed]  # fmt: skip
         for path in list(self._listed)[rank::world]:
+            beat()
             if not path.exists():
                 wrong.append(f"{path} is missing")
             elif path.stat().st_size != self._listed[path]["bytes"] or (

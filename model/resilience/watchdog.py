@@ -34,7 +34,7 @@ class Watchdog:
     def __init__(self, rank: int, start_timeout: float, limit: float, heartbeat: str | None):
         self.signal: str | None = None  # name of the first signal received
         self.stalled: Callable[[], None] = lambda: None  # called after `limit` without progress
-        self._rank, self._limit = rank, limit
+        self._rank, self._limit, self._start_timeout = rank, limit, start_timeout
         self._training, self._closed = False, threading.Event()
         self._until = time.monotonic() + start_timeout
         self._heartbeat = Heartbeat(Path(heartbeat), f"rank-{rank}") if heartbeat else None
@@ -44,6 +44,12 @@ class Watchdog:
         self._before = {number: signal.signal(number, _noted) for number in heard()}
         self._thread = threading.Thread(target=self._watch, name="guard", daemon=True)
         self._thread.start()
+
+    def starting(self) -> None:
+        """Record progress before training: what remains has the whole time for a start again."""
+        self._until = time.monotonic() + self._start_timeout
+        if self._heartbeat is not None:
+            self._heartbeat.beat()
 
     def training(self) -> None:
         """Record signals from now on instead of exiting: there is a state to save."""

@@ -47,6 +47,7 @@ class State:
     skipped: int = 0  # updates skipped because the loss or gradient was not finite
     carried: int = 0  # updates in the optimizer's state from before this run
     words: float | None = None  # of the text, consumed as often as read; None: not known
+    loss_scale: dict[str, float | None] = dataclasses.field(default_factory=dict)  # of fp16
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
     format: str = FORMAT
 
@@ -160,12 +161,19 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
-def prune(folder: Path, keep: int, keep_every: int | None = None) -> None:
-    """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th."""
-    for step, path in list(steps(folder).items())[:-keep]:
-        if (keep_every is None or step % keep_every) and mark_of(path) is None:
+def prune(last: Path, keep: int, keep_every: int | None = None) -> None:
+    """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
+
+    `last` is the checkpoint that was just written. Any after it are damaged: it was not resumed
+    from them.
+    """
+    found = steps(last.parent)
+    good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
+    for step, path in found.items():
+        spare = step in good[:-keep] and (keep_every is None or step % keep_every)
+        if step not in good or (spare and mark_of(path) is None):
             _remove(path)
-    remove_leftovers(folder)
+    remove_leftovers(last.parent)
 
 
 def mark_of(path: Path) -> float | None:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from model.training import (
     device_peak,
     flops,
     initial_weights,
+    loss_scale,
     micro_batch,
     run_summary,
 )
@@ -44,7 +44,7 @@ from model.training.schedule import batch_size, lr_factor
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker
 from model.training.words_seen import WordsSeen
-from pipeline.common import counter_rng
+from pipeline.common import counter_rng, forced
 from pipeline.common.errors import InputError, Restart
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
@@ -77,7 +77,8 @@ class Trainer:
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify and self.cache is None:  # it compares what it fetches
-            shards.verify(self.world.rank, self.world.size, process_group.gather)
+            rank, size = self.world.rank, self.world.size
+            shards.verify(rank, size, process_group.gather, guard.starting)
         longest = self.loader.sequence_length
         config = micro_batch.resolved(config, self.model_config, self.world, longest)
         self.config = config
@@ -85,6 +86,7 @@ class Trainer:
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.words = WordsSeen(config, self.loader.words_per_token is not None)
+        self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank got a signal
@@ -110,6 +112,8 @@ class Trainer:
         engine = build_engine(module, self.config, self.world)
         if before is not None:
             load_state(engine, *before)
+            if self.config.precision == "fp16":
+                loss_scale.restore(engine.optimizer, self.scale)
         return engine
 
     def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:
@@ -118,7 +122,7 @@ class Trainer:
         Returns the tensors with the optimizer's moments and the number of updates applied to them.
         """
         if self.config.force and self.world.rank == 0:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            forced.start_over(self.folder)
         if self.store.get is None:
             process_group.check_shared_folder(self.folder, self.config.timeout)
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
@@ -139,7 +143,7 @@ class Trainer:
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.words.resume(state.words, path)
             self.saved, self.health.skipped = state.step, state.skipped
-            self.carried = state.carried
+            self.carried, self.scale = state.carried, state.loss_scale
             tensors = checkpoint.Tensors(path)
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
             return tensors, state.updates
@@ -270,7 +274,7 @@ class Trainer:
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
-    def _after_step(self, meter: Meter, last: bool, reached: float | None) -> None:
+    def _after_step(self, meter: Meter, last: bool, reached: list[float]) -> None:
         """Log, evaluate and save if due after `self.step` updates."""
         config = self.config
         if self.step % config.log_every == 0 or last:
@@ -288,8 +292,11 @@ class Trainer:
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             self._evaluate()
-        if reached is not None or (self.step % config.save_every == 0 and not last):
-            self._save(meter, reached)
+        if len(reached) > 1:
+            marks = ", ".join(f"{mark:,.0f}" for mark in reached)
+            self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
+        if reached or (self.step % config.save_every == 0 and not last):
+            self._save(meter, max(reached, default=None))
         if self.step % config.log_every == 0:
             meter.restart()  # exclude evaluation and saving from training time
 
@@ -354,6 +361,7 @@ class Trainer:
                 skipped=self.health.skipped,
                 carried=self.carried,
                 words=self.words.count,
+                loss_scale=loss_scale.state_of(self.engine.optimizer, self.config.precision),
                 mark=mark,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
@@ -361,8 +369,8 @@ class Trainer:
                 tokenizer=self.tokenizer,
             )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
-            checkpoint.write(self.folder, state, weights, moments)
-            checkpoint.prune(self.folder, self.config.keep, self.config.keep_every)
+            path = checkpoint.write(self.folder, state, weights, moments)
+            checkpoint.prune(path, self.config.keep, self.config.keep_every)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()

@@ -49,14 +49,13 @@ class WordsSeen:
             if value := getattr(self._config, key):
                 raise InputError(f"{key}={value}: {reason}", key=key)
 
-    def add(self, batch: GlobalBatch) -> float | None:
-        """Count a batch; returns the mark of `save_at_words` that it reaches, if any."""
+    def add(self, batch: GlobalBatch) -> list[float]:
+        """Count a batch; returns the marks of `save_at_words` that it reaches."""
         if self.count is None or batch.words is None:
             self.count = None
-            return None
+            return []
         before, self.count = self.count, self.count + batch.words
-        marks = [mark for mark in self._config.save_at_words if before < mark <= self.count]
-        return max(marks, default=None)
+        return [mark for mark in self._config.save_at_words if before < mark <= self.count]
 
     def until_limit(self, batches: Iterable[GlobalBatch]) -> Iterator[GlobalBatch]:
         """Yield batches that do not pass the limit of words, if there is one; the last says so."""

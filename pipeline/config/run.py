@@ -133,7 +133,9 @@ class RunConfig(Section):
         above=0, at_most=1,
     )  # fmt: skip
     force: list[str] = option(
-        [], "Stages to run even if their output is up to date (also --force STAGE)."
+        [],
+        "Stages to run even if their output is up to date (also --force STAGE). The same command "
+        "resumes one that was interrupted.",
     )
     processes: int | None = option(
         None, "Training processes; null: as `processes` of the stage.", at_least=1

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.common import counter_rng
+from pipeline.common import counter_rng, forced
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
@@ -133,6 +133,8 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
     pairs = minimal_pairs.read_pairs(config.data, config.task)
     if config.maximum_rows is not None:
         pairs = minimal_pairs.head(pairs, config.maximum_rows)
+    if config.force:
+        forced.start_over(folder)
     done = {}
     with tqdm(
         total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name,
@@ -147,7 +149,7 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
     keep = {file_of(folder, one, PRETRAINED) for one in models}
     keep |= {file_of(folder, last, RANDOM)} if config.baseline else set()
     for path in folder.iterdir():
-        if path.with_suffix("") not in keep:
+        if path.with_suffix("") not in keep and path.name != forced.FORCED:
             path.unlink()
     found = account(config, pairs, done[last.name], baseline)
     found["model"] = last.name
@@ -215,7 +217,7 @@ def _scored(
     key = fingerprints.fingerprint("evaluate", alone)[0]
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
-    whole = not config.force and known.is_file() and scores.is_file()
+    whole = known.is_file() and scores.is_file()
     if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
         bar.update(2 * len(pairs))
         with scores.open("rb") as file:

@@ -26,6 +26,7 @@ from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
 
+FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
@@ -129,6 +130,12 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     if config.seeds:
         found = seed_copies.with_copies(config, found, needs)
         needs = needs_of(found)
+    if config.force and config.executor.name == "kubernetes":
+        raise ConfigError(
+            f"force=[{','.join(config.force)}]: not with executor=kubernetes, whose pods would "
+            f"start over whenever they restart; delete {config.workdir}/{config.force[0]} instead",
+            key="force",
+        )
     unknown = sorted(set(config.force) - set(found))
     if unknown:
         raise ConfigError(
@@ -141,7 +148,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
         present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
-        reason: str | None = "forced"
+        reason: str | None = FORCED
         if name not in config.force:
             reason = None if present else rerun_reason(kind, settings, fingerprint, sources, redone)
             fingerprint = present.fingerprint if present else fingerprint
@@ -152,6 +159,11 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
+
+
+def forced(nodes: list[Node], job: str) -> list[str]:
+    """Return the stages of a job that run because they are forced."""
+    return [node.name for node in nodes if node.job == job and node.reason == FORCED]
 
 
 def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[str, ...]]:

@@ -60,6 +60,18 @@ def expand(argv: list[str]) -> list[str]:
     return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
 
 
+def forcing(words: list[str], stages: list[str]) -> list[str]:
+    """Return the words with which a job forces these stages alone.
+
+    A job waits for the folders of the other stages.
+
+    >>> forcing(["seed=1", "force=[prepare,train]"], ["train"])
+    ['seed=1', 'force=[train]']
+    """
+    kept = [word for word in words if not word.startswith("force=")]
+    return [*kept, f"force=[{','.join(stages)}]"] if stages else kept
+
+
 def own_folder(path: str) -> str:
     """Return the override that makes Hydra search a folder of YAML files too."""
     folder = Path(path).expanduser()

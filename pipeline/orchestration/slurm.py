@@ -17,6 +17,7 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
+from pipeline.orchestration import graph, run_arguments
 from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import StageFailed, announce_done, failure
 from pipeline.orchestration.slurm_job import MODULE
@@ -104,10 +105,7 @@ class SlurmExecutor:
 
     def _script(self, stage: str, members: list[Node]) -> str:
         """Return the batch script: the user's `setup`, then the stage."""
-        # A job forces only its own stage, as it waits for the folders of the others.
-        words = [word for word in self.overrides if not word.startswith("force=")]
-        if forced := [node.name for node in members if node.reason == "forced"]:
-            words.append(f"force=[{','.join(forced)}]")
+        words = run_arguments.forcing(self.overrides, graph.forced(members, stage))
         command = [sys.executable, "-m", MODULE, stage, *words]
         return "\n".join(["#!/bin/bash", *self.config.setup, f"exec {shlex.join(command)}", ""])
 

@@ -157,13 +157,14 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     os.environ |= environment_of_job()
     if int(os.environ.get("SLURM_RESTART_COUNT", "0")):
         # The first start has already forced these stages: resume them.
-        words = [word for word in words if not word.startswith("force=")]
-    stages = [stage]
+        words = run_arguments.forcing(words, [])
+    steps = {stage: words}
     if stage == "all":
         nodes = graph.plan(config, run_arguments.overrides_of(words))
         graph.check_places(config, nodes)
-        stages = list(dict.fromkeys(node.job for node in nodes if node.reason is not None))
-    for each in stages:
+        jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
+        steps = {job: run_arguments.forcing(words, graph.forced(nodes, job)) for job in jobs}
+    for each, words in steps.items():
         wide = each == "evaluate" or each.startswith("train")
         code = run_step(each, int(os.environ["NODES"]) if wide else 1, words)
         if code:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common import screen
+from pipeline.common import forced, screen
 from pipeline.common.atomic import remove_leftovers
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
@@ -50,10 +50,10 @@ def output_place(out: str) -> Path:
 
 
 @contextlib.contextmanager
-def locked(out: Path, wait: bool = False) -> Iterator[None]:
+def locked(out: Path, wait: bool = False, key: str = "out") -> Iterator[None]:
     """Hold the folder's lock file, so that two runs cannot write the same folder at once.
 
-    With `wait`, wait until another process has finished.
+    With `wait`, wait until another process has finished. `key` is what the folder is the value of.
 
     Raises:
         InputError: another process holds the lock, or the parent folder is not writable.
@@ -63,15 +63,18 @@ def locked(out: Path, wait: bool = False) -> Iterator[None]:
         lock = (out.parent / f".{out.name}.lock").open("w")
     except OSError as error:
         raise InputError(
-            f"out={out}: is not writable ({error.strerror}); set another out", key="out", path=out
+            f"{key}={out}: is not writable ({error.strerror}); set another {key}",
+            key=key,
+            path=out,
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             raise InputError(
-                f"out={out}: another run is writing this folder; wait for it, or set another out",
-                key="out",
+                f"{key}={out}: another run is writing this folder; wait for it, or set another "
+                f"{key}",
+                key=key,
                 path=out,
             ) from error
         yield
@@ -190,7 +193,7 @@ def run(
             return present
         manifest = None
         if store.stored:
-            manifest = None if config.force else store.unsent(wanted)
+            manifest = None if config.force and not store.was_forced() else store.unsent(wanted)
             store.begin(in_place, wanted[:12])
         if manifest is None:
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
@@ -216,6 +219,8 @@ def _made(
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
     if in_place:
+        if (out / MANIFEST).exists():
+            forced.forget(out)
         (out / MANIFEST).unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)

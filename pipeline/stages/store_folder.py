@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from pipeline.common import parallel, storage
 from pipeline.common.errors import InputError, Restart, StoreError
+from pipeline.common.forced import FORCED, remember
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.common.stores import lease, objects
@@ -120,20 +121,30 @@ class StoreFolder:
         `run` is the name of the folder of this training's checkpoints.
         """
         self._check()
-        self.mark()
+        again = self.was_forced()
+        self.mark(again)
         if not in_place:
             return
         objects.delete([f"{self._address}/{MANIFEST}"])
-        if self.config.force:
+        if self.config.force and not again:
             listed = self.copy.listed()
             self._remove([name for name in listed if name != UNFINISHED])
             self.copy.clear()
+            self.mark(forced=True)
             return
         self.resume(run)
+        if again:
+            remember(self.copy.path, run)
 
-    def mark(self) -> None:
+    def was_forced(self) -> bool:
+        """Return whether an unfinished start of this stage was forced, which starts over once."""
+        found = objects.read(f"{self._address}/{UNFINISHED}")
+        return found is not None and found[0].decode().endswith(FORCED)
+
+    def mark(self, forced: bool = False) -> None:
         """Mark the content of the folder as this stage's, although it has no manifest yet."""
-        objects.put(f"{self._address}/{UNFINISHED}", self.stage.encode())
+        text = f"{self.stage} {FORCED}" if forced else self.stage
+        objects.put(f"{self._address}/{UNFINISHED}", text.encode())
 
     @contextlib.contextmanager
     def part(self, pattern: str) -> Iterator[None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.stages import stage
 from tests import forked
 
 pytestmark = pytest.mark.slow
@@ -99,6 +100,17 @@ def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(root: Path, tmp_path:
     assert "MFU of 0.40" in said
 
 
+def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    with stage.locked(work):
+        done = subprocess.run(
+            command(corpus, work), cwd=root, capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"workdir={work}: another run" in done.stderr
+    assert not work.exists()
+
+
 def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> None:
     words = ["+corpus=sample", f"workdir={tmp_path}", "dry_run=true", "estimate_gpu=H1"]
     done = subprocess.run(
@@ -119,8 +131,9 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
+    forced = command(corpus, work, "force=[train]")  # once: the same command resumes
     with subprocess.Popen(
-        command(corpus, work), cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE
+        forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE
     ) as first:
         until = time.monotonic() + 120
         while not list(work.glob("train/checkpoints/*/step-*")):
@@ -139,7 +152,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
     plan = run(root, command(corpus, work, "dry_run=true"))
     assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
 
-    second = run(root, command(corpus, work))
+    second = run(root, forced)
     kept = set(lines_with(second, "up to date")) - {"all"}  # the last line counts them
     assert {"vocab", "prepare", "tasks"} >= kept >= {"prepare"}
     assert "resumed after step" in (work / "logs" / "train.log").read_text()

@@ -46,8 +46,7 @@ def save_without_end(folder: Path) -> None:
     step = found[1].step if found else 0
     while True:
         step += 1
-        write(folder, state(step), *tensors(step))
-        prune(folder, 2)
+        prune(write(folder, state(step), *tensors(step)), 2)
 
 
 @pytest.mark.parametrize("moment", range(10))
@@ -70,8 +69,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(
         assert torch.equal(held.weight(name), torch.full(shape, float(whole.step)))
         for key in ADAM:
             assert torch.equal(held.moment(key, name), torch.full(shape, -float(whole.step)))
-    write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1))
-    prune(tmp_path, 2)
+    prune(write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1)), 2)
     assert (tmp_path / "latest").read_text().strip() == name_of(whole.step + 1)
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
@@ -81,8 +79,18 @@ def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
     (tmp_path / ".step-00000002.tmp").mkdir()
     (tmp_path / ".step-00000002.tmp" / checkpoint.WEIGHTS).write_bytes(b"half")
     (tmp_path / ".latest.0f7957ab.tmp").write_text("")
-    prune(tmp_path, 2)
+    prune(kept, 2)
     assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
+
+
+def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path: Path) -> None:
+    for step in (8, 9):
+        write(tmp_path, state(step), *tensors(step))
+        (tmp_path / name_of(step) / checkpoint.WEIGHTS).write_bytes(b"damaged")
+    write(tmp_path, state(3), *tensors(3))
+    path = write(tmp_path, state(4), *tensors(4))
+    prune(path, 1)
+    assert list(checkpoint.steps(tmp_path).values()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_the_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
 def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
     for step in range(2, 14, 2):
         (tmp_path / name_of(step)).mkdir()
-    prune(tmp_path, 2, keep_every=4)
+    prune(tmp_path / name_of(12), 2, keep_every=4)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         name_of(step) for step in (4, 8, 10, 12)
     ]

@@ -161,6 +161,16 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
         assert (error.key, error.path) == ("workdir", place)
 
 
+def test_pods_would_start_over_whenever_they_restart(tmp_path: Path) -> None:
+    words = [f"workdir={tmp_path}", "force=[train]"]
+    nodes = graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    assert (graph.forced(nodes, "train"), graph.forced(nodes, "convert")) == (["train"], [])
+    words.append("executor=kubernetes")
+    with pytest.raises(ConfigError) as caught:
+        graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    assert caught.value.key == "force"
+
+
 def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     config = composed_run(f"workdir={tmp_path}/a/work")
     graph.check_places(config, graph.plan(config, ["+corpus=sample"]))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common import forced
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
@@ -73,6 +74,36 @@ def test_a_changed_setting_makes_it_again(tmp_path: Path, change: dict[str, obje
     stage.run("tasks", config(tmp_path), make)
     stage.run("tasks", config(tmp_path, **change), make)
     assert make.calls == 2
+
+
+def test_a_forced_stage_that_resumes_starts_over_once(tmp_path: Path) -> None:
+    fails = True
+
+    def make(config: TasksConfig, out: Path) -> Result:
+        if config.force:
+            forced.start_over(out / "runs")
+        (out / "runs").mkdir(exist_ok=True)
+        done = len(list((out / "runs").glob("*.txt")))
+        (out / "runs" / f"{done}.txt").write_text("done")
+        if fails:
+            raise InputError("interrupted")
+        return Result(summary="made", figures={"resumed": done})
+
+    def run(fail: bool, **more: object) -> int:
+        nonlocal fails
+        fails = fail
+        if not fail:
+            made = stage.run("tasks", config(tmp_path, **more), make, in_place=True)
+            return int(made.figures["resumed"])
+        with pytest.raises(InputError):
+            stage.run("tasks", config(tmp_path, **more), make, in_place=True)
+        return -1
+
+    run(True)
+    assert run(False) == 1
+    run(True, force=True)
+    assert run(False, force=True) == 1  # the same command goes on after an interruption
+    assert run(False, force=True) == 0  # and starts over where it has finished
 
 
 def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import parallel
+from pipeline.common import forced, parallel
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.stores import lease, objects
@@ -168,6 +168,28 @@ def test_a_stage_that_resumes_finds_its_files_on_another_machine(
         stage.run("download", download(bucket, tmp_path / "a"), make, in_place=True)
     stage.run("download", download(bucket, tmp_path / "b"), make, in_place=True)
     assert names(f"{bucket}/run/download") == {"first", "second", MANIFEST}
+
+
+def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) -> None:
+    def make(config: DownloadConfig, out: Path) -> Result:
+        if config.force:
+            forced.start_over(out / "runs")
+        (out / "runs").mkdir(exist_ok=True)
+        done = len(list((out / "runs").glob("*.txt")))
+        (out / "runs" / f"{done}.txt").write_text("done")
+        if done == 0:
+            raise InputError("cut off")
+        return Result(summary="whole", figures={"resumed": done})
+
+    def run(mirror: str) -> int:
+        config = download(bucket, tmp_path / mirror, force=True)
+        made = stage.run("download", config, make, in_place=True)
+        return int(made.figures["resumed"])
+
+    for first, second in (("a", "b"), ("c", "d")):
+        with pytest.raises(InputError, match="cut off"):
+            run(first)
+        assert run(second) == 1
 
 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
