@@ -75,12 +75,13 @@ def launch(words: list[str]) -> int:
             if code == Exit.RESTART:
                 raise Restart("run the same command to resume")
             return code
+    # deepspeed's and torchrun's commands lie next to this Python, also where it is not activated.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
     with tempfile.TemporaryDirectory(prefix="train-ranks-") as folder:
         here = Launch([], Path(folder))
         if words == ["--node"]:
             words, environment, text = ssh_hosts.receive(here.signals.append)
             os.environ |= {**environment, HOSTFILE: text}
-            os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         return launch_here(words, here, Path(folder))
 
 

@@ -194,7 +194,8 @@ class TrainConfig(StageConfig):
         """
         if gpus or self.processes is not None:
             return self.processes
-        return max(1, min(cores, self.batch_size // SHARE)) if self.model.hidden <= SMALL else 1
+        is_small = 0 < self.model.hidden <= SMALL  # 0: the size is that of `start`
+        return max(1, min(cores, self.batch_size // SHARE)) if is_small else 1
 
     def __post_init__(self) -> None:
         """Check the limits and what fits what."""

@@ -75,6 +75,18 @@ class LauncherCommand:
         values = [word.partition("=")[2] for word in self.script if word.startswith(f"{key}=")]
         return values[-1] if values else None
 
+    def number(self, key: str, default: float) -> float:
+        """Return the value of a key in the script's arguments as a number.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        value = self.setting(key)
+        try:
+            return default if value is None else float(value)
+        except ValueError as error:
+            raise ConfigError(f"{key}={value}: must be a number", key=key) from error
+
     def hostfile(self) -> Path | None:
         """Return the hostfile that deepspeed would read."""
         if self.name != "deepspeed":

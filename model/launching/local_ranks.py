@@ -13,7 +13,7 @@ from types import FrameType
 from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
-from pipeline.common.errors import Exit
+from pipeline.common.errors import ConfigError, Exit
 
 POLL = 0.1  # seconds
 ORPHANED = 300.0  # seconds that ranks have to save after their launcher ended
@@ -59,12 +59,18 @@ class Launch:
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in heard():
             signal.signal(number, self._hear)
-        child = subprocess.Popen(
-            self.command,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **self.environment, RANKS: str(self.ranks)},
-            start_new_session=True,
-        )
+        try:
+            child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self.environment, RANKS: str(self.ranks)},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{self.command[0]}: cannot be started ({error.strerror}); the command begins with "
+                "deepspeed or torchrun"
+            ) from error
         until = float("inf")
         while self._reap(child.pid):
             alive = self._alive()

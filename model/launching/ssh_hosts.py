@@ -149,7 +149,7 @@ class SshHosts:
         )
         self.hosts = [SshHost(name, remote, ssh) for name in hosts]
         self.signals: list[int] = []  # signals received
-        self.patience = float(command.setting("start_timeout") or START_TIMEOUT)
+        self.patience = command.number("start_timeout", START_TIMEOUT)
 
     @staticmethod
     def check(command: LauncherCommand) -> None:

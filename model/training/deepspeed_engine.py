@@ -67,8 +67,7 @@ def start_world(
         choose_products(device)
     else:
         device = torch.device("cpu")
-        local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
-        torch.set_num_threads(threads or max(1, cores.available() // local_size))
+        torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
         torch.set_flush_denormal(True)  # products with denormals are 25 times slower
         # Without this, DeepSpeed compiles an unused op at start-up.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
@@ -76,6 +75,12 @@ def start_world(
     process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=timedelta(seconds=timeout))
     return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
+
+
+def ranks_of_this_node() -> int:
+    """Return the number of ranks that share this machine, as torchrun's or deepspeed's says."""
+    names = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "WORLD_SIZE")
+    return int(next(os.environ[name] for name in names if name in os.environ))
 
 
 def accumulation_steps(config: TrainConfig, world: World) -> int:

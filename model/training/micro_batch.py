@@ -65,9 +65,10 @@ def is_too_large(error: BaseException) -> bool:
 def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
     """Return what ends a run whose memory is too small, and leave it for the other ranks."""
     now = config.micro_batch
-    smaller = f"micro_batch={max(1, now // 2)}" if isinstance(now, int) else "micro_batch=8"
+    smaller = f"micro_batch={now // 2}, " if isinstance(now, int) else "micro_batch=8, "
+    smaller = "" if now == 1 else smaller
     message = (
-        f"micro_batch={now}: out of memory on rank {rank}; take {smaller}, compute=recompute, or "
+        f"micro_batch={now}: out of memory on rank {rank}; take {smaller}compute=recompute, or "
         "a ZeRO stage that divides more, such as deepspeed=zero2_offload"
     )
     folder.mkdir(parents=True, exist_ok=True)

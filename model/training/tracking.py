@@ -44,8 +44,10 @@ def has_key() -> bool:
         return False
 
 
-def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> Any:
-    """Start or resume the W&B run; return None if W&B is unavailable.
+def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str, Any]) -> Any:
+    """Start the W&B run, or resume that of the step `start`; return None if W&B is unavailable.
+
+    What starts at 0 is a run of its own: W&B ignores steps before the last one of a run.
 
     Raises:
         InputError: W&B is unavailable and `mode` is online.
@@ -58,7 +60,7 @@ def open_wandb(config: TrackingConfig, out: Path, settings: dict[str, Any]) -> A
     if mode == "auto":
         mode = "online" if has_key() else "offline"
     path = out / RUN_ID
-    run_id = path.read_text() if path.exists() else secrets.token_hex(4)
+    run_id = path.read_text() if start and path.exists() else secrets.token_hex(4)
     write_text(path, run_id)
     for attempt in (mode, "offline"):
         try:
@@ -105,7 +107,7 @@ class Tracker:
             return
         self._keep_until(out / METRICS, start)
         self._file = (out / METRICS).open("a", encoding="utf-8")
-        self._wandb = open_wandb(config, out, settings)
+        self._wandb = open_wandb(config, out, start, settings)
         self._trainjob = TrainJobStatus()
         self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
         self._exporter.set("train_steps", steps, "total updates")
