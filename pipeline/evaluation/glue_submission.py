@@ -4,7 +4,9 @@ The zip has one file per task, `index<TAB>prediction`, with labels as in the tra
 of STS-B from 0 to 5 (https://gluebenchmark.com/faq).
 """
 
+import functools
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +25,33 @@ HEADER = "index\tprediction"
 
 
 def rows(task: TaskConfig, answers: list[Any]) -> str:
-    """Return the text of a submission file: a header and one answer per line."""
-    lines = [f"{index}\t{word(task, answer)}\n" for index, answer in enumerate(answers)]
-    return f"{HEADER}\n" + "".join(lines)
+    """Return the text of a file of answers: a header and one answer per line."""
+    return table(word(task, answer) for answer in answers)
+
+
+def submission_rows(task: TaskConfig, answers: list[Any]) -> str:
+    """Return the text of a submission file; scores are as the GLUE server wants them, if it does.
+
+    These are from 0 to 5, with three decimals.
+    """
+    if task.submission in tasks() and not task.labels:
+        return table(f"{min(max(float(answer), 0.0), 5.0):.3f}" for answer in answers)
+    return rows(task, answers)
+
+
+def table(words: Iterable[str]) -> str:
+    """Return a header and one line per word, numbered from 0."""
+    return f"{HEADER}\n" + "".join(f"{index}\t{word}\n" for index, word in enumerate(words))
 
 
 def word(task: TaskConfig, answer: Any) -> str:
-    """Format an answer: a label, a score with three decimals, tags, or the text of an answer."""
+    """Format an answer: a label, a score with six decimals, tags, or the text of an answer."""
     if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
         return " ".join(answer) if task.kind == "tagging" else str(answer[0])
     if task.kind == "classification" and task.labels:
         return task.labels[int(answer)]
     if task.kind == "classification":
-        return f"{min(max(float(answer), 0.0), 5.0):.3f}"
+        return f"{answer:.6f}"
     return str(answer)
 
 
@@ -65,11 +81,12 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
         answers = grid_search.predict(found.model, kind, part, device_of(), lambda *_: None)
-        write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
+        write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
         written.append(task.submission)
     return written
 
 
+@functools.cache
 def tasks() -> dict[str, TaskConfig]:
     """Return the tasks that the server scores, by submission file name."""
     every = map(examples.task_of, conf_files.choices("task"))
@@ -132,7 +149,7 @@ def check(path: Path) -> list[str]:
 def constant_rows(task: TaskConfig) -> str:
     """Return answers to a task that was not evaluated: always the first label."""
     assert task.test_rows is not None
-    return rows(task, [0] * task.test_rows)
+    return submission_rows(task, [0] * task.test_rows)
 
 
 def make(config: SubmitConfig, out: Path) -> Result:
