@@ -356,9 +356,12 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    labels = getattr(context.kind, "tags", context.config.task.labels)
+    task = context.config.task
+    labels = getattr(context.kind, "tags", task.labels)
+    texts = len(task.columns) if task.kind == "classification" else None
+    source = Path(context.config.pretrained)
     with atomic_folder(folder) as temporary:
-        saved_model.save(temporary, model, context.size, labels, Path(context.config.pretrained))
+        saved_model.save(temporary, model, context.size, labels, source, texts)
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
