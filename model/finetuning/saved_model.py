@@ -38,15 +38,9 @@ def save(
     `texts` says how many texts the samples of a classification have.
 
     Raises:
-        InputError: The model is causal: transformers' heads would read [CLS], which attends only
-            to itself.
+        InputError: raised by `check`.
     """
-    if size.causal:
-        raise InputError(
-            f"{source}: causal models are not supported by keep and submit; use a model with "
-            "attention=full",
-            path=source,
-        )
+    check(size, source)
     kind = model.config.kind
     names = bert_format.names_for(size)
     state = {
@@ -65,6 +59,21 @@ def save(
     bert_format.write_json(folder / bert_format.CONFIG, config)
     bert_format.write_tokenizer(folder, size, text, entries)
     bert_format.make_readable(folder)
+
+
+def check(size: ModelConfig, source: Path | str) -> None:
+    """Check that a model tuned from `source` can be saved.
+
+    Raises:
+        InputError: The model is causal: transformers' heads would read [CLS], which attends only
+            to itself.
+    """
+    if size.causal:
+        raise InputError(
+            f"{source}: causal models are not supported by keep and submit; use a model with "
+            "attention=full",
+            path=source,
+        )
 
 
 def head_name(names: Names, kind: str) -> str:

@@ -295,6 +295,13 @@ class EvaluateConfig(StageConfig):
                 "form; set another truncation",
                 "truncation",
             )
+        task = self.task
+        check(
+            not self.submit or bool(task.test and task.submission) or bool(task.also),
+            f"submit=true: task {task.name} lacks a test set; set submit=false, or set "
+            "task.test and task.submission",
+            "submit",
+        )
 
     def _check_zero_shot(self) -> None:
         """Check what belongs to tasks without a training, or not."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.cli import conf_files
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
@@ -59,7 +59,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     """Write a kept model's answers to the test sets of a task and its `also`; return their names.
 
     Raises:
-        InputError: the task's own test set is missing.
+        ConfigError, InputError: raised by `answered_tasks`.
     """
     from model.encoders.device import device_of
     from model.finetuning import saved_model
@@ -70,20 +70,40 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     wordpiece = WordPiece.load(model)
     (out / FOLDER).mkdir()
     written = []
-    for task in (config.task, *map(examples.task_of, config.task.also)):
-        if task.test is None or task.submission is None:
-            continue
-        if (
-            task is not config.task
-            and table_files.find(config.data, task.folder, task.test) is None
-        ):
-            continue
+    for task in answered_tasks(config):
+        assert task.test is not None
+        assert task.submission is not None
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
         answers = grid_search.predict(found.model, kind, part, device_of(), lambda *_: None)
         write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
         written.append(task.submission)
     return written
+
+
+def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
+    """Return the tasks whose test sets are answered: the task, and those of `also` with one.
+
+    Raises:
+        ConfigError: no test set was found.
+        InputError: the task's own test set is missing.
+    """
+    found = []
+    for task in (config.task, *map(examples.task_of, config.task.also)):
+        if task.test is None or task.submission is None:
+            continue
+        if task is config.task:
+            examples.need(config.data, task, task.test)
+        elif table_files.find(config.data, task.folder, task.test) is None:
+            continue
+        found.append(task)
+    if not found:
+        raise ConfigError(
+            f"submit=true: none of {', '.join(config.task.also)}, the tasks of task.also, has a "
+            f"test set in {config.data}; set submit=false, or data",
+            key="submit",
+        )
+    return found
 
 
 @functools.cache
@@ -152,6 +172,17 @@ def constant_rows(task: TaskConfig) -> str:
     return submission_rows(task, [0] * task.test_rows)
 
 
+def sources_of(names: list[str]) -> list[str]:
+    """Return the tasks whose evaluations answer submission files; some answer several."""
+    covered = {name for task in tasks().values() for name in task.also}
+    return [
+        task.name
+        for task in tasks().values()
+        if task.name not in covered
+        and {task.submission, *(examples.task_of(name).submission for name in task.also)} & {*names}
+    ]
+
+
 def make(config: SubmitConfig, out: Path) -> Result:
     """Collect the answers of evaluations into a zip file and validate it.
 
@@ -164,14 +195,16 @@ def make(config: SubmitConfig, out: Path) -> Result:
             found[path.stem] = path.read_text(encoding="utf-8")
     if not found:
         raise InputError(
-            f"workdir={config.workdir}: no test-set answers found; evaluate with submit=true first",
+            f"workdir={config.workdir}: no answers to GLUE's test sets found; evaluate a task of "
+            "GLUE with submit=true first, as +task=rte",
             key="workdir",
             path=config.workdir,
         )
     filled = [name for name in tasks() if name not in found]
     if filled and not config.fill:
         raise InputError(
-            f"answers to {', '.join(filled)} are missing; evaluate these with submit=true, or set "
+            f"answers to {', '.join(filled)} are missing; evaluate "
+            f"{', '.join(sources_of(filled))} with submit=true and the test files in data, or set "
             f"fill=true for constant answers (the server requires every file)",
             key="fill",
         )
