@@ -5,9 +5,8 @@ two texts separated by a tab as next or not. A fine-tuned one predicts the class
 text (or of two), the tags of words, the answer to a question (question, tab, passage), or the best
 of several endings (sentence, tab, ending, tab, ending ...).
 
-With transformers' pipelines, which know masks, classes and tags but no pairs, questions or choices,
-the code for these three has 97 lines, here it has 98. Theirs also read `[SEP]` typed in a text as
-the token, which is only text here.
+Transformers' pipelines know masks, classes and tags, but no pairs, questions or choices, and they
+read `[SEP]` typed in a text as the token, which is only text here.
 """
 
 import json
@@ -201,16 +200,14 @@ def predicted(found: "SavedModel", samples: Any) -> Any:
 def classes(
     found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
 ) -> list[Answer]:
-    """Predict the class of each line with all probabilities, or its score."""
-    from model.finetuning.features import TruncationConfig, tokenize
+    """Predict the class of each line with all probabilities, or its score.
 
-    parts = [line.partition("\t") for _, line in block]
-    paired = any(tab for _, tab, _ in parts)
-    second = [second for _, _, second in parts] if paired else None
-    first = [first for first, _, _ in parts]
-    made = tokenize(wordpiece, first, second, [0.0] * len(block), TruncationConfig(longest))
+    Raises:
+        InputError: the model classifies pairs, and a line has no tab.
+    """
+    logits_of = class_logits(found, wordpiece, longest, [sides(found, line) for line in block])
     answers = []
-    for (_, line), logits in zip(block, predicted(found, made), strict=True):
+    for (_, line), logits in zip(block, logits_of, strict=True):
         if not found.labels:
             answers.append({"text": line, "score": round(float(logits[0]), 6)})
             continue
@@ -220,6 +217,40 @@ def classes(
         every = dict(zip(found.labels, shares, strict=True))
         answers.append({"text": line, "label": label, "probabilities": every})
     return answers
+
+
+def sides(found: "SavedModel", line: Line) -> tuple[str, str | None]:
+    """Return the one or two texts of a line; a model of single texts reads a tab as a space.
+
+    Raises:
+        InputError: the model classifies pairs, and the line has no tab.
+    """
+    first, tab, second = line.text.partition("\t")
+    if found.texts == 2 and not tab:
+        raise InputError(
+            f"{line.where}: has no tab, but the model classifies pairs; write two texts, separated "
+            "by a tab"
+        )
+    return (first, second) if tab and found.texts != 1 else (line.text, None)
+
+
+def class_logits(
+    found: "SavedModel", wordpiece: WordPiece, longest: int, parts: list[tuple[str, str | None]]
+) -> list[Any]:
+    """Return the logits of single texts and of pairs, in their order."""
+    from model.finetuning.features import TruncationConfig, tokenize
+
+    logits: list[Any] = [None] * len(parts)
+    for paired in (False, True):
+        rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
+        if not rows:
+            continue
+        first = [parts[row][0] for row in rows]
+        second = [parts[row][1] or "" for row in rows] if paired else None
+        made = tokenize(wordpiece, first, second, [0.0] * len(rows), TruncationConfig(longest))
+        for row, values in zip(rows, predicted(found, made), strict=True):
+            logits[row] = values
+    return logits
 
 
 def tags(

@@ -1,5 +1,8 @@
 """The device that computes, and the precision of its products in fp32."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 
@@ -16,3 +19,14 @@ def choose_products(device: torch.device) -> None:
     """Let a GPU compute products of fp32 in TF32, at eight times the rate; a CPU keeps fp32."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+
+
+@contextlib.contextmanager
+def exact_products() -> Iterator[None]:
+    """Compute products of fp32 in fp32, on a GPU too, for results that are compared with others."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

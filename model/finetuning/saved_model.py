@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 KINDS = {  # head type by class of transformers
     named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
 }
+TEXTS = "texts_per_sample"  # in config.json; transformers keeps keys that it does not know
 
 
 @dataclass(frozen=True)
@@ -25,23 +26,21 @@ class SavedModel:
 
     model: BertWithHead
     labels: list[str]  # empty for scores, choices and answers
+    texts: int | None = None  # of a sample: 1, or 2 for pairs; None if the folder does not say
 
 
 def save(
-    folder: Path, model: BertWithHead, size: ModelConfig, labels: list[str], source: Path
-) -> None:
+    folder: Path, model: BertWithHead, size: ModelConfig, labels: list[str], source: Path,
+    texts: int | None = None,
+) -> None:  # fmt: skip
     """Write weights, configuration and the vocabulary of `source` into `folder`.
 
+    `texts` says how many texts the samples of a classification have.
+
     Raises:
-        InputError: The model is causal: transformers' heads would read [CLS], which attends only
-            to itself.
+        InputError: raised by `check`.
     """
-    if size.causal:
-        raise InputError(
-            f"{source}: causal models are not supported by keep and submit; use a model with "
-            "attention=full",
-            path=source,
-        )
+    check(size, source)
     kind = model.config.kind
     names = bert_format.names_for(size)
     state = {
@@ -56,9 +55,25 @@ def save(
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
+    config |= {TEXTS: texts} if texts is not None else {}
     bert_format.write_json(folder / bert_format.CONFIG, config)
     bert_format.write_tokenizer(folder, size, text, entries)
     bert_format.make_readable(folder)
+
+
+def check(size: ModelConfig, source: Path | str) -> None:
+    """Check that a model tuned from `source` can be saved.
+
+    Raises:
+        InputError: The model is causal: transformers' heads would read [CLS], which attends only
+            to itself.
+    """
+    if size.causal:
+        raise InputError(
+            f"{source}: causal models are not supported by keep and submit; use a model with "
+            "attention=full",
+            path=source,
+        )
 
 
 def head_name(names: Names, kind: str) -> str:
@@ -113,4 +128,4 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
     known = kind in (CLASS, TAG) and len(head["bias"]) > 1
     labels = [words.get(n, f"LABEL_{n}") for n in range(len(head["bias"]))] if known else []
-    return size, SavedModel(model.eval(), labels)
+    return size, SavedModel(model.eval(), labels, content.get(TEXTS))

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from model.encoders.attention import EQUAL
+from model.encoders.device import exact_products
 from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
 from model.finetuning.features import Ids, Ints
 from model.loader.device_copy import sent
@@ -67,13 +68,15 @@ class SentenceScorer:
         self._piece = HEAD_PIECE if cpu else GPU_PIECE
 
     @torch.no_grad()
+    @exact_products()
     def scores(
         self, sequences: Sequence[Ids], first: Ints, method: str = PLL,
         on_sentences: Callable[[float], object] = lambda count: None,
     ) -> npt.NDArray[np.float64]:  # fmt: skip
         """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
-        The tokens from position `first` `(S,)` on count, [SEP] does not.
+        The tokens from position `first` `(S,)` on count, [SEP] does not. Products are those of
+        fp32 on a GPU too: errors of TF32 add up over the tokens and decide close pairs.
         """
         found = np.zeros(len(sequences))
         lengths = np.array([len(sequence) for sequence in sequences], np.int64)

@@ -279,16 +279,28 @@ class EvaluateConfig(StageConfig):
             values = getattr(self, key)
             check(bool(values), f"{key}=[]: must be at least one", key)
             check(len(set(values)) == len(values), f"{key}={values}: contains a value twice", key)
+        self._check_saved()
+
+    def _check_saved(self) -> None:
+        """Check that the best model can be saved, if `keep` or `submit` needs it."""
         check(
             self.encoder == "tuned" or not (self.keep or self.submit),
             "keep, submit: cannot be combined with encoder=frozen; set encoder=tuned",
             "encoder",
         )
+        for key in ("keep", "submit"):
+            check(
+                not getattr(self, key) or self.truncation != "chunks",
+                f"{key}=true: cannot be combined with truncation=chunks, which has no Hugging Face "
+                "form; set another truncation",
+                "truncation",
+            )
+        task = self.task
         check(
-            not self.keep or self.truncation != "chunks",
-            "keep=true: cannot be combined with truncation=chunks, which has no Hugging Face form; "
-            "set another truncation",
-            "truncation",
+            not self.submit or bool(task.test and task.submission) or bool(task.also),
+            f"submit=true: task {task.name} lacks a test set; set submit=false, or set "
+            "task.test and task.submission",
+            "submit",
         )
 
     def _check_zero_shot(self) -> None:

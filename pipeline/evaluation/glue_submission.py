@@ -4,13 +4,15 @@ The zip has one file per task, `index<TAB>prediction`, with labels as in the tra
 of STS-B from 0 to 5 (https://gluebenchmark.com/faq).
 """
 
+import functools
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pipeline.cli import conf_files
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
@@ -23,19 +25,33 @@ HEADER = "index\tprediction"
 
 
 def rows(task: TaskConfig, answers: list[Any]) -> str:
-    """Return the text of a submission file: a header and one answer per line."""
-    lines = [f"{index}\t{word(task, answer)}\n" for index, answer in enumerate(answers)]
-    return f"{HEADER}\n" + "".join(lines)
+    """Return the text of a file of answers: a header and one answer per line."""
+    return table(word(task, answer) for answer in answers)
+
+
+def submission_rows(task: TaskConfig, answers: list[Any]) -> str:
+    """Return the text of a submission file; scores are as the GLUE server wants them, if it does.
+
+    These are from 0 to 5, with three decimals.
+    """
+    if task.submission in tasks() and not task.labels:
+        return table(f"{min(max(float(answer), 0.0), 5.0):.3f}" for answer in answers)
+    return rows(task, answers)
+
+
+def table(words: Iterable[str]) -> str:
+    """Return a header and one line per word, numbered from 0."""
+    return f"{HEADER}\n" + "".join(f"{index}\t{word}\n" for index, word in enumerate(words))
 
 
 def word(task: TaskConfig, answer: Any) -> str:
-    """Format an answer: a label, a score with three decimals, tags, or the text of an answer."""
+    """Format an answer: a label, a score with six decimals, tags, or the text of an answer."""
     if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
         return " ".join(answer) if task.kind == "tagging" else str(answer[0])
     if task.kind == "classification" and task.labels:
         return task.labels[int(answer)]
     if task.kind == "classification":
-        return f"{min(max(float(answer), 0.0), 5.0):.3f}"
+        return f"{answer:.6f}"
     return str(answer)
 
 
@@ -43,7 +59,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     """Write a kept model's answers to the test sets of a task and its `also`; return their names.
 
     Raises:
-        InputError: the task's own test set is missing.
+        ConfigError, InputError: raised by `answered_tasks`.
     """
     from model.encoders.device import device_of
     from model.finetuning import saved_model
@@ -54,22 +70,43 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     wordpiece = WordPiece.load(model)
     (out / FOLDER).mkdir()
     written = []
-    for task in (config.task, *map(examples.task_of, config.task.also)):
-        if task.test is None or task.submission is None:
-            continue
-        if (
-            task is not config.task
-            and table_files.find(config.data, task.folder, task.test) is None
-        ):
-            continue
+    for task in answered_tasks(config):
+        assert task.test is not None
+        assert task.submission is not None
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
         answers = grid_search.predict(found.model, kind, part, device_of(), lambda *_: None)
-        write_text(out / FOLDER / f"{task.submission}.tsv", rows(task, answers))
+        write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
         written.append(task.submission)
     return written
 
 
+def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
+    """Return the tasks whose test sets are answered: the task, and those of `also` with one.
+
+    Raises:
+        ConfigError: no test set was found.
+        InputError: the task's own test set is missing.
+    """
+    found = []
+    for task in (config.task, *map(examples.task_of, config.task.also)):
+        if task.test is None or task.submission is None:
+            continue
+        if task is config.task:
+            examples.need(config.data, task, task.test)
+        elif table_files.find(config.data, task.folder, task.test) is None:
+            continue
+        found.append(task)
+    if not found:
+        raise ConfigError(
+            f"submit=true: none of {', '.join(config.task.also)}, the tasks of task.also, has a "
+            f"test set in {config.data}; set submit=false, or data",
+            key="submit",
+        )
+    return found
+
+
+@functools.cache
 def tasks() -> dict[str, TaskConfig]:
     """Return the tasks that the server scores, by submission file name."""
     every = map(examples.task_of, conf_files.choices("task"))
@@ -132,7 +169,18 @@ def check(path: Path) -> list[str]:
 def constant_rows(task: TaskConfig) -> str:
     """Return answers to a task that was not evaluated: always the first label."""
     assert task.test_rows is not None
-    return rows(task, [0] * task.test_rows)
+    return submission_rows(task, [0] * task.test_rows)
+
+
+def sources_of(names: list[str]) -> list[str]:
+    """Return the tasks whose evaluations answer submission files; some answer several."""
+    covered = {name for task in tasks().values() for name in task.also}
+    return [
+        task.name
+        for task in tasks().values()
+        if task.name not in covered
+        and {task.submission, *(examples.task_of(name).submission for name in task.also)} & {*names}
+    ]
 
 
 def make(config: SubmitConfig, out: Path) -> Result:
@@ -147,14 +195,16 @@ def make(config: SubmitConfig, out: Path) -> Result:
             found[path.stem] = path.read_text(encoding="utf-8")
     if not found:
         raise InputError(
-            f"workdir={config.workdir}: no test-set answers found; evaluate with submit=true first",
+            f"workdir={config.workdir}: no answers to GLUE's test sets found; evaluate a task of "
+            "GLUE with submit=true first, as +task=rte",
             key="workdir",
             path=config.workdir,
         )
     filled = [name for name in tasks() if name not in found]
     if filled and not config.fill:
         raise InputError(
-            f"answers to {', '.join(filled)} are missing; evaluate these with submit=true, or set "
+            f"answers to {', '.join(filled)} are missing; evaluate "
+            f"{', '.join(sources_of(filled))} with submit=true and the test files in data, or set "
             f"fill=true for constant answers (the server requires every file)",
             key="fill",
         )

@@ -83,10 +83,13 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     The files of the task are read first, so that mistakes in them do not wait for PyTorch.
 
     Raises:
-        ConfigError: `sequence_length` or `layers` exceeds the model, or required GPUs are missing.
-        InputError: the model's folder or a file of the task is incomplete or malformed.
+        ConfigError: `sequence_length` or `layers` exceeds the model, required GPUs are missing, or
+            `submit` has no test sets.
+        InputError: the model's folder or a file of the task is incomplete or malformed, or `keep`
+            or `submit` cannot save the model.
     """
     from model.resilience.gpus import require_gpus
+    from pipeline.evaluation import glue_submission
     from pipeline.tokenization.wordpiece import WordPiece
 
     require_gpus()
@@ -97,15 +100,20 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_task_type(config, config.task, wordpiece)
     train, dev = read_sides(kind, config.task, config.maximum_rows)
+    if config.submit:
+        glue_submission.answered_tasks(config)
 
     import torch
 
+    from model.finetuning import saved_model
     from model.huggingface import bert_format
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
     size, weights, _ = bert_format.load(config.pretrained)
+    if config.keep or config.submit:
+        saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
             f"sequence_length={config.sequence_length}: must be at most the model's "
@@ -356,9 +364,12 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    labels = getattr(context.kind, "tags", context.config.task.labels)
+    task = context.config.task
+    labels = getattr(context.kind, "tags", task.labels)
+    texts = len(task.columns) if task.kind == "classification" else None
+    source = Path(context.config.pretrained)
     with atomic_folder(folder) as temporary:
-        saved_model.save(temporary, model, context.size, labels, Path(context.config.pretrained))
+        saved_model.save(temporary, model, context.size, labels, source, texts)
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:

@@ -34,7 +34,7 @@ _ALL = (
     Stage("tasks", 2, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
-    Stage("evaluate", 3, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
+    Stage("evaluate", 4, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
     Stage("report", 6, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run

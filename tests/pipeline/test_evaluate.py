@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.bert import BertForPreTraining
-from model.finetuning import loop
+from model.finetuning import loop, saved_model
 from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.cli import conf_files, entry_point
@@ -240,6 +240,7 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert run(kept).figures == found  # only the best was trained once more
     folder = Path(config.out) / "model"
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    assert saved_model.load(folder)[1].texts == 2
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()[1:]
     pairs = [row.split("\t")[1:3] for row in rows]

@@ -54,9 +54,11 @@ def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tuned(kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path) -> Path:
+def tuned(
+    kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path, texts: int | None = None
+) -> Path:
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
-    saved_model.save(folder, model, CONFIG, labels, vocab)
+    saved_model.save(folder, model, CONFIG, labels, vocab, texts)
     return folder
 
 
@@ -109,6 +111,32 @@ def test_classes_and_their_probabilities_are_those_of_transformers(
         assert ours["label"] == theirs[0]["label"]
         for one in theirs:
             assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
+
+
+def test_a_tab_in_a_line_does_not_change_the_answers_to_others(
+    vocab, tmp_path, monkeypatch, capsys
+) -> None:
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class")
+    lines = ["the cat sat", "a dog\tran far .", "mat", "the\tcat\tsat"]
+    together = answers(folder, "\n".join(lines), monkeypatch, capsys)
+    for line, found in zip(lines, together, strict=True):
+        (alone,) = answers(folder, line, monkeypatch, capsys)
+        assert found["text"] == line
+        assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
+
+
+def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatch, capsys) -> None:
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "pairs", texts=2)
+    assert len(answers(folder, "a dog\tran far .\nmat\t.", monkeypatch, capsys)) == 2
+    (tmp_path / "in.txt").write_text("a dog\tran .\n\nthe cat sat\n")
+    with pytest.raises(InputError, match=r"in\.txt, line 3: .*tab"):
+        answers(folder, "", monkeypatch, capsys, input=str(tmp_path / "in.txt"))
+
+
+def test_a_tab_is_a_space_to_a_model_of_single_texts(vocab, tmp_path, monkeypatch, capsys) -> None:
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "single", texts=1)
+    tabbed, spaced = answers(folder, "a dog\tran .\na dog ran .", monkeypatch, capsys)
+    assert tabbed["probabilities"] == spaced["probabilities"]
 
 
 def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -> None:

@@ -158,3 +158,19 @@ def minicons(folder: Path, kind: str, method: str) -> list[float]:
         encoded, reduction=lambda part: float(part.sum()), PLL_metric=metric
     )
     return [float(score) for score in total]
+
+
+def test_products_are_exact_while_scores_are_made_and_as_before_afterwards() -> None:
+    model, seen = network(tiny_bert.CONFIG), []
+    model.encoder.layers[0].register_forward_pre_hook(
+        lambda *_: seen.append(torch.get_float32_matmul_precision())
+    )
+    scorer = SentenceScorer(model, 4, np.zeros(len(tiny_bert.WORDS), bool), torch.device("cpu"))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")  # as `device_of` sets it on a GPU
+    try:
+        scorer.scores([np.array([2, 5, 6, 3])], np.array([1]))
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -29,9 +29,18 @@ def test_rows_are_words_or_scores_within_the_range() -> None:
     assert glue_submission.rows(examples.task_of("rte"), [1, 0]) == (
         "index\tprediction\n0\tnot_entailment\n1\tentailment\n"
     )
-    assert glue_submission.rows(examples.task_of("stsb"), [5.2, -0.1, 3.14159]) == (
+    assert glue_submission.submission_rows(examples.task_of("stsb"), [5.2, -0.1, 3.14159]) == (
         "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n"
     )
+
+
+@pytest.mark.parametrize("name", ["stsb", "own"])
+def test_scores_are_written_as_predicted_outside_a_file_for_the_server(name: str) -> None:
+    task = replace(examples.task_of(name), labels=[], metrics=["pearson"])
+    scores = "index\tprediction\n0\t87.250000\n1\t-3.141593\n2\t0.000012\n"
+    assert glue_submission.rows(task, [87.25, -3.141593, 0.000012]) == scores
+    own = replace(task, submission="Mine", test="test.tsv")
+    assert glue_submission.submission_rows(own, [87.25, -3.141593, 0.000012]) == scores
 
 
 @pytest.fixture
@@ -102,7 +111,9 @@ def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitCon
     with pytest.raises(InputError, match="AX, CoLA, ") as error:
         stage.run("submit", replace(config, fill=False), glue_submission.make)
     assert error.value.key == "fill"
-    with pytest.raises(InputError, match="submit=true") as error:
+    # An evaluation of mnli answers AX and MNLI-mm too.
+    assert "; evaluate cola, mnli, mrpc, qnli, qqp, sst2, stsb with " in str(error.value)
+    with pytest.raises(InputError, match="GLUE with submit=true") as error:
         stage.run("submit", replace(config, evaluations=[]), glue_submission.make)
     assert error.value.path == config.workdir
 

@@ -1,0 +1,79 @@
+"""What `keep` and `submit` cannot do is refused before any training."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import examples, grid_search
+from tests.model import tiny_bert
+
+
+def configured(folder: Path, task: TaskConfig, **settings: Any) -> EvaluateConfig:
+    """Return a configuration of `task`, whose files and model are below `folder`."""
+    return EvaluateConfig(
+        workdir=str(folder), out=str(folder / "out"), task=task, data=str(folder / "data"),
+        pretrained=str(folder / "model"), sequence_length=16, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["keep", "submit"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_a_model_of_chunks_is_neither_kept_nor_submitted(
+    tmp_path: Path, key: str, pooling: str
+) -> None:
+    chunks = {"truncation": "chunks", "chunk_pooling": pooling}
+    configured(tmp_path, examples.task_of("rte"), **chunks)
+    with pytest.raises(ConfigError, match=f"{key}=true: .*chunks") as raised:
+        configured(tmp_path, examples.task_of("rte"), **chunks, **{key: True})
+    assert raised.value.key == "truncation"
+
+
+@pytest.mark.parametrize("name", ["own", "sample_next", "squad", "babylm_rte"])
+def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -> None:
+    task = examples.task_of(name)
+    configured(tmp_path, task, keep=True)
+    with pytest.raises(ConfigError, match=f"submit=true: .*{name}") as raised:
+        configured(tmp_path, task, submit=True)
+    assert raised.value.key == "submit"
+    configured(tmp_path, replace(task, test="test.tsv", submission="Mine"), submit=True)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Return a folder with RTE's train and dev, without its test set, and a causal model."""
+    (tmp_path / "data" / "RTE").mkdir(parents=True)
+    for name in ("train", "dev"):
+        (tmp_path / "data" / "RTE" / f"{name}.tsv").write_text(
+            "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n1\tc\td\tnot_entailment\n"
+        )
+    size = replace(tiny_bert.CONFIG, causal=True)
+    vocab = tiny_bert.make_vocabulary(tmp_path / "vocab")
+    bert_format.save(tmp_path / "model", size, build_model(size).state_dict(), vocab)
+    return tmp_path
+
+
+def test_a_causal_model_is_refused_before_it_is_trained(pairs: Path) -> None:
+    task = examples.task_of("rte")
+    assert len(grid_search.prepare(configured(pairs, task)).train) == 2
+    with pytest.raises(InputError, match="causal") as raised:
+        grid_search.prepare(configured(pairs, task, keep=True))
+    assert raised.value.path == str(pairs / "model")
+
+
+def test_a_missing_test_set_is_named_before_training(pairs: Path) -> None:
+    with pytest.raises(InputError, match=r"RTE/test\.tsv") as raised:
+        grid_search.prepare(configured(pairs, examples.task_of("rte"), submit=True))
+    assert raised.value.key == "data"
+
+
+def test_other_sets_of_a_task_without_a_test_set_have_to_be_there(pairs: Path) -> None:
+    task = replace(examples.task_of("rte"), test=None, also=["mnli_mm", "ax"])
+    with pytest.raises(ConfigError, match="submit=true: ") as raised:
+        grid_search.prepare(configured(pairs, task, submit=True))
+    assert raised.value.key == "submit"
