@@ -17,9 +17,12 @@ from overlays import kustomize
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
+OVERLAYS = (
+    "base",
+    *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")),
+)
 DIGEST = f"sha256:{'0a' * 32}"
-SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
+SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
@@ -225,6 +228,12 @@ def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
     return kustomize(made)
 
 
+def settings(*literals: str) -> dict[str, Any]:
+    """A site's own entries of the ConfigMap `pretrain`."""
+    options = {"disableNameSuffixHash": True}
+    return {"name": "pretrain", "behavior": "merge", "literals": [*literals], "options": options}
+
+
 def containers(items: list[dict[str, Any]], name: str = "") -> dict[str, dict[str, Any]]:
     """The container of each Job, or of each that runs in the container `name`."""
     jobs = {i["metadata"]["name"]: i for i in items if i["kind"] == "Job"}
@@ -306,24 +315,45 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("others", [*itertools.combinations(COMPONENTS, 2), COMPONENTS])
 def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
-    names = [size, *others, "size"]
-    items = overlay(root, tmp_path, components=[f"../../components/{n}" for n in names])
+    names = [f"../../components/{name}" for name in (size, *others, "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[settings("gpus=4")], components=names)
     own = [item for item in items if item["apiVersion"] != "monitoring.coreos.com/v1"]
     assert faults(own) == []
     assert (len(own) < len(items)) == ("monitoring" in others)
-    overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
-    if size == "gpu-8x8":
-        assert "recipe=lamb" in overrides
     requests = containers(items)["train-512"]["resources"]["requests"]
-    assert requests["nvidia.com/gpu"] == {"gpu-8x8": "8", "small-nodes": "1"}[size]
+    assert requests["nvidia.com/gpu"] == "4"
+    assert requests["cpu"] == {"large-nodes": "32", "small-nodes": "3"}[size]
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
-def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
-    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5"],
-              "options": {"disableNameSuffixHash": True}}  # fmt: skip
-    names = [f"../../components/{name}" for name in ("gang", "size")]
+@pytest.mark.parametrize("name", ["cpu", "gang", "store", *SIZES, *COMPONENTS])
+def test_a_component_leaves_the_settings_and_the_claim_of_a_site(
+    root: Path, tmp_path: Path, name: str
+) -> None:
+    own = {"nodes": "3", "gpus": "2", "overrides": "+corpus=text\nworkdir=/data/mine"}
+    merged = settings(*(f"{key}={value}" for key, value in own.items()))
+    names = [f"../../components/{each}" for each in (name, "size")]
     items = overlay(root, tmp_path, configMapGenerator=[merged], components=names)
+    (held,) = (i["data"] for i in items if i["metadata"]["name"] == "pretrain" and "data" in i)
+    assert held == own
+    modes = [i["spec"]["accessModes"] for i in items if i["kind"] == "PersistentVolumeClaim"]
+    assert modes == ([] if name == "store" else [["ReadWriteMany"]])
+
+
+def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
+    site, made = (kustomize(root / "k8s" / "overlays" / name) for name in ("site", "rehearsal"))
+    kinds = {"ConfigMap", "Job", "PodDisruptionBudget"}  # sizes, images and overrides
+    assert [i for i in made if i["kind"] not in kinds] == [
+        i for i in site if i["kind"] not in kinds
+    ]
+    by_stage = {name: held["image"] for name, held in containers(made).items()}
+    trainer = "registry.example.com/bert-pipeline/trainer:0.1.0"
+    assert {by_stage[stage] for stage in ("vocab", "prepare", "prepare-512", "tasks")} == {trainer}
+
+
+def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
+    names = [f"../../components/{name}" for name in ("gang", "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[settings("nodes=5")], components=names)
     groups = {i["metadata"]["name"]: i for i in items if i["kind"] == "PodGroup"}
     for item in items:
         kubernetes_validate.validate(item, "1.37", strict=True)
@@ -337,8 +367,7 @@ def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> Non
 
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
-    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5", "gpus=4"],
-              "options": {"disableNameSuffixHash": True}}  # fmt: skip
+    merged = settings("nodes=5", "gpus=4")
     items = overlay(
         root, tmp_path, configMapGenerator=[merged], components=["../../components/size"]
     )
