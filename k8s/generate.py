@@ -11,7 +11,7 @@ import jinja2
 HERE = Path(__file__).resolve().parent
 FILES = {
     "pretrain.yaml.j2": HERE / "base" / "pretrain.yaml",
-    "shell.yaml.j2": HERE / "shell.yaml",
+    "shell.yaml.j2": HERE / "components" / "shell" / "shell.yaml",
     "jobset.yaml.j2": HERE / "overlays" / "jobset" / "jobset.yaml",
     "trainjob.yaml.j2": HERE / "overlays" / "trainjob" / "trainjob.yaml",
 }

@@ -1,4 +1,4 @@
-"""What the overlays to copy have for a cluster: a registry, ports, identities."""
+"""What the overlays to copy have for a cluster: a registry, ports, identities, a shell."""
 
 import ipaddress
 import re
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overlays import Object, kustomize, of
+from overlays import Object, extended, kustomize, of
+from rules import faults
+from rules_pods import pod_faults
+from rules_world import World
 
 TO_COPY = ("gpu-8x8", "jobset", "rehearsal", "site", "store", "trainjob")
 # Where nodes answer with an identity of the cloud, by the documentation of GKE, EKS and EC2.
@@ -82,3 +85,23 @@ def test_the_patches_that_are_comments_give_an_identity(
     annotated = [len(account["metadata"].get("annotations", {})) for account in accounts]
     assert annotated == ([1, 1] if name == "store" else [0, 0])
     assert len(egress(items)) == 2
+
+
+@pytest.mark.parametrize("name", ["site", "store"])
+def test_a_shell_has_what_the_overlays_pods_have(root: Path, tmp_path: Path, name: str) -> None:
+    items = kustomize(extended(root, tmp_path, name, "shell", "openshift"))
+    pod = of(items, "Pod")["shell"]
+    driver = of(items, "Job")["driver"]["spec"]["template"]
+    image = driver["spec"]["containers"][0]["image"]
+    assert pod["spec"]["containers"][0]["image"] == image
+    assert pod["spec"]["securityContext"] == driver["spec"]["securityContext"]
+    assert "runAsUser" not in pod["spec"]["securityContext"]
+    as_job = {"metadata": pod["metadata"], "spec": {"template": pod}}
+    assert [*pod_faults(World(items), as_job), *faults(items)] == []
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_pods_reach_the_names_of_openshift(root: Path, tmp_path: Path, protocol: str) -> None:
+    items = kustomize(extended(root, tmp_path, "site", "openshift"))
+    assert is_allowed(items, "10.0.0.1", 5353, protocol)
+    assert is_allowed(items, "10.0.0.1", 53, protocol)
