@@ -1,6 +1,6 @@
 """Write the manifests of k8s/ from their templates: `python k8s/generate.py`.
 
-They repeat the same pod sixteen times. kustomize cannot patch YAML anchors and merge keys,
+They repeat the same pod twenty times. kustomize cannot patch YAML anchors and merge keys,
 so the committed files have none; the templates contain the repeated parts once.
 """
 

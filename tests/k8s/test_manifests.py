@@ -183,13 +183,13 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
     return run.stdout
 
 
-def test_every_stage_of_the_graph_has_a_job(text: str, root: Path, tmp_path: Path) -> None:
-    items = json.loads(text)
-    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"}
-    jobs -= {"driver", "preflight"}
-    lines = graph_of(items[0]["data"]["overrides"], tmp_path, root).splitlines()
-    stages = {line.split()[0] for line in lines if not line.startswith("estimate: ")}
-    assert {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages} == jobs
+def test_the_jobs_are_the_stages_of_all_recipes(text: str, root: Path) -> None:
+    jobs = {item["metadata"]["name"] for item in json.loads(text) if item["kind"] == "Job"}
+    stages: set[str] = set()
+    for recipe in (root / "conf" / "recipe").glob("*.yaml"):
+        stages |= yaml.safe_load(recipe.read_text())["stages"].keys()
+    names = {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages}  # they share a Job
+    assert jobs == {*names, "driver", "preflight"}
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +280,7 @@ def test_a_registry_reaches_every_job(
     ]
     items = overlay(root, tmp_path, images=images)
     held = containers(items)
-    assert len(held) == 12
+    assert len(held) == 16
     known = {f"registry/{target}{suffix}" for target in ("prepare", "trainer")}
     assert {c["image"] for c in held.values()} == known
     assert faults(items) == []
@@ -296,7 +296,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     target = {"kind": "Job", "name": "[^d].*|download"}
     made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
     held = containers(made, "stage")
-    assert len(held) == 11
+    assert len(held) == 15
     assert all(added in c["env"] and c["args"] for c in held.values())
 
 
@@ -309,7 +309,7 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
     ]  # fmt: skip
     source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
     made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
-    assert [c["image"] for c in containers(made).values()] == ["2"] * 12
+    assert [c["image"] for c in containers(made).values()] == ["2"] * 16
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -373,7 +373,8 @@ def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     )
     assert faults(items) == []  # they compare all places
     jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
-    assert [jobs[n]["completions"] for n in ("train", "train-512", "preflight")] == [5, 5, 5]
+    names = ("train", "train-512", "train-8192", "train-decay", "preflight")
+    assert [jobs[name]["completions"] for name in names] == [5] * 5
     assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 
