@@ -57,7 +57,7 @@ test-image: $(READY)  ## build both images, run the graph in them, push to a reg
 	$(CONTROL_PLANE)
 	$(BIN)/python -m pytest -m image tests/k8s
 
-manifests: $(READY)  ## write k8s/base/pretrain.yaml and k8s/shell.yaml from k8s/templates
+manifests: $(READY)  ## write the generated files of k8s/ from k8s/templates
 	$(BIN)/python k8s/generate.py
 
 test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)

@@ -1,6 +1,6 @@
 """Write the manifests of k8s/ from their templates: `python k8s/generate.py`.
 
-They repeat the same pod sixteen times. kustomize cannot patch YAML anchors and merge keys,
+They repeat the same pod twenty times. kustomize cannot patch YAML anchors and merge keys,
 so the committed files have none; the templates contain the repeated parts once.
 """
 
@@ -11,7 +11,7 @@ import jinja2
 HERE = Path(__file__).resolve().parent
 FILES = {
     "pretrain.yaml.j2": HERE / "base" / "pretrain.yaml",
-    "shell.yaml.j2": HERE / "shell.yaml",
+    "shell.yaml.j2": HERE / "components" / "shell" / "shell.yaml",
     "jobset.yaml.j2": HERE / "overlays" / "jobset" / "jobset.yaml",
     "trainjob.yaml.j2": HERE / "overlays" / "trainjob" / "trainjob.yaml",
 }

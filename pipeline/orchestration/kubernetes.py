@@ -93,7 +93,8 @@ class KubernetesExecutor:
         if absent:
             raise ConfigError(
                 f"namespace {self.namespace} has no Job for stage {', '.join(absent)}; apply "
-                f"k8s/pretrain.yaml, or choose a recipe with the same stages",
+                "k8s/pretrain.yaml or your overlay; add the Jobs of a recipe of your own first "
+                "(docs/operations.md, Kubernetes)",
                 key="recipe",
             )
 

@@ -33,6 +33,16 @@ def resized(root: Path, folder: Path, overlay: str) -> list[Object]:
     return kustomize(path.parent)
 
 
+def extended(root: Path, folder: Path, overlay: str, *components: str) -> Path:
+    """Return the folder of a copied overlay with more components, before its own."""
+    shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
+    path = folder / "k8s" / "overlays" / overlay / "kustomization.yaml"
+    settings = yaml.safe_load(path.read_text())
+    settings["components"][:0] = [f"../../components/{each}" for each in components]
+    path.write_text(yaml.safe_dump(settings))
+    return path.parent
+
+
 def of(items: list[Object], kind: str) -> dict[str, Object]:
     """Return the objects of a kind, by name."""
     return {i["metadata"]["name"]: i for i in items if i["kind"] == kind}

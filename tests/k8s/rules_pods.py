@@ -225,7 +225,8 @@ def probes(container: Object) -> Faults:
     """The liveness probe looks where the ranks leave their signs of life."""
     probe = container.get("livenessProbe")
     if not probe:
-        if {"train", "train-512", "prepare", "prepare-512", "evaluate"} & set(container["args"]):
+        stages = {word.partition("-")[0] for word in container["args"]}
+        if {"train", "prepare", "evaluate"} & stages:
             yield "livenessProbe: nobody sees a frozen process"
         return
     words = (probe.get("exec") or {}).get("command") or []

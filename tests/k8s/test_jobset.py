@@ -8,6 +8,8 @@ import pytest
 from overlays import Object, kustomize, of, resized
 from rules import faults
 
+STAGES = ("train", "train-512", "train-8192", "train-decay")
+
 
 @pytest.fixture(scope="module")
 def items(root: Path) -> list[Object]:
@@ -25,11 +27,11 @@ def job_of(item: Object) -> Object:
 
 def test_the_other_objects_have_no_fault(items: list[Object]) -> None:
     assert faults([item for item in items if item["kind"] != "JobSet"]) == []
-    assert not {"train", "train-512"} & of(items, "Job").keys()
+    assert not {*STAGES} & of(items, "Job").keys()
     assert "executor.jobsets=true" in json.dumps(of(items, "Job")["driver"])
 
 
-@pytest.mark.parametrize("stage", ["train", "train-512"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_its_job_is_that_of_the_stage(root: Path, items: list[Object], stage: str) -> None:
     """But for how the ranks find the first: JobSet names the pods, and makes their Service."""
     ours = of(kustomize(root / "k8s" / "base"), "Job")[stage]["spec"]

@@ -114,7 +114,7 @@ def test_applying_again_makes_nothing_again(
 def test_a_shell_takes_data_in_and_results_out(
     cluster: Cluster, root: Path, tmp_path: Path
 ) -> None:
-    shell = root / "k8s" / "shell.yaml"
+    shell = root / "k8s" / "components" / "shell" / "shell.yaml"
     cluster.kubectl("apply", "-f", str(shell))
     cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
     # What `kubectl cp` runs in it both ways, which this kubelet has no streams for.

@@ -17,9 +17,12 @@ from overlays import kustomize
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = ("base", "overlays/cpu-kind", "overlays/site", "overlays/store")
+OVERLAYS = (
+    "base",
+    *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")),
+)
 DIGEST = f"sha256:{'0a' * 32}"
-SIZES = ("gpu-8x8", "small-nodes")  # one of them; all others go with any
+SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
 
 # object, field, value: each a mistake that somebody could make.
@@ -180,13 +183,13 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
     return run.stdout
 
 
-def test_every_stage_of_the_graph_has_a_job(text: str, root: Path, tmp_path: Path) -> None:
-    items = json.loads(text)
-    jobs = {item["metadata"]["name"] for item in items if item["kind"] == "Job"}
-    jobs -= {"driver", "preflight"}
-    lines = graph_of(items[0]["data"]["overrides"], tmp_path, root).splitlines()
-    stages = {line.split()[0] for line in lines if not line.startswith("estimate: ")}
-    assert {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages} == jobs
+def test_the_jobs_are_the_stages_of_all_recipes(text: str, root: Path) -> None:
+    jobs = {item["metadata"]["name"] for item in json.loads(text) if item["kind"] == "Job"}
+    stages: set[str] = set()
+    for recipe in (root / "conf" / "recipe").glob("*.yaml"):
+        stages |= yaml.safe_load(recipe.read_text())["stages"].keys()
+    names = {re.sub("^evaluate-.*", "evaluate", stage) for stage in stages}  # they share a Job
+    assert jobs == {*names, "driver", "preflight"}
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +226,12 @@ def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
         yaml.safe_dump({**kinds, "resources": ["../../base"], **more})
     )
     return kustomize(made)
+
+
+def settings(*literals: str) -> dict[str, Any]:
+    """A site's own entries of the ConfigMap `pretrain`."""
+    options = {"disableNameSuffixHash": True}
+    return {"name": "pretrain", "behavior": "merge", "literals": [*literals], "options": options}
 
 
 def containers(items: list[dict[str, Any]], name: str = "") -> dict[str, dict[str, Any]]:
@@ -271,7 +280,7 @@ def test_a_registry_reaches_every_job(
     ]
     items = overlay(root, tmp_path, images=images)
     held = containers(items)
-    assert len(held) == 12
+    assert len(held) == 16
     known = {f"registry/{target}{suffix}" for target in ("prepare", "trainer")}
     assert {c["image"] for c in held.values()} == known
     assert faults(items) == []
@@ -287,7 +296,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     target = {"kind": "Job", "name": "[^d].*|download"}
     made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
     held = containers(made, "stage")
-    assert len(held) == 11
+    assert len(held) == 15
     assert all(added in c["env"] and c["args"] for c in held.values())
 
 
@@ -300,30 +309,51 @@ def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) 
     ]  # fmt: skip
     source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
     made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
-    assert [c["image"] for c in containers(made).values()] == ["2"] * 12
+    assert [c["image"] for c in containers(made).values()] == ["2"] * 16
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("others", [*itertools.combinations(COMPONENTS, 2), COMPONENTS])
 def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
-    names = [size, *others, "size"]
-    items = overlay(root, tmp_path, components=[f"../../components/{n}" for n in names])
+    names = [f"../../components/{name}" for name in (size, *others, "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[settings("gpus=4")], components=names)
     own = [item for item in items if item["apiVersion"] != "monitoring.coreos.com/v1"]
     assert faults(own) == []
     assert (len(own) < len(items)) == ("monitoring" in others)
-    overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
-    if size == "gpu-8x8":
-        assert "recipe=lamb" in overrides
     requests = containers(items)["train-512"]["resources"]["requests"]
-    assert requests["nvidia.com/gpu"] == {"gpu-8x8": "8", "small-nodes": "1"}[size]
+    assert requests["nvidia.com/gpu"] == "4"
+    assert requests["cpu"] == {"large-nodes": "32", "small-nodes": "3"}[size]
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
-def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
-    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5"],
-              "options": {"disableNameSuffixHash": True}}  # fmt: skip
-    names = [f"../../components/{name}" for name in ("gang", "size")]
+@pytest.mark.parametrize("name", ["cpu", "gang", "store", *SIZES, *COMPONENTS])
+def test_a_component_leaves_the_settings_and_the_claim_of_a_site(
+    root: Path, tmp_path: Path, name: str
+) -> None:
+    own = {"nodes": "3", "gpus": "2", "overrides": "+corpus=text\nworkdir=/data/mine"}
+    merged = settings(*(f"{key}={value}" for key, value in own.items()))
+    names = [f"../../components/{each}" for each in (name, "size")]
     items = overlay(root, tmp_path, configMapGenerator=[merged], components=names)
+    (held,) = (i["data"] for i in items if i["metadata"]["name"] == "pretrain" and "data" in i)
+    assert held == own
+    modes = [i["spec"]["accessModes"] for i in items if i["kind"] == "PersistentVolumeClaim"]
+    assert modes == ([] if name == "store" else [["ReadWriteMany"]])
+
+
+def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
+    site, made = (kustomize(root / "k8s" / "overlays" / name) for name in ("site", "rehearsal"))
+    kinds = {"ConfigMap", "Job", "PodDisruptionBudget"}  # sizes, images and overrides
+    assert [i for i in made if i["kind"] not in kinds] == [
+        i for i in site if i["kind"] not in kinds
+    ]
+    by_stage = {name: held["image"] for name, held in containers(made).items()}
+    trainer = "registry.example.com/bert-pipeline/trainer:0.1.0"
+    assert {by_stage[stage] for stage in ("vocab", "prepare", "prepare-512", "tasks")} == {trainer}
+
+
+def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
+    names = [f"../../components/{name}" for name in ("gang", "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[settings("nodes=5")], components=names)
     groups = {i["metadata"]["name"]: i for i in items if i["kind"] == "PodGroup"}
     for item in items:
         kubernetes_validate.validate(item, "1.37", strict=True)
@@ -337,14 +367,14 @@ def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> Non
 
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
-    merged = {"name": "pretrain", "behavior": "merge", "literals": ["nodes=5", "gpus=4"],
-              "options": {"disableNameSuffixHash": True}}  # fmt: skip
+    merged = settings("nodes=5", "gpus=4")
     items = overlay(
         root, tmp_path, configMapGenerator=[merged], components=["../../components/size"]
     )
     assert faults(items) == []  # they compare all places
     jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
-    assert [jobs[n]["completions"] for n in ("train", "train-512", "preflight")] == [5, 5, 5]
+    names = ("train", "train-512", "train-8192", "train-decay", "preflight")
+    assert [jobs[name]["completions"] for name in names] == [5] * 5
     assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 

@@ -10,6 +10,8 @@ import pytest
 from overlays import Object, kustomize, of, resized
 from rules import faults
 
+STAGES = ("train", "train-512", "train-8192", "train-decay")
+
 MODELS = {
     "TrainJob": kubeflow.TrainerV1alpha1TrainJob,
     "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime,
@@ -40,7 +42,7 @@ def within(part: Any, whole: Any) -> bool:
 
 def test_its_models_take_all_fields(items: list[Object]) -> None:
     own = [item for item in items if item["kind"] in MODELS]
-    assert len(own) == 3
+    assert len(own) == 1 + len(STAGES)
     for item in own:
         assert is_taken(item), item["metadata"]["name"]
 
@@ -59,11 +61,11 @@ def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
 
 def test_the_other_objects_have_no_fault(items: list[Object]) -> None:
     assert faults([item for item in items if item["kind"] not in MODELS]) == []
-    assert not {"train", "train-512"} & of(items, "Job").keys()
+    assert not {*STAGES} & of(items, "Job").keys()
     assert "executor.trainjobs=true" in json.dumps(of(items, "Job")["driver"])
 
 
-@pytest.mark.parametrize("stage", ["train", "train-512"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_its_pods_are_those_of_the_stages_job(root: Path, items: list[Object], stage: str) -> None:
     """But for what Trainer sets itself: names, ranks and addresses."""
     job = of(kustomize(root / "k8s" / "overlays" / "site"), "Job")[stage]["spec"]

@@ -58,7 +58,7 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
 
 
 def test_the_recipe_of_64_gpus_gives_each_enough(root: Path) -> None:
-    words = (root / "k8s" / "components" / "gpu-8x8" / "overrides").read_text().split()
+    words = (root / "k8s" / "overlays" / "gpu-8x8" / "overrides").read_text().split()
     (recipe,) = (word.removeprefix("recipe=") for word in words if word.startswith("recipe="))
     stages = OmegaConf.load(CONF / "recipe" / f"{recipe}.yaml").stages
     for train, prepare in (("train", "prepare"), ("train-512", "prepare-512")):
