@@ -7,7 +7,7 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.common import storage
 from pipeline.common.errors import InputError
@@ -66,12 +66,19 @@ class TextFiles:
         return files_of(self.corpus, self.source, self.names)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files into byte ranges; empty files have none."""
-        found = []
+        """Cut the files into byte ranges; empty files have none, unless they are compressed."""
+        found: list[FileRange] = []
+        empty = 0
         for path in self.files():
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
                 found += compressed.byte_ranges(path, split_bytes, seekable_text=cuttable)
+            elif path.name.lower().endswith(compressed.PACKED):
+                found += compressed.byte_ranges(path, split_bytes)  # for `lines` to reject
+            else:
+                empty += 1
+        if found and empty:
+            found[0] = replace(found[0], empty_files=empty)
         return found
 
     def form(self, path: str) -> FileFormat:
@@ -99,6 +106,11 @@ class TextFiles:
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
+        if split.empty_files:
+            tally.notes["empty files"] += split.empty_files
+        if split.end == 0:
+            tally.reject(split.path, compressed.EMPTY, path=split.path)
+            return
         form = self.form(split.path)
         if form.binary:
             if split.start == 0:
