@@ -14,7 +14,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import compressed
+from pipeline.readers.io import archives, compressed
 from pipeline.text import encodings
 
 LONGEST = 256 * 2**20  # bytes per line; a longer one would not fit in a worker's memory
@@ -215,22 +215,33 @@ def _line_ends(split: FileRange) -> int:
     return before
 
 
-def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
-    """Yield the owned blocks of lines between blank lines; `at_start`: the file begins here.
+def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iterator[list[Line]]:
+    """Yield the owned blocks of lines between blank lines.
 
     A block belongs to the split that owns the last blank line before it.
+
+    Raises:
+        InputError: a block would not fit in a worker's memory; `key` and `cure` say what to set.
     """
     block: list[Line] = []
-    ours = at_start
+    size, ours = 0, split.start == 0
     for line in lines:
         blank = not line.text.strip()
         if blank and block:
             yield block
-            block = []
+            block, size = [], 0
         if blank:
             ours = line.owned
         elif ours:
             block.append(line)
+            size += len(line.text.encode("utf-8", "surrogatepass"))
+        if size > archives.LARGEST:
+            first = block[0].number
+            raise InputError(
+                f"{place(split, first)}: no blank line in the next {archives.LARGEST:,} bytes; "
+                f"{cure}",
+                key=key, path=split.path, line=file_line(split, first),
+            )  # fmt: skip
         if not line.owned and not ours:
             return
     if block:

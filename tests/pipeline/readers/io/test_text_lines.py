@@ -8,6 +8,7 @@ import pytest
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers.io import archives
 
 
 def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
@@ -44,3 +45,29 @@ def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
     assert [d.text for d in found] == ["One.", "Two."]
     assert not tally
     assert tally.notes == {"empty files": 2}
+
+
+@pytest.mark.parametrize(
+    ("reader", "options", "cure"),
+    [
+        ("lines", {}, "blank line"),
+        ("text", {"document": "paragraph"}, "corpus.options.document=line"),
+    ],
+)
+def test_a_block_without_end_is_refused(
+    reader: str,
+    options: dict[str, str],
+    cure: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archives, "LARGEST", 100)
+    path = tmp_path / "a.txt"
+    path.write_text("Short.\n\n" + "é 12345678\n" * 9)  # 99 bytes without line ends
+    found, _ = read(config(reader, path, options=options))
+    assert len(found) == 2
+    path.write_text("Short.\n\n" + "é 12345678\n" * 10)
+    with pytest.raises(InputError, match=cure) as caught:
+        read(config(reader, path, options=options))
+    assert (caught.value.path, caught.value.line) == (str(path), 3)
+    assert caught.value.key in ("corpus.reader", "corpus.options.document")
