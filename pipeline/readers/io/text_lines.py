@@ -93,9 +93,8 @@ class TextFiles:
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
             name = found if marked else self.corpus.encoding or found
-            ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
+            ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            newline = b"\r" if ends == "CR" else b"\n"
             binary = encodings.is_binary(head, head.decode(name, "replace"))
             self._forms[path] = FileFormat(name, stated, newline, ends, binary)
         return self._forms[path]
@@ -131,6 +130,12 @@ class TextFiles:
                 text = decoded.text
                 tally.notes[f"lines not in the file's encoding, read as {decoded.encoding}"] += 1
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
+
+
+def line_ends(head: bytes) -> tuple[str, bytes]:
+    """Return the line ends of a file by its beginning, and the byte that divides its lines."""
+    ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
+    return ends, b"\r" if ends == "CR" else b"\n"
 
 
 def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, bytes]]:
@@ -195,7 +200,7 @@ def file_line(split: FileRange, number: int) -> int | None:
 def bad_line(
     tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True
 ) -> None:
-    """Count a line that cannot be read, or fail: `SkipCounts.bad` with the line's location."""
+    """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
     tally.reject(
         place(split, number),
         why,
@@ -210,8 +215,10 @@ def _line_ends(split: FileRange) -> int:
     """Count the line ends before a split; cached, as a split may have many broken lines."""
     before = 0
     with storage.at(split.path).open("rb") as file:
+        _, newline = line_ends(file.read(HEAD))
+        file.seek(0)
         while left := split.start - file.tell():
-            before += file.read(min(left, compressed.CHUNK)).count(b"\n")
+            before += file.read(min(left, compressed.CHUNK)).count(newline)
     return before
 
 

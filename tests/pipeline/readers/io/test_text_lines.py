@@ -71,3 +71,13 @@ def test_a_block_without_end_is_refused(
         read(config(reader, path, options=options))
     assert (caught.value.path, caught.value.line) == (str(path), 3)
     assert caught.value.key in ("corpus.reader", "corpus.options.document")
+
+
+def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    for end in ("\n", "\r\n", "\r"):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes("".join(f'{{"text": "{n}"}}{end}' for n in range(50)).encode() + b"no")
+        for split_bytes in (1 << 20, 100):
+            with pytest.raises(InputError) as caught:
+                read(config("jsonl", path), split_bytes)
+            assert caught.value.line == 51
