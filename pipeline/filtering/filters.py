@@ -28,7 +28,8 @@ NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
 KINDS = (".tsv", ".json", ".jsonl", ".txt")  # of evaluation files in a folder, also compressed
 # Files of a data set that are about it: they hold nothing to evaluate on.
-ABOUT = re.compile(r"\..*|(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|sha256|md5)", re.I)
+ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
+NOT_READ = ("train", "._")  # beginnings of names: training data, and macOS's own files
 
 
 class Filter(Protocol):
@@ -186,8 +187,9 @@ def evaluation_files(places: list[str]) -> list[Path]:
         top = Path(place)
         if file_search.is_folder(top):
             all_files = sorted(file_search.files_below(top, hidden=True))
-            files = [p for p in all_files if kind_of(p) in KINDS and not p.name.startswith("train")]
-            check_left_out(place, sorted(set(all_files) - set(files)))
+            all_files = [path for path in all_files if not path.name.startswith(NOT_READ)]
+            files = [path for path in all_files if kind_of(path) in KINDS]
+            check_left_out(place, [path for path in all_files if kind_of(path) not in KINDS])
         else:
             files = file_search.files_matching(place)
         if not files:
@@ -209,7 +211,8 @@ def kind_of(path: Path) -> str:
 def check_left_out(place: str, files: list[Path]) -> None:
     """Raise InputError if a file in an evaluation folder may hold text that is not read."""
     for path in files:
-        if not (path.name.startswith("train") or ABOUT.fullmatch(path.name)):
+        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+        if not hidden and not ABOUT.fullmatch(path.name) and path.stat().st_size:
             raise InputError(
                 f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
                 "compressed), so its text would not be found; convert or delete it, or name the "

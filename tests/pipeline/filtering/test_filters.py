@@ -143,8 +143,12 @@ def test_an_evaluation_file_that_is_not_text_is_refused(
 
 def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: Path) -> None:
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
-    for name in ("README.md", "LICENSE", ".gitattributes", "train.parquet"):
+    (tmp_path / ".git/objects").mkdir(parents=True)
+    about = ("README.md", "LICENSE", ".gitattributes", ".git/objects/00", "glue.py", "paper.pdf")
+    for name in (*about, "train.parquet"):
         (tmp_path / name).write_text("about the data, or training data\n")
+    (tmp_path / "Icon\r").touch()  # in GLUE's own archive
+    (tmp_path / "._dev.tsv").write_bytes(bytes(99))  # of macOS
     filters.build(config)
     (tmp_path / "a/test.csv").write_text("x,y\n")
     with pytest.raises(InputError) as caught:
