@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError
 
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
+BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
@@ -120,8 +121,11 @@ def check(overrides: list[str]) -> None:
         text = readable(word)
         if not parses(text):
             whole = joined(overrides[index:])
-            quotes = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
-            cure = f"quote the whole override, '{whole}'" if whole else quotes
+            cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
+            if whole:
+                cure = f"quote the whole override, '{whole}'"
+            elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
+                cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"{word}: cannot be parsed; {cure}", key=key.lstrip("+~"))
         if OverridesParser.create().parse_override(text).is_sweep_override():
             raise ConfigError(

@@ -53,8 +53,12 @@ def during(name: str) -> Iterator[Heartbeat | None]:
 
 def stale(folder: Path, seconds: float) -> list[str]:
     """Return the files older than `seconds`; ignores processes that have not started."""
-    limit = time.time() - seconds
-    return [path.name for path in sorted(folder.glob("*")) if path.stat().st_mtime < limit]
+    limit, found = time.time() - seconds, []
+    for path in sorted(folder.glob("*")):
+        with contextlib.suppress(FileNotFoundError):  # its process is done
+            if path.stat().st_mtime < limit:
+                found.append(path.name)
+    return found
 
 
 def main() -> None:

@@ -20,10 +20,16 @@ from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
-from pipeline.readers import SkipCounts
+from pipeline.readers import FileRange, SkipCounts
+from pipeline.readers.io import archives, compressed
 from pipeline.text import encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
+
+KINDS = (".tsv", ".json", ".jsonl", ".txt")  # of evaluation files in a folder, also compressed
+# Files of a data set that are about it: they hold nothing to evaluate on.
+ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
+NOT_READ = ("train", "._")  # beginnings of names: training data, and macOS's own files
 
 
 class Filter(Protocol):
@@ -98,20 +104,21 @@ class Decontamination:
     def __init__(self, files: list[Path], n: int):
         self.n = n
         self.files = [str(path) for path in files]
-        parts, self.texts, self.short = [], 0, 0
+        parts = []
         for index, path in enumerate(files):
-            grams = []
-            for text in evaluation_texts(path):
-                found = ngrams.words(text)
-                self.texts += 1
-                self.short += 0 < len(found) < n
-                grams.append(ngrams.hashes(found, n))
+            grams = [ngrams.hashes(ngrams.words(text), n) for text in evaluation_texts(path)]
             unique = np.unique(np.concatenate([np.zeros(0, np.uint64), *grams]))
             parts.append((unique, np.full(len(unique), index)))
         values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
         owners = np.concatenate([np.zeros(0, np.int64), *(owner for _, owner in parts)])
         # An n-gram in several files is attributed to the first.
         self.grams, first = np.unique(values, return_index=True)
+        if not len(self.grams):
+            raise InputError(
+                f"filters.decontaminate: no text of {n} words in {', '.join(self.files)}; correct "
+                "the paths, or reduce filters.ngram",
+                key="filters.decontaminate", path=self.files[0],
+            )  # fmt: skip
         self.owners = owners[first]
         self.found = Counter[str]()
         self.named: list[str] = []
@@ -172,15 +179,17 @@ def evaluation_files(places: list[str]) -> list[Path]:
     """Return the evaluation files; of a folder, all texts and tables except training data.
 
     Raises:
-        InputError: a path has no such files or cannot be read.
+        InputError: a path has no such files or cannot be read, or a folder has files of other
+            types, whose text would not be found.
     """
     found: list[Path] = []
     for place in places:
         top = Path(place)
         if file_search.is_folder(top):
             all_files = sorted(file_search.files_below(top, hidden=True))
-            kinds = (".tsv", ".json", ".jsonl", ".txt")
-            files = [p for p in all_files if p.suffix in kinds and not p.name.startswith("train")]
+            all_files = [path for path in all_files if not path.name.startswith(NOT_READ)]
+            files = [path for path in all_files if kind_of(path) in KINDS]
+            check_left_out(place, [path for path in all_files if kind_of(path) not in KINDS])
         else:
             files = file_search.files_matching(place)
         if not files:
@@ -192,18 +201,38 @@ def evaluation_files(places: list[str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def kind_of(path: Path) -> str:
+    """Return the suffix of a file's name, of a compressed file the one before: `.tsv`."""
+    name = path.name.lower()
+    packed = next((end for end in compressed.PACKED if name.endswith(end)), "")
+    return Path(name.removesuffix(packed)).suffix
+
+
+def check_left_out(place: str, files: list[Path]) -> None:
+    """Raise InputError if a file in an evaluation folder may hold text that is not read."""
+    for path in files:
+        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+        if not hidden and not ABOUT.fullmatch(path.name) and path.stat().st_size:
+            raise InputError(
+                f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
+                "compressed), so its text would not be found; convert or delete it, or name the "
+                "files instead of the folder",
+                key="filters.decontaminate", path=path,
+            )  # fmt: skip
+
+
 def evaluation_texts(path: Path) -> Iterator[str]:
     """Yield the texts of an evaluation file: table cells, JSON strings, or the whole file.
 
     Raises:
         InputError: the file cannot be read.
     """
-    text = text_of(path)
-    if path.suffix == ".tsv":  # without quoting, as in GLUE
+    text, kind = text_of(path), kind_of(path)
+    if kind == ".tsv":  # without quoting, as in GLUE
         for line in lines_of(text):
             yield from line.split("\t")
-    elif path.suffix in (".json", ".jsonl"):
-        pieces = [text] if path.suffix == ".json" else lines_of(text)
+    elif kind in (".json", ".jsonl"):
+        pieces = [text] if kind == ".json" else lines_of(text)
         for number, piece in enumerate(pieces, 1):
             try:
                 yield from strings(json.loads(piece)) if piece.strip() else ()
@@ -218,11 +247,37 @@ def evaluation_texts(path: Path) -> Iterator[str]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a small file; raise InputError if it cannot be read."""
+    """Return the text of a small file, plain or compressed.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or is not text.
+    """
+    raw = bytes_of(path)
+    text = encodings.decode(raw, "en").text
+    if encodings.is_binary(raw, text):
+        raise InputError(
+            f"{path}: {encodings.BINARY}; convert the file to text, or leave it out", path=path
+        )
+    return text
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return the decompressed bytes of a file."""
     try:
-        return encodings.decode(path.read_bytes(), "en").text
+        size = path.stat().st_size
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+    if not size and not path.name.lower().endswith(compressed.PACKED):
+        return b""
+    raw = bytearray()
+    for data, _ in compressed.read(FileRange(str(path), 0, size)):
+        raw += data
+        if len(raw) > max(size, archives.LARGEST):
+            raise InputError(
+                f"{path}: larger than {archives.LARGEST:,} bytes when decompressed; split it",
+                path=path,
+            )
+    return bytes(raw)
 
 
 def strings(value: Any) -> Iterator[str]:

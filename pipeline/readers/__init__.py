@@ -45,6 +45,7 @@ class FileRange:
     end: int
     stamp: str = ""  # file version at planning time, lets a worker detect changes
     part: str = ""  # name of the corpus within a mix
+    empty_files: int = 0  # files of the corpus without a byte, counted by its first split
 
 
 class SkipCounts(Counter[str]):

@@ -22,7 +22,8 @@ class Reader:
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the documents that follow a blank line of the split."""
         lines = self.files.lines(split, tally)
-        for block in text_lines.blocks(lines, split.start == 0):
+        cure = "put one between documents, or use corpus=text corpus.options.document=line"
+        for block in text_lines.blocks(lines, split, "corpus.reader", cure):
             text = "\n".join(line.text for line in block)
             yield Document(document_id(split, block[0].number), "", text, sentence_lines=True)
 

@@ -20,6 +20,7 @@ from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.readers import Document, FileRange, SkipCounts
 
 MOST = 1000  # largest weight
+INHERITED = ("on_error", "language", "encoding")  # keys of the mix for parts without their own
 
 
 class Reader:
@@ -104,7 +105,8 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
         raise ConfigError(
             f"{key}: must be a mapping with keys such as reader, path and weight", key=key
         )
-    settings = {"name": name, "on_error": corpus.on_error, **settings}
+    inherited = {key: getattr(corpus, key) for key in INHERITED}
+    settings = {"name": name, **inherited, **settings}
     weight = settings.pop("weight", 1.0)
     if not isinstance(weight, int | float) or not 0 <= weight <= MOST:
         raise ConfigError(

@@ -52,11 +52,11 @@ class Reader:
                 number = first
                 try:
                     batches = file.iter_batches(ROWS, [group], self._columns(file))
-                    for row in (row for batch in batches for row in batch.to_pylist()):
+                    for row in (row for batch in batches for row in rows(batch)):
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
-                            document = self.fields.document(row, where)
+                            document = self.fields.document(checked(row), where)
                         except ValueError as error:
                             tally.reject(where, str(error), path=split.path)
                             continue
@@ -88,11 +88,11 @@ class Reader:
         for name in self.fields.names():
             top = name if name in schema.names else name.partition(".")[0]
             if top not in schema.names:
+                key = self.fields.key(name)
                 raise InputError(
-                    f"{path}: column {name} not found among {', '.join(schema.names)}; "
-                    "set corpus.options.text",
-                    path=path,
-                )
+                    f"{path}: column {name} not found among {', '.join(schema.names)}; set {key}",
+                    key=key, path=path,
+                )  # fmt: skip
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -131,3 +131,20 @@ class Reader:
             found.append(((group, before), size))
             before += file.metadata.row_group(group).num_rows
         return found
+
+
+def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
+    """Return the rows of a batch; for one whose text is not UTF-8 the error."""
+    try:
+        return list(batch.to_pylist())
+    except UnicodeDecodeError as error:  # Parquet files need not be valid: find the rows
+        if batch.num_rows == 1:
+            return [error]
+    return [row for at in range(batch.num_rows) for row in rows(batch.slice(at, 1))]
+
+
+def checked(row: dict[str, Any] | UnicodeDecodeError) -> dict[str, Any]:
+    """Return a row of `rows`; raise ValueError if it is an error."""
+    if isinstance(row, UnicodeDecodeError):
+        raise ValueError(f"not valid UTF-8 ({row.reason} at byte {row.start})")
+    return row

@@ -49,7 +49,8 @@ class Reader:
                 if line.text.strip():
                     yield Document(document_id(split, line.number), "", line.text)
             return
-        for block in text_lines.blocks(lines, split.start == 0):
+        key = "corpus.options.document"
+        for block in text_lines.blocks(lines, split, key, f"set {key}=line"):
             text = (" " if self.hard_wraps else "\n").join(line.text for line in block)
             yield Document(document_id(split, block[0].number), "", text)
 

@@ -104,7 +104,8 @@ def fingerprint_files(path: Path | str) -> str:
             stat = file.stat()
             name = str(file).removeprefix(f"{top}/") if folder else file.name
             mark = storage.content_mark(file)
-            digest.update(f"{name}\x1f{stat.st_size}\x1f{mark}\n".encode())
+            line = f"{name}\x1f{stat.st_size}\x1f{mark}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))  # a name need not be UTF-8
     return digest.hexdigest()
 
 

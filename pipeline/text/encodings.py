@@ -8,6 +8,8 @@ chooses by letter frequencies.
 import codecs
 from dataclasses import dataclass
 
+from pipeline.common.language_codes import base_code
+
 WESTERN = ("cp1252",)
 _CYRILLIC = ("cp1251", "koi8_r", "cp866")
 _LEGACY = {
@@ -56,7 +58,7 @@ class Decoded:
 
 def candidates(language: str) -> tuple[str, ...]:
     """Return the legacy (pre-UTF-8) encodings of the language."""
-    return _LEGACY.get(language.lower().partition("-")[0], WESTERN)
+    return _LEGACY.get(base_code(language), WESTERN)
 
 
 def detect(raw: bytes, language: str, *, final: bool = True) -> str:

@@ -4,6 +4,8 @@ import re
 
 from sentencex import segment
 
+from pipeline.common.language_codes import wikipedia_code
+
 # Longer sentences are cut. BERT's longest sequence is 512 tokens of about four characters in
 # English: the rest would be truncated when pairs are made. Encyclopaedias have no sentence of that
 # length; in books these are lists and verse without full stops.
@@ -21,13 +23,14 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     """Return the sentences of a cleaned text, stripped, in order, none of them empty.
 
     A sentence never spans two lines; with `by_lines` every line is one sentence. The rules of
-    English apply to a `language` (ISO 639 code) that the library does not know.
+    English apply to a `language` that the library does not know.
     """
     if not text:
         return []
     if by_lines:
         lines = filter(None, map(str.strip, text.split("\n")))
         return [piece for line in lines for piece in _capped(line)]
+    language = wikipedia_code(language)
     # The library takes blank lines as paragraph ends: one call per document is enough, and an open
     # quote does not extend beyond its line.
     parts = _segment(language, text.replace("\n", "\n\n"))

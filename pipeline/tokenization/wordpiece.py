@@ -27,7 +27,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.errors import InputError
-from pipeline.tokenization import pretokenize
+from pipeline.tokenization import normalization, pretokenize
 from pipeline.tokenization.known_words import ascii_tokenizer, uncached_reason, whole_words
 from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
@@ -80,11 +80,12 @@ def build(
     vocab: list[str],
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
-    split_chinese: bool = True,
+    split_chinese: bool | None = True,
 ) -> str:
     """Return the BERT tokenizer of a vocabulary as a tokenizer.json.
 
-    With `lowercase=None`, the case is inferred from the entries: see `is_cased`.
+    With `lowercase=None`, the case is inferred from the entries: see `is_cased`. With
+    `split_chinese=None` Chinese characters are split.
     """
     ids = {entry: number for number, entry in enumerate(vocab)}
     if lowercase is None:
@@ -92,7 +93,7 @@ def build(
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=split_chinese,
+        handle_chinese_chars=split_chinese is not False,
         strip_accents=strip_accents,
         lowercase=lowercase,
     )
@@ -105,27 +106,6 @@ def build(
         special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
     )
     return str(tokenizer.to_str(pretty=True))
-
-
-def normalization(path: Path) -> tuple[bool | None, bool | None, bool]:
-    """Read the arguments of `build` from the tokenizer_config.json next to a vocab.txt, if any.
-
-    Raises:
-        InputError: the file exists but is broken.
-    """
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        return (
-            settings.get("do_lower_case"),
-            settings.get("strip_accents"),
-            settings.get("tokenize_chinese_chars", True),
-        )
-    except FileNotFoundError:
-        return None, None, True
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{path}: not a valid tokenizer configuration ({error}); fix or delete it", path=path
-        ) from error
 
 
 def is_cased(vocab: list[str]) -> bool:
@@ -183,7 +163,7 @@ def read(path: Path) -> str:
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
-        return build(vocab, *normalization(path.with_name("tokenizer_config.json")))
+        return build(vocab, **normalization.of_config(path.with_name("tokenizer_config.json")))
     try:
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
         tokenizer = Tokenizer.from_str(text)

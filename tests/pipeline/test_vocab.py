@@ -309,3 +309,59 @@ def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> No
     told = r"no text .* in 0 documents of .*/a\.xml \(skipped: 2 other namespaces\)"
     with pytest.raises(InputError, match=told):
         vocab.sample_corpus(VocabConfig(corpus=corpus, source="none", out="out"))
+
+
+def existing_folder(folder: Path, settings: dict[str, Any] | None) -> Path:
+    """A model's folder with a vocab.txt and perhaps a tokenizer_config.json."""
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, "word"]) + "\n")
+    if settings is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"lowercase": False}, {"lowercase": True, "strip_accents": False}, {"split_chinese": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("stated", [None, {}, {"do_lower_case": None}])
+def test_a_folder_gives_what_its_vocab_txt_gives(
+    options: dict[str, Any], stated: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    folder = existing_folder(tmp_path / "model", stated)
+    one, _ = make(tmp_path, tmp_path / "one", existing=str(folder), **options)
+    two, _ = make(tmp_path, tmp_path / "two", existing=str(folder / "vocab.txt"), **options)
+    assert (one / "tokenizer.json").read_bytes() == (two / "tokenizer.json").read_bytes()
+    # The result has these options: naming them again is no contradiction.
+    make(tmp_path, tmp_path / "three", existing=str(one), **options)
+
+
+@pytest.mark.parametrize(
+    ("stated", "options", "key"),
+    [
+        ({"do_lower_case": True}, {"lowercase": False}, "lowercase"),
+        ({"strip_accents": False}, {"strip_accents": True}, "strip_accents"),
+        ({"tokenize_chinese_chars": True}, {"split_chinese": False}, "split_chinese"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tokenizer_config.json", "tokenizer.json"])
+def test_options_that_differ_from_an_existing_tokenizer_are_refused(
+    stated: dict[str, Any], options: dict[str, Any], key: str, kind: str, tmp_path: Path
+) -> None:
+    folder = existing_folder(tmp_path / "model", stated)
+    if kind == "tokenizer.json":
+        folder, _ = make(tmp_path, tmp_path / "made", existing=str(folder))
+    with pytest.raises(ConfigError, match="tokenizer") as caught:
+        make(tmp_path, tmp_path / "out", existing=str(folder), **options)
+    assert caught.value.key == key
+
+
+def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path: Path) -> None:
+    folder = existing_folder(tmp_path / "model", {"do_lower_case": "true"})
+    with pytest.raises(InputError, match="do_lower_case") as caught:
+        make(tmp_path, tmp_path / "out", existing=str(folder))
+    assert caught.value.path == str(folder / "tokenizer_config.json")
+    with pytest.raises(InputError, match="do_lower_case"):
+        WordPiece.load(folder)

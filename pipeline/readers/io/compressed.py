@@ -37,6 +37,7 @@ _PACKINGS = {
     b"\xfd7zXZ\x00": "xz",
 }
 _WINDOW = 1 << 31  # largest zstd window in bytes, as written by `zstd --long=31`
+EMPTY = "is empty; replace or delete the file"
 PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
 
 
@@ -123,7 +124,7 @@ def compression(path: File | str) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     if not head:
-        raise InputError(f"{path}: is empty; replace or delete the file", path=path)
+        raise InputError(f"{path}: {EMPTY}", path=path)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(

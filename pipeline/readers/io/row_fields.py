@@ -28,39 +28,43 @@ class RowFields:
         """Return the names of all fields that are read."""
         return [*self.text, *(name for name in (self.title, self.id) if name)]
 
+    def key(self, name: str) -> str:
+        """Return the config key that a field was named by."""
+        option = "text" if name in self.text else "title" if name == self.title else "id"
+        return f"corpus.options.{option}"
+
     def document(self, row: Mapping[str, Any], place: str) -> Document:
         """Return the document of a row; `place` is its id if no field is.
 
         Raises:
             ValueError: a field is missing or does not hold text.
         """
-        parts = [part for name in self.text if (part := prose(value(row, name), name))]
-        title = value(row, self.title) if self.title else None
-        name = value(row, self.id) if self.id else None
+        parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
+        title = self._value(row, self.title) if self.title else None
+        name = self._value(row, self.id) if self.id else None
         return Document(
             place if name is None else str(name),
             "" if title is None else str(title),
             "\n".join(parts),
         )
 
+    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+        """Return the value of a field, possibly nested (`meta.text`).
 
-def value(row: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a field, possibly nested (`meta.text`).
-
-    Raises:
-        ValueError: the field is missing.
-    """
-    if name in row:
-        return row[name]
-    found: Any = row
-    for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            raise ValueError(
-                f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; "
-                "set corpus.options.text"
-            )
-        found = found[part]
-    return found
+        Raises:
+            ValueError: the field is missing.
+        """
+        if name in row:
+            return row[name]
+        found: Any = row
+        for part in name.split("."):
+            if not isinstance(found, Mapping) or part not in found:
+                raise ValueError(
+                    f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; "
+                    f"set {self.key(name)}"
+                )
+            found = found[part]
+        return found
 
 
 def prose(content: Any, name: str) -> str:

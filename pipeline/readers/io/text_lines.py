@@ -7,14 +7,14 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import compressed
+from pipeline.readers.io import archives, compressed
 from pipeline.text import encodings
 
 LONGEST = 256 * 2**20  # bytes per line; a longer one would not fit in a worker's memory
@@ -66,12 +66,19 @@ class TextFiles:
         return files_of(self.corpus, self.source, self.names)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files into byte ranges; empty files have none."""
-        found = []
+        """Cut the files into byte ranges; empty files have none, unless they are compressed."""
+        found: list[FileRange] = []
+        empty = 0
         for path in self.files():
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
                 found += compressed.byte_ranges(path, split_bytes, seekable_text=cuttable)
+            elif path.name.lower().endswith(compressed.PACKED):
+                found += compressed.byte_ranges(path, split_bytes)  # for `lines` to reject
+            else:
+                empty += 1
+        if found and empty:
+            found[0] = replace(found[0], empty_files=empty)
         return found
 
     def form(self, path: str) -> FileFormat:
@@ -86,9 +93,8 @@ class TextFiles:
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
             name = found if marked else self.corpus.encoding or found
-            ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
+            ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            newline = b"\r" if ends == "CR" else b"\n"
             binary = encodings.is_binary(head, head.decode(name, "replace"))
             self._forms[path] = FileFormat(name, stated, newline, ends, binary)
         return self._forms[path]
@@ -99,6 +105,11 @@ class TextFiles:
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
+        if split.empty_files:
+            tally.notes["empty files"] += split.empty_files
+        if split.end == 0:
+            tally.reject(split.path, compressed.EMPTY, path=split.path)
+            return
         form = self.form(split.path)
         if form.binary:
             if split.start == 0:
@@ -119,6 +130,12 @@ class TextFiles:
                 text = decoded.text
                 tally.notes[f"lines not in the file's encoding, read as {decoded.encoding}"] += 1
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
+
+
+def line_ends(head: bytes) -> tuple[str, bytes]:
+    """Return the line ends of a file by its beginning, and the byte that divides its lines."""
+    ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
+    return ends, b"\r" if ends == "CR" else b"\n"
 
 
 def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, bytes]]:
@@ -183,7 +200,7 @@ def file_line(split: FileRange, number: int) -> int | None:
 def bad_line(
     tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True
 ) -> None:
-    """Count a line that cannot be read, or fail: `SkipCounts.bad` with the line's location."""
+    """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
     tally.reject(
         place(split, number),
         why,
@@ -198,27 +215,40 @@ def _line_ends(split: FileRange) -> int:
     """Count the line ends before a split; cached, as a split may have many broken lines."""
     before = 0
     with storage.at(split.path).open("rb") as file:
+        _, newline = line_ends(file.read(HEAD))
+        file.seek(0)
         while left := split.start - file.tell():
-            before += file.read(min(left, compressed.CHUNK)).count(b"\n")
+            before += file.read(min(left, compressed.CHUNK)).count(newline)
     return before
 
 
-def blocks(lines: Iterator[Line], at_start: bool) -> Iterator[list[Line]]:
-    """Yield the owned blocks of lines between blank lines; `at_start`: the file begins here.
+def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iterator[list[Line]]:
+    """Yield the owned blocks of lines between blank lines.
 
     A block belongs to the split that owns the last blank line before it.
+
+    Raises:
+        InputError: a block would not fit in a worker's memory; `key` and `cure` say what to set.
     """
     block: list[Line] = []
-    ours = at_start
+    size, ours = 0, split.start == 0
     for line in lines:
         blank = not line.text.strip()
         if blank and block:
             yield block
-            block = []
+            block, size = [], 0
         if blank:
             ours = line.owned
         elif ours:
             block.append(line)
+            size += len(line.text.encode("utf-8", "surrogatepass"))
+        if size > archives.LARGEST:
+            first = block[0].number
+            raise InputError(
+                f"{place(split, first)}: no blank line in the next {archives.LARGEST:,} bytes; "
+                f"{cure}",
+                key=key, path=split.path, line=file_line(split, first),
+            )  # fmt: skip
         if not line.owned and not ours:
             return
     if block:

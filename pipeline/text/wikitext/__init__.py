@@ -9,6 +9,7 @@ import html.entities
 import re
 from functools import lru_cache
 
+from pipeline.common.language_codes import wikipedia_code
 from pipeline.text.wikitext import brackets, elements, language_variants, lines, namespaces
 from pipeline.text.wikitext.templates import Templates
 
@@ -38,7 +39,7 @@ class Extractor:
         dropped += [name for name in (files, categories) if name]
         self._links = brackets.Links(dropped)
         self._templates = Templates(language)
-        self._variants = language in language_variants.CONVERTED
+        self._variants = wikipedia_code(language) in language_variants.CONVERTED
         words = "|".join(map(re.escape, namespaces.REDIRECTS))
         self._redirect = re.compile(rf"\s*#(?:{words})\s*:?\s*\[\[", re.IGNORECASE)
 

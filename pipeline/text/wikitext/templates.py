@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 
+from pipeline.common.language_codes import base_code
 from pipeline.text.wikitext import units
 from pipeline.text.wikitext.brackets import TEMPLATES
 
@@ -243,7 +244,7 @@ class Templates:
 
     def __init__(self, language: str) -> None:
         self.language = language
-        code = re.split("[-_]", language.lower())[0]
+        code = base_code(language)
         self._rules = {name: _constant(sign) for name, sign in _SIGNS.items()}
         self._rules |= _table(_COMMON) | _table(_QUOTES, _own_paragraph) | _COMPUTED
         self._rules |= _table(_OF_LANGUAGE.get(code, ""))

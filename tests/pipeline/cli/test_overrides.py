@@ -67,6 +67,7 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float
         (["b=1", "a"], None, "KEY=VALUE"),
         (["a=1,2"], "a", "'a=[1,2]'"),
         (["a=[é]"], "a", "quotation marks"),
+        (["corpus.path=[ab]/x"], "corpus.path", """'corpus.path="[ab]/x"'"""),
     ],
 )
 def test_words_that_are_no_override_are_explained(

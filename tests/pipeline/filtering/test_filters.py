@@ -1,7 +1,11 @@
 """Each filter takes what it should; the account says how many, and why."""
 
+import bz2
+import gzip
 import itertools
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +105,65 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
     assert caught.value.key == "filters.decontaminate"
     assert caught.value.path == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)]
+)
+def test_compressed_evaluation_files_are_read(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / name).write_bytes(pack(EVALUATION["QNLI/dev.tsv"].encode()))
+    for place in (tmp_path / name, tmp_path):
+        (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)], ngram=5))
+        assert taken.drops("d1", "He said that the river was here.")
+        assert not taken.drops("d2", "He said that the mill was old.")
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("dev.tsv", bytes(range(256)) * 9),
+        ("dev.parquet", b"PAR1" + bytes(range(32)) * 9),
+        ("dev.tsv.gz", b""),
+        ("dev.zip", b"PK\x03\x04" + bytes(99)),
+        ("dev.tsv.xz", lzma.compress(b"a text of a few words")[:-9]),
+    ],
+    ids=["binary", "parquet", "empty", "zip", "truncated"],
+)
+def test_an_evaluation_file_that_is_not_text_is_refused(
+    tmp_path: Path, name: str, raw: bytes
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    for place in (tmp_path / name, tmp_path):
+        with pytest.raises(InputError) as caught:
+            filters.build(FiltersConfig(decontaminate=[str(place)], ngram=2))
+        assert caught.value.path == str(tmp_path / name)
+
+
+def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: Path) -> None:
+    config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
+    (tmp_path / ".git/objects").mkdir(parents=True)
+    about = ("README.md", "LICENSE", ".gitattributes", ".git/objects/00", "glue.py", "paper.pdf")
+    for name in (*about, "train.parquet"):
+        (tmp_path / name).write_text("about the data, or training data\n")
+    (tmp_path / "Icon\r").touch()  # in GLUE's own archive
+    (tmp_path / "._dev.tsv").write_bytes(bytes(99))  # of macOS
+    filters.build(config)
+    (tmp_path / "a/test.csv").write_text("x,y\n")
+    with pytest.raises(InputError) as caught:
+        filters.build(config)
+    assert (caught.value.key, caught.value.path) == (
+        "filters.decontaminate", str(tmp_path / "a/test.csv"),
+    )  # fmt: skip
+
+
+def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("four words of text\n")
+    filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=4))
+    with pytest.raises(InputError) as caught:
+        filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=5))
+    assert caught.value.key == "filters.decontaminate"
 
 
 def jaccard(a: str, b: str, n: int) -> float:

@@ -85,3 +85,27 @@ def test_a_part_without_files_is_named(tmp_path: Path) -> None:
         read({"a": {"reader": "lines", "path": str(tmp_path / "nowhere")}})
     assert caught.value.key == "corpus.parts.a.path"
     assert caught.value.path == str(tmp_path / "nowhere")
+
+
+def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_own(
+    tmp_path: Path,
+) -> None:
+    text = "Москва — столица России."
+    for name, encoding in (("a", "koi8_r"), ("b", "cp1251"), ("c", "cp866")):
+        (tmp_path / f"{name}.txt").write_bytes(text.encode(encoding, "replace"))
+    parts = {
+        "a": {"reader": "lines", "path": str(tmp_path / "a.txt")},
+        "b": {"reader": "lines", "path": str(tmp_path / "b.txt"), "encoding": "cp1251"},
+        "c": {
+            "reader": "text",
+            "path": str(tmp_path / "c.txt"),
+            "encoding": None,
+            "language": "de",
+        },
+    }
+    corpus = CorpusConfig(name="mix", reader="mix", parts=parts, language="ru", encoding="koi8_r")
+    reader = open_corpus(corpus, "")
+    found = [d for s in reader.splits(1 << 20) for d in reader.read(s, SkipCounts())]
+    assert [d.language for d in found] == ["ru", "ru", "de"]
+    assert [d.text.replace("?", "—") for d in found[:2]] == [text, text]
+    assert found[2].text != text  # detected, with the encodings of German

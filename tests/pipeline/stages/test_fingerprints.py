@@ -8,6 +8,7 @@ that changes, or a setting that goes, changes what runs in progress are; it need
 import dataclasses
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,15 @@ def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
     made = stage.run("report", config, lambda *_: Result(summary="", figures={}))
     dataclasses.replace(made, fingerprint="0" * 64, version=0).write(tmp_path / "made")
     assert stage.current("report", config) is None
+
+
+def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
+    found = set()
+    for raw in (b"caf\xe9.txt", b"caf\xe8.txt", "café.txt".encode()):
+        folder = tmp_path / str(len(found))
+        folder.mkdir()
+        path = folder / os.fsdecode(raw)
+        path.write_text("text")
+        os.utime(path, (1, 1))
+        found.add(fingerprints.fingerprint_files(folder))
+    assert len(found) == 3

@@ -1,0 +1,40 @@
+"""A code of a language, however it is written, is the one that the tables have."""
+
+import pytest
+
+from pipeline.common.language_codes import base_code, wikipedia_code
+from pipeline.text.encodings import candidates
+from pipeline.text.sentences import split_sentences
+from pipeline.text.wikitext import Extractor
+
+WRITTEN = [
+    ("de", "de de-AT de_DE DE deu ger de-formal"),
+    ("zh", "zh zh_CN zh-Hant-TW zho cmn chi"),
+    ("sr", "sr sr-Latn srp"),
+    ("ru", "ru ru_RU rus"),
+]
+
+
+@pytest.mark.parametrize(("code", "written"), WRITTEN)
+def test_regions_scripts_and_three_letters_mean_the_same_language(code: str, written: str) -> None:
+    text = "Er kam am 3. Mai z.B. nach Wien. Dr. No ging."
+    pages = ["-{zh-cn:a; zh-tw:b}-", '{{"|A}}', "{{仮リンク|B}}"]
+    for other in written.split():
+        assert wikipedia_code(other) == code
+        assert candidates(other) == candidates(code)
+        assert split_sentences(text, other) == split_sentences(text, code)
+        one, two = Extractor(code), Extractor(other)
+        assert [one.text(page) for page in pages] == [two.text(page) for page in pages]
+
+
+@pytest.mark.parametrize(
+    ("code", "base"),
+    [
+        ("zh-yue", "zh"), ("zh-min-nan", "zh"), ("zh-classical", "zh"), ("be-tarask", "be"),
+        ("simple", "simple"), ("als", "als"), ("ceb", "ceb"), ("tlh", "tlh"),
+    ],
+)  # fmt: skip
+def test_wikipedias_own_codes_are_kept(code: str, base: str) -> None:
+    assert (wikipedia_code(code), base_code(code)) == (code, base)
+    # The converter of scripts is not enabled in the other wikis of Chinese.
+    assert Extractor(code).text("Ion -{x}- here") == "Ion -{x}- here"

@@ -1,0 +1,83 @@
+"""Lines of text files: what is empty, endless or broken is said with its place."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers.io import archives
+
+
+def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
+    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
+
+
+def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
+    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
+    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+
+
+def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "b.jsonl.gz").touch()
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b""))  # whole, of no lines
+    with pytest.raises(InputError) as caught:
+        read(config("jsonl", tmp_path))
+    assert caught.value.path == str(tmp_path / "b.jsonl.gz")
+    found, tally = read(config("jsonl", tmp_path, on_error="skip"))
+    assert [d.text for d in found] == ["a"]
+    assert tally == {"broken": 1}
+    assert tally.broken[0].startswith(str(tmp_path / "b.jsonl.gz"))
+
+
+def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("One.\n\nTwo.\n")
+    corpus = config("lines", tmp_path)
+    before = open_corpus(corpus, "").splits(4)
+    for name in ("a.txt", "c.txt"):
+        (tmp_path / name).touch()
+    after = open_corpus(corpus, "").splits(4)
+    assert [(s.path, s.start, s.end) for s in after] == [(s.path, s.start, s.end) for s in before]
+    found, tally = read(corpus, 4)
+    assert [d.text for d in found] == ["One.", "Two."]
+    assert not tally
+    assert tally.notes == {"empty files": 2}
+
+
+@pytest.mark.parametrize(
+    ("reader", "options", "cure"),
+    [
+        ("lines", {}, "blank line"),
+        ("text", {"document": "paragraph"}, "corpus.options.document=line"),
+    ],
+)
+def test_a_block_without_end_is_refused(
+    reader: str,
+    options: dict[str, str],
+    cure: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archives, "LARGEST", 100)
+    path = tmp_path / "a.txt"
+    path.write_text("Short.\n\n" + "é 12345678\n" * 9)  # 99 bytes without line ends
+    found, _ = read(config(reader, path, options=options))
+    assert len(found) == 2
+    path.write_text("Short.\n\n" + "é 12345678\n" * 10)
+    with pytest.raises(InputError, match=cure) as caught:
+        read(config(reader, path, options=options))
+    assert (caught.value.path, caught.value.line) == (str(path), 3)
+    assert caught.value.key in ("corpus.reader", "corpus.options.document")
+
+
+def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    for end in ("\n", "\r\n", "\r"):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes("".join(f'{{"text": "{n}"}}{end}' for n in range(50)).encode() + b"no")
+        for split_bytes in (1 << 20, 100):
+            with pytest.raises(InputError) as caught:
+                read(config("jsonl", path), split_bytes)
+            assert caught.value.line == 51

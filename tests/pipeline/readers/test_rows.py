@@ -1,0 +1,59 @@
+"""Rows of named fields: what is wrong with one is said with its place and the key to set."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, SkipCounts, open_corpus
+
+TEXT = {"one": pa.string(), "list": pa.list_(pa.string()), "large": pa.large_string()}
+
+
+def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
+    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
+
+
+def read(corpus: CorpusConfig) -> tuple[list[Document], SkipCounts]:
+    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
+    return [d for s in reader.splits(1 << 30) for d in reader.read(s, tally)], tally
+
+
+def with_bytes(kind: pa.DataType, values: list[bytes]) -> pa.Array:
+    """A column of texts that need not be valid."""
+    large = pa.types.is_large_string(kind)
+    texts = pa.array(values, pa.large_binary() if large else pa.binary())
+    texts = texts.view(pa.large_string() if large else pa.string())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), texts)
+    return texts
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    values = [f"text {n}".encode() for n in range(600)]
+    values[300] = b"caf\xe9"
+    pq.write_table(pa.table({"text": with_bytes(TEXT[kind], values)}), path)
+    with pytest.raises(InputError, match="row 301: not valid UTF-8") as caught:
+        read(config("parquet", path))
+    assert caught.value.path == str(path)
+    found, tally = read(config("parquet", path, on_error="skip"))
+    assert [d.text for d in found] == [f"text {n}" for n in range(600) if n != 300]
+    assert [d.id for d in found][299:301] == [f"{path} row 300", f"{path} row 302"]
+    assert tally == {"broken": 1}
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+@pytest.mark.parametrize("key", ["text", "title", "id"])
+def test_a_missing_field_names_the_key_that_chose_it(reader: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{reader}"
+    if reader == "jsonl":
+        path.write_text('{"text": "a"}\n')
+    else:
+        pq.write_table(pa.table({"text": ["a"]}), path)
+    with pytest.raises(InputError, match=f"set corpus.options.{key}$"):
+        read(config(reader, path, options={key: "gone"}))
