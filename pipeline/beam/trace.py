@@ -48,7 +48,8 @@ class Trace:
         lines: list[str] = []
         if config.trace_file is not None:
             try:
-                lines = Path(config.trace_file).read_text(encoding="utf-8").splitlines()
+                text = Path(config.trace_file).read_text(encoding="utf-8-sig")
+                lines = [line.strip() for line in text.splitlines()]
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(
                     f"trace_file={config.trace_file}: cannot be read ({error}); name a text file "
