@@ -20,6 +20,7 @@ from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.redact import redact
 from pipeline.config import RunConfig, StageConfig
 from pipeline.orchestration import recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
@@ -276,6 +277,6 @@ def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> s
 
 
 def shorten(value: Any) -> str:
-    """Return a value as text of at most LONGEST_SETTING characters."""
-    text = str(value)
+    """Return a value as text of at most LONGEST_SETTING characters, with secrets redacted."""
+    text = redact(str(value))  # before the cut: a part of a secret is not recognised
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, split
 from pipeline.common.errors import Exit
+from pipeline.common.redact import redact
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 
@@ -17,7 +18,7 @@ CONFIG_DIR = ("--config-dir", "-cd")
 
 def refuse(mistake: str) -> NoReturn:
     """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
-    print(f"error: {mistake}", file=sys.stderr)
+    print(redact(f"error: {mistake}"), file=sys.stderr)
     sys.exit(Exit.USER)
 
 
