@@ -65,7 +65,7 @@ def _client(process: int, host: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"abfs:// addresses need azure-storage-blob ({error}): "
-            "pip install 'bert-pipeline[azure]'"
+            "pip install -e '.[azure]'"
         ) from error
     # The client logs what is raised, too, and azure-identity each source that it has tried.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
@@ -96,7 +96,7 @@ def _identity() -> Any:
     except ImportError as error:
         raise ConfigError(
             f"abfs:// without a key needs azure-identity ({error}): "
-            "pip install 'bert-pipeline[azure]'"
+            "pip install -e '.[azure]'"
         ) from error
     # Of a pod of AKS. By itself: a chain calls a network that is away a wrong credential.
     if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):
