@@ -62,6 +62,14 @@ run corpus=sample force=[nonsense] workdir=TMP/run
 run corpus=sample tran.steps=9
 run corpus=sample train.stesp=9 workdir=TMP/run
 run corpus=sample train-512.steps=9 workdir=TMP/run
+run corpus=sample tracking=none
+run corpus=sample runner=flink
+run corpus=sample +duplicates=1
+run corpus=sample recipe=devlin steps=9
+run corpus=sample recipe=nonsense steps=9
+run corpus=sample runner.workers=2
+run corpus=sample stages.train.steps=9
+run corpus=sample task=rte
 run corpus=sample tasks=[rtee] workdir=TMP/run
 run corpus=sample tasks=[rte] workdir=TMP/run
 run corpus=sample tasks=[rte] glue=TMP/gone workdir=TMP/run
