@@ -10,10 +10,10 @@ from types import FrameType
 from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit, InputError
+from pipeline.common.errors import ConfigError, Exit, InputError, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import estimates, graph, run_arguments, wandb_names
+from pipeline.orchestration import advice, estimates, graph, run_arguments, wandb_names
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
@@ -78,6 +78,10 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
     began = time.monotonic()
     try:
         executor(config, chosen).run(nodes)
+    except UserError as error:
+        outs = {node.name: node.config.out for node in nodes}
+        on_cluster = config.executor.name == "kubernetes"
+        raise advice.in_run(error, config.recipe.stages, outs, on_cluster) from error
     except StageFailed as error:
         screen.say(redact.redact(f"error: {error}"), sys.stderr)
         sys.exit(Exit.BUG)

@@ -62,6 +62,12 @@ run corpus=sample force=[nonsense] workdir=TMP/run
 run corpus=sample tran.steps=9
 run corpus=sample train.stesp=9 workdir=TMP/run
 run corpus=sample train-512.steps=9 workdir=TMP/run
+run corpus=sample force=true
+run corpus=sample prepare.runner=flink workdir=TMP/run
+run corpus=sample prepare.runner=spark2 workdir=TMP/run
+run corpus=sample train.optimizer.nonsense=2 workdir=TMP/run
+run corpus=sample evaluate.seeds=2 workdir=TMP/run
+run corpus=sample train.steps=1.5 workdir=TMP/run
 run corpus=sample tracking=none
 run corpus=sample runner=flink
 run corpus=sample +duplicates=1

@@ -85,6 +85,8 @@ def check_name(override: str, words: list[str]) -> None:
         return
     if name == "stages" and dot and not override.startswith("++"):
         refuse(f"{override}: no such key; did you mean {rest}={value}?")
+    if key == "force" and not value.startswith("["):
+        refuse(f"{override}: stages are required, as in --force train")
     if name in stage_keys.OWN:
         return
     if difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):

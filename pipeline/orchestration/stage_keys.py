@@ -12,7 +12,9 @@ from pipeline.orchestration.recipe import type_of
 from pipeline.stages.registry import STAGES
 
 OWN = frozenset(field.name for field in dataclasses.fields(RunConfig)) | {"hydra"}
-FROM_RUN = ("out", "task", "data")  # of stages; a run derives them from its own keys
+# Keys and groups of stages that a run passes on, or derives from keys of its own.
+FROM_RUN = frozenset({"workdir", "mirror", "out", "task", "data", "seed", "force"})
+GROUPS_FROM_RUN = frozenset({"corpus", "model"})
 
 
 def has(schema: Any, key: str) -> bool:
@@ -30,7 +32,8 @@ def has(schema: Any, key: str) -> bool:
 def belongs_to_stage(kind: str, key: str) -> bool:
     """Return whether a run takes a key with the prefix of a stage of this type."""
     first = key.partition(".")[0]
-    return first not in OWN and first not in FROM_RUN and has(STAGES[kind].schema, key)
+    passed_on = key in FROM_RUN or first in GROUPS_FROM_RUN
+    return not passed_on and has(STAGES[kind].schema, key)
 
 
 def stages_with(key: str, words: list[str]) -> list[str]:
