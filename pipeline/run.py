@@ -40,6 +40,13 @@ def draw(nodes: list[graph.Node]) -> str:
 def execute(config: RunConfig, chosen: list[str]) -> None:
     """Plan the graph and run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
+    # Not a check of the schema: the pods of stages read the same overrides without an executor.
+    if config.executor.preflight and config.executor.name != "kubernetes":
+        raise ConfigError(
+            f"executor.preflight=true: cannot be combined with executor={config.executor.name}; "
+            "leave it out and check the nodes by python -m model.preflight (docs/operations.md)",
+            key="executor.preflight",
+        )
     if store_inputs.in_store(config.workdir):
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":

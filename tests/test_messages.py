@@ -84,6 +84,8 @@ run corpus=sample workdir=TMP/vocab.txt
 run corpus=sample @TMP/gone
 run corpus=sample --config-dir TMP/gone
 run corpus=sample executor=slurm workdir=TMP/run
+run corpus=sample executor.preflight=true workdir=TMP/run
+run corpus=sample executor=slurm executor.preflight=true dry_run=true workdir=TMP/run
 train model=tny
 train model=tiny model.heads=3 workdir=TMP
 train optimizer.learning_rate=-1 workdir=TMP
