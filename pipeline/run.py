@@ -10,10 +10,10 @@ from types import FrameType
 from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit, InputError
+from pipeline.common.errors import ConfigError, Exit, InputError, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import estimates, graph, run_arguments, wandb_names
+from pipeline.orchestration import advice, estimates, graph, run_arguments, wandb_names
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
 from pipeline.orchestration.slurm import SlurmExecutor
@@ -40,6 +40,13 @@ def draw(nodes: list[graph.Node]) -> str:
 def execute(config: RunConfig, chosen: list[str]) -> None:
     """Plan the graph and run what has to run; `chosen` are the overrides of the command line."""
     config.cores = config.cores or cores.available()
+    # Not a check of the schema: the pods of stages read the same overrides without an executor.
+    if config.executor.preflight and config.executor.name != "kubernetes":
+        raise ConfigError(
+            f"executor.preflight=true: cannot be combined with executor={config.executor.name}; "
+            "leave it out and check the nodes by python -m model.preflight (docs/operations.md)",
+            key="executor.preflight",
+        )
     if store_inputs.in_store(config.workdir):
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":
@@ -87,6 +94,10 @@ def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], exp
     began = time.monotonic()
     try:
         executor(config, chosen).run(nodes)
+    except UserError as error:
+        outs = {node.name: node.config.out for node in nodes}
+        on_cluster = config.executor.name == "kubernetes"
+        raise advice.in_run(error, config.recipe.stages, outs, on_cluster) from error
     except StageFailed as error:
         screen.say(redact.redact(f"error: {error}"), sys.stderr)
         sys.exit(Exit.BUG)

@@ -90,6 +90,20 @@ def test_hooks_fetch_nothing(root: Path) -> None:
     assert {repo["repo"] for repo in config["repos"]} == {"local"}
 
 
+def test_what_is_advised_to_install_is_there(root: Path) -> None:
+    """Our package is not on an index, where anybody could give its name to another one."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    ours = [path for path in sources(root) if "tests" not in path.relative_to(root).parts]
+    extras = []
+    for path in [*ours, *pages]:
+        text = path.read_text(encoding="utf-8")
+        assert f"pip install '{project['name']}" not in text, path
+        extras += re.findall(r"pip install -e '\.\[(\w+)\]'", text)
+    assert set(extras) >= {"s3", "gcs", "azure", "onnx"}
+    assert set(extras) <= project["optional-dependencies"].keys()
+
+
 def test_one_version_and_licence_stand_everywhere(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((root / "CITATION.cff").read_text())

@@ -62,6 +62,20 @@ run corpus=sample force=[nonsense] workdir=TMP/run
 run corpus=sample tran.steps=9
 run corpus=sample train.stesp=9 workdir=TMP/run
 run corpus=sample train-512.steps=9 workdir=TMP/run
+run corpus=sample force=true
+run corpus=sample prepare.runner=flink workdir=TMP/run
+run corpus=sample prepare.runner=spark2 workdir=TMP/run
+run corpus=sample train.optimizer.nonsense=2 workdir=TMP/run
+run corpus=sample evaluate.seeds=2 workdir=TMP/run
+run corpus=sample train.steps=1.5 workdir=TMP/run
+run corpus=sample tracking=none
+run corpus=sample runner=flink
+run corpus=sample +duplicates=1
+run corpus=sample recipe=devlin steps=9
+run corpus=sample recipe=nonsense steps=9
+run corpus=sample runner.workers=2
+run corpus=sample stages.train.steps=9
+run corpus=sample task=rte
 run corpus=sample tasks=[rtee] workdir=TMP/run
 run corpus=sample tasks=[rte] workdir=TMP/run
 run corpus=sample tasks=[rte] glue=TMP/gone workdir=TMP/run
@@ -70,6 +84,8 @@ run corpus=sample workdir=TMP/vocab.txt
 run corpus=sample @TMP/gone
 run corpus=sample --config-dir TMP/gone
 run corpus=sample executor=slurm workdir=TMP/run
+run corpus=sample executor.preflight=true workdir=TMP/run
+run corpus=sample executor=slurm executor.preflight=true dry_run=true workdir=TMP/run
 train model=tny
 train model=tiny model.heads=3 workdir=TMP
 train optimizer.learning_rate=-1 workdir=TMP

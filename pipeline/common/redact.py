@@ -15,12 +15,13 @@ def redact(text: str) -> str:
     """Return the text with secrets replaced by asterisks.
 
     Secrets are `user:password@` in addresses, and the values of environment variables whose names
-    end in KEY, TOKEN, SECRET, PASSWORD, PASSWD or CONNECTION_STRING, verbatim or JSON-encoded.
+    end in KEY, TOKEN, SECRET, PASSWORD, PASSWD or CONNECTION_STRING, verbatim, JSON-encoded or as
+    Python shows them.
     """
     text = _ADDRESS.sub(f"{HIDDEN}@", text)
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and _NAME.search(name):
             in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
-            for written in {value, *in_json}:
+            for written in {value, repr(value)[1:-1], *in_json}:
                 text = text.replace(written, HIDDEN)
     return text

@@ -20,8 +20,9 @@ from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.redact import redact
 from pipeline.config import RunConfig, StageConfig
-from pipeline.orchestration import recipe, seed_copies
+from pipeline.orchestration import advice, recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
@@ -122,8 +123,11 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
                 pin(settings, commits)
             except entry_point.MISTAKES as error:
+                said = advice.with_prefix(
+                    entry_point.explain(error), advice.owner(name, config.recipe.stages)
+                )
                 raise ConfigError(
-                    f"stage {name}: {entry_point.explain(error)}", key=getattr(error, "key", None)
+                    f"stage {name}: {said}", key=getattr(error, "key", None)
                 ) from error
             found[name] = (kind, settings)
     needs = needs_of(found)
@@ -288,6 +292,6 @@ def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> s
 
 
 def shorten(value: Any) -> str:
-    """Return a value as text of at most LONGEST_SETTING characters."""
-    text = str(value)
+    """Return a value as text of at most LONGEST_SETTING characters, with secrets redacted."""
+    text = redact(str(value))  # before the cut: a part of a secret is not recognised
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"

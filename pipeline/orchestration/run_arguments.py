@@ -1,6 +1,5 @@
 """Conversion of the command line of `python -m pipeline.run` to Hydra's grammar."""
 
-import dataclasses
 import difflib
 import re
 import sys
@@ -9,15 +8,17 @@ from typing import NoReturn
 
 from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, split
 from pipeline.common.errors import Exit
-from pipeline.config import RunConfig
+from pipeline.common.redact import redact
+from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES
 
 CONFIG_DIR = ("--config-dir", "-cd")
+ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps` is no `stages`
 
 
 def refuse(mistake: str) -> NoReturn:
     """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
-    print(f"error: {mistake}", file=sys.stderr)
+    print(redact(f"error: {mistake}"), file=sys.stderr)
     sys.exit(Exit.USER)
 
 
@@ -53,7 +54,7 @@ def expand(argv: list[str]) -> list[str]:
             kept.append(word)
     kept = [stage_key(word) for word in kept]
     for word in kept:
-        check_name(word)
+        check_name(word, kept)
     for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
@@ -85,13 +86,30 @@ def overrides_of(words: list[str]) -> list[str]:
     return normalized(split(words)[1], "run")
 
 
-def check_name(override: str) -> None:
-    """Exit if a dotted key begins with neither a stage nor a key of a run."""
-    key, equals, _ = override.lstrip("+~").partition("=")
+def check_name(override: str, words: list[str]) -> None:
+    """Exit if a key is that of a stage, or begins with neither a stage nor a key of a run.
+
+    `words` are the whole command line, which may name a recipe.
+    """
+    key, equals, value = override.lstrip("+~").partition("=")
     name, dot, rest = key.partition(".")
-    own = [field.name for field in dataclasses.fields(RunConfig)]
-    if equals and dot and re.fullmatch(r"[\w-]+", name) and name not in (*own, "hydra"):
-        near = difflib.get_close_matches(name, [*STAGES, *own], n=1)
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w.-]+)?", key):
+        return
+    if name == "stages" and dot and not override.startswith("++"):
+        refuse(f"{override}: no such key; did you mean {rest}={value}?")
+    if key == "force" and not value.startswith("["):
+        refuse(f"{override}: stages are required, as in --force train")
+    if name in stage_keys.OWN:
+        return
+    if difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
+        near = difflib.get_close_matches(name, stage_keys.OWN, n=1)
+        refuse(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
+    if stages := stage_keys.stages_with(key, words):
+        others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
+        meant = f"{stages[0]}.{key}={value}"
+        refuse(f"{override}: is a key of a stage; did you mean {meant}?{others}")
+    if dot:
+        near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
         refuse(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 

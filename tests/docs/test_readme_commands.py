@@ -19,7 +19,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from pipeline.cli import conf_files, entry_point
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import graph, run_arguments, stage_keys
+from pipeline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "hooks"))
@@ -30,6 +31,9 @@ OTHERS = {
     "kubectl": "a cluster", "docker": "a daemon", "wandb": "a network", "sbatch": "a cluster",
     "mvn": "a cluster", "java": "a cluster", "go": "a network",
 }  # fmt: skip
+INLINE = re.compile(r"`([\w.-]+(?:=[^`\s]+)?(?: [\w.-]+=[^`\s]+)*)`")
+FILE = r"(?:html|jsonl|md|py|tsv|txt|yaml)\b"
+STAGE_KEY = re.compile(rf"(?:stages\.)?({'|'.join(STAGES)})(?:-\w+)?\.(?!{FILE})(\w[\w.]*)")
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
 
@@ -43,6 +47,19 @@ def found() -> list[tuple[str, str]]:
         lines = [*commands(page), *PROSE.findall(prose)]
         listed += [(page.relative_to(ROOT).as_posix(), line) for line in lines]
     return listed
+
+
+def keys_of_stages() -> list[tuple[str, str]]:
+    """(page, STAGE.KEY or STAGE.KEY=VALUE) in the text, and all KEY=VALUE of pages about runs."""
+    listed = []
+    for page in PAGES:
+        prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+        anywhere = page.name in ("cluster-checklist.md", "babylm.md")
+        for code in INLINE.findall(prose):
+            words = code.split()
+            if all(STAGE_KEY.match(word) or (anywhere and "=" in word) for word in words):
+                listed += [(page.relative_to(ROOT).as_posix(), word) for word in words]
+    return sorted(set(listed))
 
 
 def check_make(words: list[str]) -> None:
@@ -110,6 +127,13 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
         words = words[words.index("|") + 1 :]
     if words:
         check(words)
+
+
+@pytest.mark.parametrize(("page", "code"), keys_of_stages())
+def test_a_key_in_the_text_is_one_that_a_run_takes(page: str, code: str) -> None:
+    run_arguments.expand([code if "=" in code else f"{code}=VALUE"])  # exits if not
+    if found := STAGE_KEY.match(code):
+        assert stage_keys.has(STAGES[found[1]].schema, found[2])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

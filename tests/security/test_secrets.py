@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.manifest import Result
+from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
+from pipeline.orchestration import graph
 from pipeline.stages import stage
 from tests import forked
 
@@ -34,6 +35,26 @@ def test_passwords_and_keys_become_stars(
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("HOTKEY", "HOME is not one")
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize("secret", ['quo"ted\\word', "it's\\hidden", "tab\tulator"])
+def test_a_secret_in_the_text_of_a_setting_is_hidden(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORPUS_PASSWORD", secret)
+    assert redact(str(DownloadFile(url=f"ftp://host/?p={secret}"))).count("***") == 1
+
+
+@pytest.mark.parametrize("cut", range(30, 50))
+def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(
+    cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part is neither a whole address nor the value of a variable, which redacting looks for."""
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setattr(graph, "LONGEST_SETTING", cut)
+    for url in (f"http://me:{SECRET}@host/a.gz", f"https://host/?token={SECRET}"):
+        changed = {"corpus.files": ([], [DownloadFile(url=url)])}
+        assert SECRET[:3] not in redact(graph.differences(changed))
 
 
 @pytest.mark.parametrize("secret", ['quo"ted\\word', "pässwörter"])
@@ -80,3 +101,25 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(
         for content in (done.stdout.encode(), done.stderr.encode(), *written):
             for value in secrets.values():
                 assert value.encode() not in content
+
+
+@pytest.mark.parametrize(
+    "words", [["pipeline.run", "dry_run=true"], ["pipeline.orchestration.run_stage", "download"]]
+)
+def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path, words: list[str]) -> None:
+    made = Manifest(
+        stage="download", version=1, fingerprint="f" * 64, summary="done",
+        config={"corpus": {"name": "simplewiki", "files": []}}, inputs={}, files={},
+        figures={}, seconds=1.0, finished="2026-01-31T09:05:00+00:00",
+    )  # fmt: skip
+    (tmp_path / "download").mkdir()
+    made.write(tmp_path / "download")
+    url = f"http://me:{SECRET}@127.0.0.1:9/a.gz"
+    done = forked.run(
+        [sys.executable, "-m", *words, "+corpus=simplewiki", f"workdir={tmp_path}",
+         f"corpus.files=[{{url: '{url}'}}]", "download.tries=1", "download.timeout=1"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "corpus.files" in done.stdout, done.stderr
+    assert "***@" in done.stdout
+    assert SECRET[:4] not in done.stdout + done.stderr

@@ -64,8 +64,7 @@ def _client(process: int, host: str) -> Any:
         from azure.storage.blob import BlobServiceClient
     except ImportError as error:
         raise ConfigError(
-            f"abfs:// addresses need azure-storage-blob ({error}): "
-            "pip install 'bert-pipeline[azure]'"
+            f"abfs:// addresses need azure-storage-blob ({error}): pip install -e '.[azure]'"
         ) from error
     # The client logs what is raised, too, and azure-identity each source that it has tried.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
@@ -95,8 +94,7 @@ def _identity() -> Any:
         from azure.identity import DefaultAzureCredential, WorkloadIdentityCredential
     except ImportError as error:
         raise ConfigError(
-            f"abfs:// without a key needs azure-identity ({error}): "
-            "pip install 'bert-pipeline[azure]'"
+            f"abfs:// without a key needs azure-identity ({error}): pip install -e '.[azure]'"
         ) from error
     # Of a pod of AKS. By itself: a chain calls a network that is away a wrong credential.
     if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):

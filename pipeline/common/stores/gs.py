@@ -132,7 +132,7 @@ def _client(process: int) -> Any:
         from google.cloud.storage import Client
     except ImportError as error:
         raise ConfigError(
-            f"gs:// addresses need google-cloud-storage ({error}): pip install 'bert-pipeline[gcs]'"
+            f"gs:// addresses need google-cloud-storage ({error}): pip install -e '.[gcs]'"
         ) from error
     # A thread of the client would ask for the bucket itself, for traces; many users may not.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")

@@ -163,7 +163,7 @@ def _client(process: int) -> Any:
         from botocore.config import Config
     except ImportError as error:
         raise ConfigError(
-            f"s3:// addresses need boto3 ({error}): pip install 'bert-pipeline[s3]'"
+            f"s3:// addresses need boto3 ({error}): pip install -e '.[s3]'"
         ) from error
     # Retries are ours: botocore's end after seconds, and do not cover the body of an answer.
     config = Config(
