@@ -6,6 +6,7 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
+import itertools
 import math
 import shutil
 import time
@@ -17,7 +18,7 @@ from pipeline import readers
 from pipeline.beam import estimate, preview, steps, trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import Exchange, first_splits
+from pipeline.beam.exchange import TEXT_OF_TOKEN, Exchange, first_splits, portion
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.cli import entry_point
@@ -71,11 +72,24 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
 
 
 def layout(
-    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], reads: int
+    config: PrepareConfig,
+    splits: list[readers.FileRange],
+    shards: dict[str, int],
+    firsts: list[int],
 ) -> Exchange:
     """Return the layout of the exchange."""
-    text = text_bytes(splits)
-    return Exchange.choose(reads, sum(shards.values()), text, config.runner.task_bytes)
+    portions = 0
+    if not config.runner.by_engine:
+        most = portion(config) * TEXT_OF_TOKEN
+        tasks = itertools.pairwise([*firsts, len(splits)])
+        portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
+    return Exchange.choose(
+        len(firsts),
+        sum(shards.values()),
+        text_bytes(splits),
+        config.runner.task_bytes,
+        portions,
+    )
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -107,7 +121,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=layout(config, splits, shards, len(firsts)),
+        exchange=layout(config, splits, shards, firsts),
     )
 
 
@@ -305,7 +319,7 @@ def execute(config: PrepareConfig) -> None:
         return
     pin(config)
     splits, shards, firsts = laid_out(config)
-    exchange = layout(config, splits, shards, len(firsts))
+    exchange = layout(config, splits, shards, firsts)
     for line in preview.lines(config, splits, sum(shards.values()), exchange):
         screen.say(line)
 
