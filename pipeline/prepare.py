@@ -18,9 +18,10 @@ from pipeline import readers
 from pipeline.beam import estimate, preview, steps, trace, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import TEXT_OF_TOKEN, Exchange, first_splits, portion
+from pipeline.beam.exchange import PER_TOKEN, Exchange, first_splits, portion
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
+from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.cli import entry_point
 from pipeline.common import screen
 from pipeline.common.errors import InputError
@@ -36,8 +37,6 @@ from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
-MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
-
 MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
 
 # The fix if a single document cannot be divided between training and validation.
@@ -47,26 +46,15 @@ FEWER = (
 )
 
 
-def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
-    """Return the number of shards per split of the data, a function of the input's size alone."""
-    text = text_bytes(splits)
-    train = max(1, math.ceil(text * (1 - share) / shard_bytes))
-    return {"train": train, "validation": math.ceil(train * share)}
-
-
 def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
     """Return the splits, the number of shards, and the first split of each reading task.
 
     Raises:
-        ConfigError, InputError: the corpus is invalid, or would give too many shards.
+        ConfigError, InputError: the corpus is invalid, or would give too many or too large shards.
     """
     splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
-    check(
-        sum(shards.values()) <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
-        f"{MOST_SHARDS:,}; increase shard_bytes",
-    )
+    check_sizes(config, splits, shards)
     task_bytes = config.runner.task_bytes
     return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
 
@@ -80,7 +68,7 @@ def layout(
     """Return the layout of the exchange."""
     portions = 0
     if not config.runner.by_engine:
-        most = portion(config) * TEXT_OF_TOKEN
+        most = portion(config) * PER_TOKEN
         tasks = itertools.pairwise([*firsts, len(splits)])
         portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
     return Exchange.choose(

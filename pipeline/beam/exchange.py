@@ -24,7 +24,7 @@ DIRECT = 2**14  # largest product of reading and writing tasks without a merge s
 MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times that in memory
 
 BUFFERED = 2**24  # tokens of a portion, at least
-TEXT_OF_TOKEN = 4  # bytes, about
+PER_TOKEN = 4  # bytes of text, rounded down
 
 NEAR_PARTS = 4  # merged parts whose documents a task that finds near duplicates has
 
@@ -108,7 +108,7 @@ def portion(config: PrepareConfig) -> int:
     """Return the tokens of a portion: in files, those of a shard, which a task holds later."""
     if config.runner.by_engine:
         return BUFFERED
-    return max(BUFFERED, config.shard_bytes // TEXT_OF_TOKEN)
+    return max(BUFFERED, config.shard_bytes // PER_TOKEN)
 
 
 def first_splits(texts: Iterable[float], task_bytes: int) -> list[int]:
