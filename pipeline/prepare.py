@@ -50,9 +50,15 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
     """Return the splits, the number of shards, and the first split of each reading task.
 
     Raises:
-        ConfigError, InputError: the corpus is invalid, or would give too many or too large shards.
+        ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
+            large shards.
     """
     splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    if not splits:
+        place = config.corpus.path
+        start = f"corpus {config.corpus.name}" if place is None else f"corpus.path={place}"
+        cure = "all files are empty; give it files with text"
+        raise InputError(f"{start}: {cure}", key="corpus.path", path=place)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check_sizes(config, splits, shards)
     task_bytes = config.runner.task_bytes

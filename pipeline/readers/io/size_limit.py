@@ -53,6 +53,8 @@ class SizeLimit:
         """Return the splits of the wrapped reader up to the limit."""
         splits = self.reader.splits(split_bytes)
         paths = list(dict.fromkeys(split.path for split in splits))
+        if not paths:
+            return []  # empty files
         if self.place in paths and not storage.at(self.place).is_file():
             return splits  # small files, cut as one
         files = [storage.at(path) for path in paths]

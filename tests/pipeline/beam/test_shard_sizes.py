@@ -90,3 +90,24 @@ def test_memory_is_that_of_the_largest_task() -> None:
     more = config(shard_bytes=2 * GIB)
     assert estimate.memory(more, small, 1e9) < 6e9
     assert estimate.memory(more, small + large, text) > 10e9  # of a shard
+
+
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [({}, None), ({"dry_run": True}, None), ({}, "1GB"), ({"dry_run": True}, "1GB")],
+)
+@pytest.mark.parametrize("exchange", ["files", "engine"])
+def test_an_empty_corpus_is_one_line(
+    tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "a"], lowercase=True))
+    (tmp_path / "empty.jsonl").touch()
+    place = str(tmp_path / "empty.jsonl")
+    given = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="jsonl", path=place, limit=limit), source="",
+        vocab=str(tmp_path), out=str(tmp_path / "out"), runner=RunnerConfig(exchange=exchange),
+        workdir=str(tmp_path), **more,
+    )  # fmt: skip
+    with pytest.raises(InputError) as caught:
+        prepare.execute(given)
+    assert (caught.value.key, caught.value.path) == ("corpus.path", place)
