@@ -45,6 +45,9 @@ FEWER = (
     "trained on together with others"
 )
 
+# The fix if documents are too short for pairs.
+MORE_TEXT = "add documents of several sentences, or set pairs=none for packed sentences"
+
 
 def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
     """Return the splits, the number of shards, and the first split of each reading task.
@@ -236,12 +239,19 @@ def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
 
 
 def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
-    """Raise InputError if there are no training instances: no usable documents, or all held out."""
+    """Raise InputError if there are no training instances: all held out, or none can be made."""
     totals, share = figures["totals"], config.validation_share
     if totals.get("train"):
         return
     start = f"corpus {config.corpus.name}: no training instances"
-    if held := totals.get("validation_documents"):
+    held = totals.get("validation_documents", 0)
+    if left := figures["documents"].get("written", 0) - held:
+        raise InputError(
+            f"{start}, as {pluralize(left, 'training document')} cannot give any for "
+            f"pairs={config.pairs}; {MORE_TEXT}",
+            key="pairs",
+        )
+    if held:
         raise InputError(
             f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} "
             f"held out by validation_share={share}; {FEWER}",
@@ -267,18 +277,21 @@ def check_word_limit(config: PrepareConfig, figures: dict[str, Any]) -> None:
 
 
 def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:
-    """Raise InputError if `validation_share` holds out none of the documents, as they are few."""
+    """Raise InputError if `validation_share` holds out no documents, or none that give pairs."""
     if config.validation_share == 0 or figures["totals"].get("validation"):
         return
     written = figures["documents"].get("written", 0)
-    start = (
-        f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out none "
-        f"of {pluralize(written, 'document')}, but training needs some for validation; "
-    )
+    start = f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out "
+    none = "or 0 for shards that are trained on together with others"
+    if held := figures["totals"].get("validation_documents", 0):
+        start += f"{pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
+        count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
+        larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
+        raise InputError(start + larger + MORE_TEXT, key="validation_share")
+    start += f"none of {pluralize(written, 'document')}, but training needs some for validation; "
     cure = FEWER
     if written > 1:
-        share = lowest.share_for(sensible_count(written))
-        cure = f"{advice(share)}, or 0 for shards that are trained on together with others"
+        cure = f"{advice(lowest.share_for(sensible_count(written)))}, {none}"
     raise InputError(start + cure, key="validation_share")
 
 
