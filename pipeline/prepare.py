@@ -16,6 +16,7 @@ from typing import Any
 
 from pipeline import readers
 from pipeline.beam import estimate, preview, steps, trace, transforms
+from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import PER_TOKEN, Exchange, first_splits, portion
@@ -95,6 +96,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     Raises:
         ConfigError, InputError: the corpus or vocabulary is invalid, or they are incompatible.
     """
+    config = for_workers(config)
     check_filters(config)
     trace.Trace.of(config)
     splits, shards, firsts = laid_out(config)
@@ -112,7 +114,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     )
     return PreparePlan(
         config=config,
-        out=str(out),
+        out=str(out.absolute()),
         info=info,
         splits=splits,
         firsts=firsts,
