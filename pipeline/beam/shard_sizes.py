@@ -15,7 +15,11 @@ def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str
     """Return the number of shards per split of the data, a function of the input's size alone."""
     text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
-    return {"train": train, "validation": math.ceil(train * share)}
+    validation = math.ceil(train * share)
+    # The number is part of what determines a shard's bytes: another rule only where it is needed.
+    if text * share > 2 * shard_bytes * validation:  # a share of more than a half
+        validation = math.ceil(text * share / shard_bytes)
+    return {"train": train, "validation": validation}
 
 
 def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> None:

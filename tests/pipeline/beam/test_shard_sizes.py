@@ -1,6 +1,7 @@
 """Shards that would be too large are refused before work begins."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,15 @@ def test_an_empty_corpus_is_one_line(
     with pytest.raises(InputError) as caught:
         prepare.execute(given)
     assert (caught.value.key, caught.value.path) == ("corpus.path", place)
+
+
+def test_validation_shards_stay_below_three_times_shard_bytes() -> None:
+    splits = [FileRange("a", 0, 10 * GIB)]
+    for share in (0.01, 0.3, 0.49, 0.6, 0.9, 0.99, 0.999999):
+        given = config(validation_share=share)
+        shards = buckets(splits, given.shard_bytes, share)
+        sizes = shard_sizes.text_per_shard(given, splits, shards)
+        assert max(sizes.values()) < 3 * given.shard_bytes
+        if share < 0.5:  # bytes of shards depend on their number
+            assert shards["validation"] == math.ceil(shards["train"] * share)
+    assert buckets(splits, 64 * 2**20, 0.0)["validation"] == 0
