@@ -83,6 +83,7 @@ def memory(config: PrepareConfig, splits: list[FileRange], text: float) -> float
     `text` are the bytes of text in the corpus.
     """
     task_bytes, guess = config.runner.task_bytes, text_bytes(splits)
+    text = max(text, guess)  # a compressed file is read ahead of the part that was measured
     largest = max(text_bytes([split]) for split in splits) * text / max(guess, 1.0)
     reading = min(max(largest, task_bytes), portion(config) * TEXT_OF_TOKEN)
     # Validation shards are larger where nearly all is held out.

@@ -78,6 +78,8 @@ def check_options(runner: RunnerConfig) -> None:
     A job service may have options of its own: there, only what looks like a typo is refused.
     """
     if runner.name == "dask":
+        # Before its import. Failures are raised by `run`; the workers read this level too.
+        os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
         with contextlib.suppress(ImportError):  # `dask` says how to install it
             importlib.import_module("apache_beam.runners.dask.dask_runner")  # defines its options
     parsers: list[argparse.ArgumentParser] = []
@@ -117,8 +119,6 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
     Raises:
         ConfigError: Dask is not installed, or does not respond at that address.
     """
-    # Failures are raised by `run`; the workers read their logging level from the environment.
-    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     try:
         import distributed
         from apache_beam.runners.dask.dask_runner import DaskRunner
