@@ -6,6 +6,7 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
+import itertools
 import math
 import shutil
 import time
@@ -15,11 +16,13 @@ from typing import Any
 
 from pipeline import readers
 from pipeline.beam import estimate, preview, steps, trace, transforms
+from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import Exchange, first_splits
+from pipeline.beam.exchange import PER_TOKEN, Exchange, first_splits, portion
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
+from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.cli import entry_point
 from pipeline.common import screen
 from pipeline.common.errors import InputError
@@ -35,8 +38,6 @@ from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
-MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
-
 MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
 
 # The fix if a single document cannot be divided between training and validation.
@@ -45,37 +46,48 @@ FEWER = (
     "trained on together with others"
 )
 
-
-def buckets(splits: list[readers.FileRange], shard_bytes: int, share: float) -> dict[str, int]:
-    """Return the number of shards per split of the data, a function of the input's size alone."""
-    text = text_bytes(splits)
-    train = max(1, math.ceil(text * (1 - share) / shard_bytes))
-    return {"train": train, "validation": math.ceil(train * share)}
+# The fix if documents are too short for pairs.
+MORE_TEXT = "add documents of several sentences, or set pairs=none for packed sentences"
 
 
 def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
     """Return the splits, the number of shards, and the first split of each reading task.
 
     Raises:
-        ConfigError, InputError: the corpus is invalid, or would give too many shards.
+        ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
+            large shards.
     """
     splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    if not splits:
+        place = config.corpus.path
+        start = f"corpus {config.corpus.name}" if place is None else f"corpus.path={place}"
+        cure = "all files are empty; give it files with text"
+        raise InputError(f"{start}: {cure}", key="corpus.path", path=place)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
-    check(
-        sum(shards.values()) <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {sum(shards.values()):,} shards, more than "
-        f"{MOST_SHARDS:,}; increase shard_bytes",
-    )
+    check_sizes(config, splits, shards)
     task_bytes = config.runner.task_bytes
     return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
 
 
 def layout(
-    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], reads: int
+    config: PrepareConfig,
+    splits: list[readers.FileRange],
+    shards: dict[str, int],
+    firsts: list[int],
 ) -> Exchange:
     """Return the layout of the exchange."""
-    text = text_bytes(splits)
-    return Exchange.choose(reads, sum(shards.values()), text, config.runner.task_bytes)
+    portions = 0
+    if not config.runner.by_engine:
+        most = portion(config) * PER_TOKEN
+        tasks = itertools.pairwise([*firsts, len(splits)])
+        portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
+    return Exchange.choose(
+        len(firsts),
+        sum(shards.values()),
+        text_bytes(splits),
+        config.runner.task_bytes,
+        portions,
+    )
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -84,6 +96,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     Raises:
         ConfigError, InputError: the corpus or vocabulary is invalid, or they are incompatible.
     """
+    config = for_workers(config)
     check_filters(config)
     trace.Trace.of(config)
     splits, shards, firsts = laid_out(config)
@@ -101,13 +114,13 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     )
     return PreparePlan(
         config=config,
-        out=str(out),
+        out=str(out.absolute()),
         info=info,
         splits=splits,
         firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=layout(config, splits, shards, len(firsts)),
+        exchange=layout(config, splits, shards, firsts),
     )
 
 
@@ -228,12 +241,19 @@ def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
 
 
 def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
-    """Raise InputError if there are no training instances: no usable documents, or all held out."""
+    """Raise InputError if there are no training instances: all held out, or none can be made."""
     totals, share = figures["totals"], config.validation_share
     if totals.get("train"):
         return
     start = f"corpus {config.corpus.name}: no training instances"
-    if held := totals.get("validation_documents"):
+    held = totals.get("validation_documents", 0)
+    if left := figures["documents"].get("written", 0) - held:
+        raise InputError(
+            f"{start}, as {pluralize(left, 'training document')} cannot give any for "
+            f"pairs={config.pairs}; {MORE_TEXT}",
+            key="pairs",
+        )
+    if held:
         raise InputError(
             f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} "
             f"held out by validation_share={share}; {FEWER}",
@@ -259,18 +279,21 @@ def check_word_limit(config: PrepareConfig, figures: dict[str, Any]) -> None:
 
 
 def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:
-    """Raise InputError if `validation_share` holds out none of the documents, as they are few."""
+    """Raise InputError if `validation_share` holds out no documents, or none that give pairs."""
     if config.validation_share == 0 or figures["totals"].get("validation"):
         return
     written = figures["documents"].get("written", 0)
-    start = (
-        f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out none "
-        f"of {pluralize(written, 'document')}, but training needs some for validation; "
-    )
+    start = f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out "
+    none = "or 0 for shards that are trained on together with others"
+    if held := figures["totals"].get("validation_documents", 0):
+        start += f"{pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
+        count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
+        larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
+        raise InputError(start + larger + MORE_TEXT, key="validation_share")
+    start += f"none of {pluralize(written, 'document')}, but training needs some for validation; "
     cure = FEWER
     if written > 1:
-        share = lowest.share_for(sensible_count(written))
-        cure = f"{advice(share)}, or 0 for shards that are trained on together with others"
+        cure = f"{advice(lowest.share_for(sensible_count(written)))}, {none}"
     raise InputError(start + cure, key="validation_share")
 
 
@@ -305,7 +328,7 @@ def execute(config: PrepareConfig) -> None:
         return
     pin(config)
     splits, shards, firsts = laid_out(config)
-    exchange = layout(config, splits, shards, len(firsts))
+    exchange = layout(config, splits, shards, firsts)
     for line in preview.lines(config, splits, sum(shards.values()), exchange):
         screen.say(line)
 

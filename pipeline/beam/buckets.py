@@ -2,12 +2,15 @@
 
 A reading task sorts its documents by bucket and leaves one batch for each range of buckets that
 `pipeline.beam.exchange` defines: record batch k of its Arrow file, or, where the engine carries
-them, an Arrow stream of its own. Both are compressed by lz4.
+them, an Arrow stream of its own. Both are compressed by lz4. A task with several portions of
+documents leaves as many batches for each range: those of portion p follow those of portion p - 1.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +28,8 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 Part = tuple[int, int, bytes]  # reading task or group, number within it, documents
+Place = tuple[Path, int, int]  # file, first batch in it, distance to the next one
+MOST_HASHES = 2**20  # of documents that a reading task remembers, 0.15 GB
 
 
 class TokenizedDocuments:
@@ -97,6 +102,8 @@ class TokenizedDocuments:
         """Return whether no equal document has come with as many copies."""
         new = document.copies > self.most.get(document.hash, 0)
         if new:
+            if len(self.most) >= MOST_HASHES:  # the writing task finds the others
+                self.most.clear()
             self.most[document.hash] = document.copies
         return new
 
@@ -145,18 +152,39 @@ def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[pa.RecordBatch]:
         yield batch.slice(low, high - low)
 
 
-def write_batches(table: pa.Table, path: Path, bounds: list[int]) -> list[int]:
-    """Write the batches of `by_bucket` to a file; return those that have documents."""
-    used = []
-    with (
-        atomic_path(path) as temporary,
-        pa.ipc.new_file(str(temporary), table.schema, options=OPTIONS) as writer,
-    ):
-        for k, batch in enumerate(by_bucket(table, bounds)):
-            writer.write_batch(batch)
+class BatchFile:
+    """File of the batches of `by_bucket`, of one portion of documents after another.
+
+    It is there at the end of the `with` block, unless no portion was written.
+    """
+
+    def __init__(self, path: Path, bounds: list[int]):
+        self.path, self.bounds = path, bounds
+        self.used: set[int] = set()  # ranges that have documents
+        self.writer: pa.ipc.RecordBatchFileWriter | None = None
+
+    def __enter__(self) -> "BatchFile":
+        self.stack = contextlib.ExitStack()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.stack.__exit__(kind, error, where)
+
+    def write(self, table: pa.Table) -> None:
+        """Write a portion of documents."""
+        if self.writer is None:
+            temporary = self.stack.enter_context(atomic_path(self.path))
+            writer = pa.ipc.new_file(str(temporary), table.schema, options=OPTIONS)
+            self.writer = self.stack.enter_context(writer)
+        for k, batch in enumerate(by_bucket(table, self.bounds)):
+            self.writer.write_batch(batch)
             if len(batch):
-                used.append(k)
-    return used
+                self.used.add(k)
 
 
 def pack_batches(table: pa.Table, bounds: list[int]) -> Iterator[tuple[int, bytes]]:
@@ -179,31 +207,38 @@ def unpack_batches(parts: Iterable[Part]) -> pa.Table:
 
 def merge(plan: PreparePlan, group: int, index: int, reads: list[int]) -> list[int]:
     """Write a group of reading tasks' documents in a range; return the writing tasks in use."""
-    table = read_batches([(plan.read_file(read), index) for read in reads])
-    if not len(table):
-        return []
-    bounds = plan.exchange.write_bounds(index)
-    used = write_batches(table, plan.merged_file(group, index), bounds)
-    return [plan.exchange.first_write(index) + k for k in used]
+    exchange = plan.exchange
+    places = [(plan.read_file(read), index, exchange.ranges) for read in reads]
+    with BatchFile(plan.merged_file(group, index), exchange.write_bounds(index)) as file:
+        held: list[pa.RecordBatch] = []
+        tokens = 0
+        for batch in filter(len, batches(places)):
+            held.append(batch)
+            tokens += len(batch["ids"].flatten().flatten())
+            if tokens > plan.portion:
+                file.write(pa.Table.from_batches(held))
+                held, tokens = [], 0
+        if held:
+            file.write(pa.Table.from_batches(held))
+    return [exchange.first_write(index) + k for k in sorted(file.used)]
 
 
-def read_batches(places: list[tuple[Path, int]]) -> pa.Table:
-    """Return the documents in these batches, given as (file, batch)."""
-    parts = []
-    for path, index in places:
+def batches(places: list[Place]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of documents at these places."""
+    for path, first, step in places:
         with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
-            parts.append(reader.get_batch(index))
-    return pa.Table.from_batches(parts)
+            for k in range(first, reader.num_record_batches, step):
+                yield reader.get_batch(k)
 
 
-def places_of(plan: PreparePlan, write: int, sources: list[int]) -> list[tuple[Path, int]]:
-    """Return the files, and the batch in each, of a writing task's documents of these sources."""
+def places_of(plan: PreparePlan, write: int, sources: list[int]) -> list[Place]:
+    """Return the places of a writing task's documents of these sources."""
     exchange = plan.exchange
     if not exchange.merges:
-        return [(plan.read_file(read), write) for read in sources]
+        return [(plan.read_file(read), write, exchange.ranges) for read in sources]
     index = exchange.range_of(write)
-    batch = write - exchange.first_write(index)
-    return [(plan.merged_file(group, index), batch) for group in sources]
+    first, end = exchange.first_write(index), exchange.first_write(index + 1)
+    return [(plan.merged_file(group, index), write - first, end - first) for group in sources]
 
 
 def as_numbers(hashes: Iterable[bytes]) -> np.ndarray:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.exchange import portion
 from pipeline.common import estimate
 from pipeline.common.errors import Restart, UserError
 from pipeline.common.estimate import Estimate
@@ -24,7 +25,8 @@ SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
 START = 2.0  # seconds of a job's start
 BYTES_OF_TOKEN, TEXT_OF_TOKEN = 2, 4.4  # in a shard; in text
-WORKER = 0.5e9  # bytes of memory
+WORKER = 0.25e9  # bytes of memory of a worker without documents
+PER_TEXT = 4.8  # bytes of memory per byte of text of a worker's task
 
 
 def text_bytes(splits: list[FileRange]) -> float:
@@ -75,6 +77,20 @@ def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> 
         estimate.remember_rate(config.workdir, "prepare", rate)
 
 
+def memory(config: PrepareConfig, splits: list[FileRange], text: float) -> float:
+    """Return the bytes of memory of a worker, which its largest task needs.
+
+    `text` are the bytes of text in the corpus.
+    """
+    task_bytes, guess = config.runner.task_bytes, text_bytes(splits)
+    text = max(text, guess)  # a compressed file is read ahead of the part that was measured
+    largest = max(text_bytes([split]) for split in splits) * text / max(guess, 1.0)
+    reading = min(max(largest, task_bytes), portion(config) * TEXT_OF_TOKEN)
+    # Validation shards are larger where nearly all is held out.
+    writing = max(config.shard_bytes / max(1 - config.validation_share, 0.5), task_bytes)
+    return WORKER + PER_TEXT * min(text, max(reading, writing))
+
+
 def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate | None:
     """Return the estimate of a configuration, from the last run's rate or a short calibration.
 
@@ -98,6 +114,6 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
     return Estimate(
         seconds=START + whole / rate / busy if rate and config.runner.name == "local" else None,
         disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1),
-        memory=WORKER * workers,
+        memory=memory(config, splits, text) * workers,
         about=f"{estimate.size(text)} of text, {tokens / 1e6:,.1f} M tokens",
     )

@@ -8,14 +8,23 @@ tasks. Then a reading task leaves one batch per *range* of writing tasks, and a 
 phases merges one range of one *group* of reading tasks into one batch per writing task. Merged
 parts have `MERGED_BYTES` on average: their number is proportional to the size of the corpus. Ranges
 and groups are balanced so that both steps read equally often.
+
+A task that reads more than a *portion* of tokens, as from a compressed file, which cannot be cut,
+leaves one batch per range for each portion. Merging tasks write in portions too: no task holds more
+than a portion, or the shards that it writes.
 """
 
 import dataclasses
 import math
 from collections.abc import Iterable
 
+from pipeline.config import PrepareConfig
+
 DIRECT = 2**14  # largest product of reading and writing tasks without a merge step
 MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times that in memory
+
+BUFFERED = 2**24  # tokens of a portion, at least
+PER_TOKEN = 4  # bytes of text, rounded down
 
 NEAR_PARTS = 4  # merged parts whose documents a task that finds near duplicates has
 
@@ -29,22 +38,29 @@ class Exchange:
     writes: int  # writing tasks
     ranges: int  # of writing tasks; equals `writes` without a merge step
     groups: int  # of reading tasks; equals `reads` without a merge step
+    portions: int  # of all reading tasks, about; equals `reads` if each has only one
 
     @classmethod
-    def choose(cls, reads: int, buckets: int, text: float, task_bytes: int) -> "Exchange":
+    def choose(
+        cls, reads: int, buckets: int, text: float, task_bytes: int, portions: int = 0
+    ) -> "Exchange":
         """Return the layout for a corpus of `text` bytes: a function of the arguments only."""
+        portions = max(reads, portions)
         writes = min(buckets, max(1, int(text // task_bytes)))
-        if reads * writes <= DIRECT:
-            return cls(buckets=buckets, reads=reads, writes=writes, ranges=writes, groups=reads)
-        parts = max(1.0, text / MERGED_BYTES)
-        ranges = min(writes, max(1, round(math.sqrt(parts * writes / reads))))
-        groups = min(reads, max(1, math.ceil(parts / ranges)))
-        return cls(buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups)
+        ranges, groups = writes, reads
+        if portions * writes > DIRECT:
+            parts = max(1.0, text / MERGED_BYTES)
+            ranges = min(writes, max(1, round(math.sqrt(parts * writes / portions))))
+            groups = min(reads, max(1, math.ceil(parts / ranges)))
+        return cls(
+            buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups,
+            portions=portions,
+        )  # fmt: skip
 
     @property
     def merges(self) -> bool:
         """Return whether a merge step runs between the phases."""
-        return self.reads * self.writes > DIRECT
+        return self.portions * self.writes > DIRECT
 
     @property
     def near_tasks(self) -> int:
@@ -86,6 +102,13 @@ class Exchange:
         """Return the first bucket of each writing task of a range, and the end of the last one."""
         low, high = self.first_write(index), self.first_write(index + 1)
         return [self.first_bucket(write) for write in range(low, high + 1)]
+
+
+def portion(config: PrepareConfig) -> int:
+    """Return the tokens of a portion: in files, those of a shard, which a task holds later."""
+    if config.runner.by_engine:
+        return BUFFERED
+    return max(BUFFERED, config.shard_bytes // PER_TOKEN)
 
 
 def first_splits(texts: Iterable[float], task_bytes: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.beam.exchange import Exchange
+from pipeline.beam.exchange import Exchange, portion
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
@@ -44,6 +44,11 @@ class PreparePlan:
     def by_engine(self) -> bool:
         """Return whether the engine carries documents between the phases, instead of files."""
         return self.config.runner.by_engine
+
+    @property
+    def portion(self) -> int:
+        """Return the tokens that a reading or merging task holds at once."""
+        return portion(self.config)
 
     @property
     def is_current(self) -> bool:

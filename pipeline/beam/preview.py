@@ -13,8 +13,6 @@ from pipeline.readers import FileRange
 
 EXCHANGED = 2.0  # bytes per token between the phases, compressed
 PART = 2300  # bytes of a part without documents
-WORKER = 0.25e9  # bytes of memory of a worker without documents
-PER_TEXT = 4.8  # bytes of memory per byte of text of a worker's task
 RATE = 6e6  # bytes of text per second and core, where nothing can be measured
 WORKERS = (1, 8, 64, 512)
 
@@ -31,12 +29,9 @@ def lines(
     rate = rate_of(config.workdir, "prepare") or (found.bytes / found.seconds if found else None)
     seconds = whole / rate if rate else text / RATE
     engine = config.runner.by_engine
-    parts = layout.reads * layout.ranges + layout.merges * layout.groups * layout.writes
+    parts = layout.portions * layout.ranges + layout.merges * layout.groups * layout.writes
     moved = EXCHANGED * tokens * (1 + layout.merges) + PART * parts
     made = estimate.BYTES_OF_TOKEN * tokens * config.duplicates
-    most = max(text / layout.reads, text / layout.writes)
-    if layout.merges:
-        most = max(most, text / (layout.groups * layout.ranges))
     tasks = max(layout.reads, layout.writes)
     times = "; ".join(
         f"{count:,}: {rounded(estimate.START + seconds / count)}"
@@ -55,7 +50,7 @@ def lines(
         "time": f"by workers of one core, if a start takes no longer than here: {times}",
         "disk": f"{size(kept)} in out, of which {size(made)} are shards"
         + (f"; the engine's own store: {size(moved)} over all workers" if engine else ""),
-        "memory": f"{size(WORKER + PER_TEXT * most)} per worker",
+        "memory": f"{size(estimate.memory(config, splits, text))} per worker",
     }
     return ["prepare: estimate, nothing is written", *(f"  {k:<9} {v}" for k, v in rows.items())]
 

@@ -4,8 +4,10 @@
 `runner.options`, Beam's own pipeline options.
 """
 
+import argparse
 import contextlib
 import dataclasses
+import difflib
 import importlib
 import os
 import shlex
@@ -30,6 +32,8 @@ from pipeline.config import RunnerConfig
 Engine = tuple[Any, PipelineOptions]
 
 PORTABLE = ("prism", "portable", "flink", "spark")  # behind a job service, see `services`
+SERVICES = ("portable", "flink", "spark")  # they may have options that Beam's Python lacks
+OWN_OPTIONS = ("prism_location",)  # not Beam's
 
 # Module, class, and the extra to install for it.
 _SERVICES = {
@@ -48,6 +52,7 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
     Raises:
         ConfigError: a dependency is missing, or an option is unknown.
     """
+    check_options(runner)
     # Beam 2.77 flushes from a second thread after this time, and can lose elements in that race.
     worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     if runner.name == "local":
@@ -67,6 +72,29 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
             yield service(runner, Place())
 
 
+def check_options(runner: RunnerConfig) -> None:
+    """Raise ConfigError for a key of `runner.options` that the engine does not know.
+
+    A job service may have options of its own: there, only what looks like a typo is refused.
+    """
+    if runner.name == "dask":
+        # Before its import. Failures are raised by `run`; the workers read this level too.
+        os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
+        with contextlib.suppress(ImportError):  # `dask` says how to install it
+            importlib.import_module("apache_beam.runners.dask.dask_runner")  # defines its options
+    parsers: list[argparse.ArgumentParser] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    flags = {flag.lstrip("-") for flag in parsers[0]._option_string_actions}
+    known = sorted({*flags, *(flag.removeprefix("no_") for flag in flags), *OWN_OPTIONS})
+    strict = runner.name not in SERVICES
+    for name in sorted(set(runner.options) - set(known)):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6 if strict else 0.8)
+        if near or strict:
+            key = f"runner.options.{name}"
+            cure = f"did you mean runner.options.{near[0]}?" if near else "remove it"
+            raise ConfigError(f"{key}: not an option of Beam; {cure}", key=key)
+
+
 def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
     """Return Beam's options: `flags`, overridden by the configuration."""
     configured = {key: value for key, value in runner.options.items() if value is not None}
@@ -74,15 +102,7 @@ def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
 
 
 def local(runner: RunnerConfig) -> Engine:
-    """Return a runner in this process, or in `workers` processes on this machine.
-
-    Raises:
-        ConfigError: Beam does not know an option.
-    """
-    known = PipelineOptions().get_all_options()
-    if unknown := sorted(set(runner.options) - set(known)):
-        key = f"runner.options.{unknown[0]}"
-        raise ConfigError(f"{key}: not an option of Beam; remove it", key=key)
+    """Return a runner in this process, or in `workers` processes on this machine."""
     processes = None  # workers are threads of this process
     if runner.workers > 1:
         command = f"{shlex.quote(sys.executable)} -m pipeline.beam.worker"
@@ -99,8 +119,6 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
     Raises:
         ConfigError: Dask is not installed, or does not respond at that address.
     """
-    # Failures are raised by `run`; the workers read their logging level from the environment.
-    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     try:
         import distributed
         from apache_beam.runners.dask.dask_runner import DaskRunner

@@ -11,18 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline.beam import writing
 from pipeline.beam.buckets import (
+    BatchFile,
     TokenizedDocuments,
+    batches,
     merge,
     pack_batches,
     places_of,
-    read_batches,
     unpack_batches,
-    write_batches,
 )
-from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, Splits, unpack
 from pipeline.beam.progress import Report
@@ -34,7 +35,6 @@ from pipeline.tokenization.wordpiece import WordPiece
 # Outputs of tasks where the engine carries documents.
 ACCOUNTS, BANDS, SIGNATURES, WANTED = "accounts", "bands", "signatures", "wanted"
 READING, WRITING = 0, 1  # phases
-BUFFERED = 2**24  # tokens that a reading task gives to the engine at once
 
 
 class Task(beam.DoFn):
@@ -101,54 +101,64 @@ class Tokenize(Task):
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, element: tuple[int, Splits]) -> Iterator[Any]:
-        """Read the splits of `element`; yield what `leave` does."""
+        """Read the splits of `element`; yield where its documents go, or the documents."""
         plan, account = self.plan, DocumentCounts()
         read, splits = element
         found, report = TokenizedDocuments(plan), Report(plan.report(plan.read_account(read)))
-        parts, sent = 0, 0
-        for chunk in self.intake.chunks(splits, account, report):
-            if self.cancelled():
-                return
-            found.add(self.wordpiece, chunk)
-            if plan.by_engine and found.tokens - sent > BUFFERED:
-                yield from self.send(read, parts, found)
-                parts, sent = parts + 1, found.tokens
+        carry = self.send if plan.by_engine else self.leave
+        yield from carry(read, self.portions(self.intake.chunks(splits, account, report), found))
+        if self.cancelled():
+            return
         account.totals["tokens"] += found.tokens
         if found.repeated:
             account.documents["duplicate"] += found.repeated
         for lost in found.empty:
             self.intake.drop((lost.id, lost.number, lost.split), account, "empty")
         if plan.by_engine:
-            yield from self.send(read, parts, found)
             yield from self.send_signatures(found)
             text = json.dumps(vars(account))
             yield beam.pvalue.TaggedOutput(ACCOUNTS, (0, (READING, read, text)))
         else:
-            yield from self.leave(read, found)
+            found.save_signatures(plan.signatures(read))
             write_text(plan.read_account(read), json.dumps(vars(account)))
         size = sum(split.end - split.start for _, split in splits)
         report.finish(size, account.documents["read"])
 
-    def leave(self, read: int, found: TokenizedDocuments) -> Iterator[tuple[int, int]]:
-        """Write the documents to a file; yield (writing task or group, `read`) for those in use."""
-        plan, exchange = self.plan, self.plan.exchange
-        found.save_signatures(plan.signatures(read))
-        if (table := found.take()) is None:
-            return
-        used = write_batches(table, plan.read_file(read), exchange.range_bounds)
-        if exchange.merges:
-            yield exchange.group(read), read
-        else:
-            yield from ((write, read) for write in used)
+    def portions(
+        self, chunks: Iterator[list[KeptDocument]], found: TokenizedDocuments
+    ) -> Iterator[pa.Table]:
+        """Yield the documents in portions, until a task has found an error."""
+        most = self.plan.portion
+        given = 0
+        for chunk in chunks:
+            if self.cancelled():
+                return
+            found.add(self.wordpiece, chunk)
+            if found.tokens - given > most:
+                given = found.tokens
+                if (table := found.take()) is not None:
+                    yield table
+        if (table := found.take()) is not None:
+            yield table
 
-    def send(self, read: int, part: int, found: TokenizedDocuments) -> Iterator[tuple[int, Any]]:
+    def leave(self, read: int, portions: Iterator[pa.Table]) -> Iterator[tuple[int, int]]:
+        """Write the documents to a file; yield (writing task or group, `read`) for those in use."""
+        exchange = self.plan.exchange
+        with BatchFile(self.plan.read_file(read), exchange.range_bounds) as file:
+            for table in portions:
+                file.write(table)
+        if not exchange.merges:
+            yield from ((write, read) for write in sorted(file.used))
+        elif file.used:
+            yield exchange.group(read), read
+
+    def send(self, read: int, portions: Iterator[pa.Table]) -> Iterator[tuple[int, Any]]:
         """Yield the documents for the engine: (writing task or place of a merge, part)."""
-        if (table := found.take()) is None:
-            return
         exchange = self.plan.exchange
         first = exchange.group(read) * exchange.ranges if exchange.merges else 0
-        for k, packed in pack_batches(table, exchange.range_bounds):
-            yield first + k, (read, part, packed)
+        for part, table in enumerate(portions):
+            for k, packed in pack_batches(table, exchange.range_bounds):
+                yield first + k, (read, part, packed)
 
     def send_signatures(self, found: TokenizedDocuments) -> Iterator[Any]:
         """Yield the MinHash signatures, and their bands, for the engine."""
@@ -261,7 +271,7 @@ class WriteShards(Task):
             table = unpack_batches(part for part in parts if part[0] >= 0)
             del parts
         else:
-            table = read_batches(places_of(plan, write, sorted(set(sources))))
+            table = pa.Table.from_batches(batches(places_of(plan, write, sorted(set(sources)))))
             found = near_duplicates(plan)
         report = Report(plan.report(plan.write_account(write)))
         buckets = writing.load(plan, write, table, found)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pipeline.beam import nested_tokens, trace
 from pipeline.beam.buckets import as_numbers
 from pipeline.beam.plan import PreparePlan
+from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters
@@ -49,6 +50,8 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     `found` `(N, 4)` has the hashes of near duplicates and of those that they are similar to.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
+    tokens = sum(len(each.flatten().flatten()) for each in table["ids"].chunks)
+    check_tokens(plan.config, f"writing task {write}", tokens)
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
     bucket = table["bucket"].to_numpy() - first
@@ -168,6 +171,7 @@ def write_bucket(
     if not len(pairs):
         return
     path = Path(plan.out) / f"{name}.arrow"
+    check_tokens(plan.config, name, int((pairs.a_len + pairs.b_len).sum(dtype=np.int64)))
     values, offsets = gather(tokens, pairs)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)

@@ -35,10 +35,12 @@ def _in_keyed_order(files: list[File], place: str, seed: int) -> list[File]:
     top = place
     if glob.has_magic(place):
         top = re.split(r"[*?[]", place, maxsplit=1)[0].rpartition("/")[0]
+    top = str(storage.at(top)) if top else ""  # spelled as in the names of files
 
     def key(file: File) -> tuple[bytes, str]:
         name = str(file).removeprefix(top).lstrip("/")
-        return hashlib.blake2b(f"{seed}\x1f{name}".encode(), digest_size=8).digest(), name
+        mark = f"{seed}\x1f{name}".encode(errors="surrogateescape")  # of any bytes
+        return hashlib.blake2b(mark, digest_size=8).digest(), name
 
     return sorted(files, key=key)
 
@@ -53,6 +55,8 @@ class SizeLimit:
         """Return the splits of the wrapped reader up to the limit."""
         splits = self.reader.splits(split_bytes)
         paths = list(dict.fromkeys(split.path for split in splits))
+        if not paths:
+            return []  # empty files
         if self.place in paths and not storage.at(self.place).is_file():
             return splits  # small files, cut as one
         files = [storage.at(path) for path in paths]

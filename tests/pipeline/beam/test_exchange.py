@@ -14,6 +14,7 @@ from pipeline import prepare
 from pipeline.beam import steps, transforms
 from pipeline.beam.exchange import DIRECT, Exchange, first_splits
 from pipeline.beam.plan import PreparePlan, unpack
+from pipeline.beam.shard_sizes import buckets
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
@@ -103,8 +104,8 @@ def made(root: Path, corpus: Path, out: Path, split_bytes: int, *more: str) -> M
 def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: Path) -> None:
     size = (corpus / "a.txt").stat().st_size
     single, engine = "runner.task_bytes=1", "runner.exchange=engine"
-    buckets = sum(prepare.buckets([FileRange("a", 0, size)], 1000, 0.1).values())
-    assert 5 * buckets < DIRECT < 150 * buckets
+    count = sum(buckets([FileRange("a", 0, size)], 1000, 0.1).values())
+    assert 5 * count < DIRECT < 150 * count
     together = made(root, corpus, tmp_path / "together", size // 150)
     for name, parts, *more in (
         ("few", 4, single),

@@ -52,7 +52,9 @@ def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
         plan,
         config=dataclasses.replace(plan.config, filters=filters),
         buckets={"train": 2 * tasks, "validation": tasks},
-        exchange=Exchange(buckets=3 * tasks, reads=reads, writes=tasks, ranges=tasks, groups=reads),
+        exchange=Exchange(
+            buckets=3 * tasks, reads=reads, writes=tasks, ranges=tasks, groups=reads, portions=reads
+        ),
     )
 
 

@@ -1,0 +1,92 @@
+"""Number and size of the shards of a corpus, from the sizes of its files alone."""
+
+import math
+
+from pipeline.beam.estimate import TEXT_OF_TOKEN, text_bytes
+from pipeline.common.errors import ConfigError
+from pipeline.config import PrepareConfig, check
+from pipeline.readers import FileRange
+
+MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
+MOST_TOKENS = 2**31 - 1  # of a shard, and of what a writing task has: offsets have 32 bits
+
+
+def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str, int]:
+    """Return the number of shards per split of the data, a function of the input's size alone."""
+    text = text_bytes(splits)
+    train = max(1, math.ceil(text * (1 - share) / shard_bytes))
+    validation = math.ceil(train * share)
+    # The number is part of what determines a shard's bytes: another rule only where it is needed.
+    if text * share > 2 * shard_bytes * validation:  # a share of more than a half
+        validation = math.ceil(text * share / shard_bytes)
+    return {"train": train, "validation": validation}
+
+
+def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> None:
+    """Raise before any work starts if shards would be too many, or too large.
+
+    Raises:
+        ConfigError: they would be; the message names the key to change.
+    """
+    count = sum(shards.values())
+    check(
+        count <= MOST_SHARDS,
+        f"shard_bytes={config.shard_bytes}: gives {count:,} shards, more than {MOST_SHARDS:,}; "
+        "increase shard_bytes",
+    )
+    for split, tokens in tokens_per_shard(config, splits, shards).items():
+        if tokens > MOST_TOKENS:
+            known = min(config.shard_bytes, text_bytes(splits))
+            fits = math.floor(known * MOST_TOKENS / tokens / 2)
+            raise ConfigError(
+                f"shard_bytes={config.shard_bytes}: gives some {tokens:,.0f} tokens per {split} "
+                f"shard with duplicates={config.duplicates} and the weights of the corpus, more "
+                f"than {MOST_TOKENS:,}; set shard_bytes={max(1, fits)} or less",
+                key="shard_bytes",
+            )
+    text = text_bytes(splits)
+    each = math.ceil(count / max(1, int(text // config.runner.task_bytes)))
+    largest = max(text_per_shard(config, splits, shards).values())
+    tokens = min(text, each * largest) / TEXT_OF_TOKEN
+    if each > 1 and tokens > MOST_TOKENS:
+        raise ConfigError(
+            f"runner.task_bytes={config.runner.task_bytes}: gives some {tokens:,.0f} tokens per "
+            f"task, more than {MOST_TOKENS:,}; reduce it",
+            key="runner.task_bytes",
+        )
+
+
+def text_per_shard(
+    config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]
+) -> dict[str, float]:
+    """Return the bytes of text that the documents of a shard have, about, per split of the data."""
+    text, share = text_bytes(splits), config.validation_share
+    parts = {"train": text * (1 - share), "validation": text * share}
+    return {split: parts[split] / count for split, count in shards.items() if count}
+
+
+def tokens_per_shard(
+    config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]
+) -> dict[str, float]:
+    """Return the tokens of a shard, about, per split of the data, with repeated documents."""
+    weights = {name: float(part.get("weight", 1.0)) for name, part in config.corpus.parts.items()}
+    weighted = sum(text_bytes([split]) * weights.get(split.part, 1.0) for split in splits)
+    copies = {"train": weighted / max(1.0, text_bytes(splits)), "validation": 1.0}
+    return {
+        split: text * copies[split] * config.duplicates / TEXT_OF_TOKEN
+        for split, text in text_per_shard(config, splits, shards).items()
+    }
+
+
+def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
+    """Raise where a task has more tokens than a shard may have, which the plan did not expect.
+
+    Raises:
+        ConfigError: it has.
+    """
+    if tokens > MOST_TOKENS:
+        raise ConfigError(
+            f"shard_bytes={config.shard_bytes}: {what} has {tokens:,} tokens, more than "
+            f"{MOST_TOKENS:,}; reduce shard_bytes",
+            key="shard_bytes",
+        )

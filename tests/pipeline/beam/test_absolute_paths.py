@@ -1,0 +1,75 @@
+"""Workers that were started in another directory find what relative paths name."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import prepare
+from pipeline.beam import steps
+from pipeline.beam.absolute_paths import for_workers
+from pipeline.beam.plan import unpack
+from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+
+def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
+    return PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"), source="",
+        vocab="vocab", out="out", runner=RunnerConfig(name=name, options=options, exchange="files"),
+        filters=FiltersConfig(decontaminate=["task"], banned_file="banned"), minimum_characters=0,
+        **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("portable", {"environment_type": "EXTERNAL"}),
+        ("flink", {"environment_type": "EXTERNAL"}),
+        ("dask", {"dask_client_address": "tcp://there:8786"}),
+    ],
+)
+def test_tasks_in_another_directory_read_and_write_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str]
+) -> None:
+    for folder in ("texts", "vocab", "task", "out", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *"abc"], lowercase=True))
+    (tmp_path / "texts" / "a.txt").write_text("a b c.\nb c a.\nc b a.\n\nb b c.\nc c.\n")
+    (tmp_path / "task" / "dev.tsv").write_text("x\ty\n")
+    (tmp_path / "banned").write_text("zzz\n")
+    (tmp_path / "ids").write_text("")
+    monkeypatch.chdir(tmp_path)
+    given = config(name, options, trace_file="ids")
+    plan = prepare.plan(given, Path("out"))
+    assert (given.corpus.path, given.vocab) == ("texts/*.txt", "vocab")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    plan.scratch.mkdir()
+    plan.claim()
+    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
+    task.setup()
+    for write, read in list(task.process(element)):
+        list(steps.WriteShards(plan).process((write, [read])))
+    assert not plan.error_note.exists(), plan.error_note.read_text()
+    assert list((tmp_path / "out").glob("*.arrow"))
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("local", {}),
+        ("prism", {}),
+        ("dask", {"dask_client_address": None}),
+        ("portable", {"environment_type": "LOOPBACK"}),
+    ],
+)
+def test_workers_of_this_process_get_paths_as_typed(name: str, options: dict[str, str]) -> None:
+    given = config(name, options)
+    assert for_workers(given) == given
+
+
+def test_addresses_stay_as_they_are() -> None:
+    given = config("flink", {})
+    given.corpus.path = "s3://bucket/texts"
+    assert for_workers(given).corpus.path == given.corpus.path

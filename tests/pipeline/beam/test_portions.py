@@ -1,0 +1,71 @@
+"""A file that cannot be cut is read in portions: what a task holds does not grow with it."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import prepare
+from pipeline.beam import buckets, documents, exchange
+from pipeline.beam.buckets import TokenizedDocuments
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
+DOCUMENTS, TOKENS = 300, 32  # of each document
+
+
+def text(number: int) -> str:
+    """Return a document of `TOKENS` tokens, another one for each `number`."""
+    words = [WORDS[(number + k * (number + 7)) % len(WORDS)] for k in range(TOKENS - 4)]
+    return "\n".join(" ".join(words[k::4]) + "." for k in range(4))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A compressed file, and a vocabulary."""
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        for number in range(DOCUMENTS):
+            file.write(json.dumps({"text": text(number % (DOCUMENTS - 20))}) + "\n")
+    return tmp_path
+
+
+def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, bytes], Any]:
+    """Return the files that a run writes, by name, and its figures."""
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="jsonl", path=str(corpus / "a.jsonl.gz")),
+        runner=RunnerConfig(task_bytes=1), source="", vocab=str(corpus), out="",
+        workdir=str(corpus), shard_bytes=4000, minimum_characters=0, validation_share=0.1,
+        sequence_length=32, trace=trace,
+    )  # fmt: skip
+    out.mkdir()
+    figures = prepare.make(config, out).figures
+    return {path.name: path.read_bytes() for path in out.iterdir()}, figures
+
+
+@pytest.mark.parametrize(
+    ("direct", "trace"), [(exchange.DIRECT, None), (exchange.DIRECT, "*"), (1, "*")]
+)
+def test_a_file_in_one_split_is_never_held_whole(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int, trace: str | None
+) -> None:
+    whole = made(corpus, tmp_path / "whole", trace)
+    held: list[int] = []
+    add = TokenizedDocuments.add
+
+    def measured(found: TokenizedDocuments, *more: object) -> None:
+        add(found, *more)  # type: ignore[arg-type]
+        held.append(sum(map(len, found.rows)))
+
+    monkeypatch.setattr(TokenizedDocuments, "add", measured)
+    monkeypatch.setattr(documents, "CHUNK", 1000)
+    monkeypatch.setattr(buckets, "MOST_HASHES", 40)
+    monkeypatch.setattr(exchange, "BUFFERED", 1600)
+    monkeypatch.setattr(exchange, "MERGED_BYTES", 4000)
+    monkeypatch.setattr(exchange, "DIRECT", direct)
+    assert made(corpus, tmp_path / "portions", trace) == whole
+    assert sum(name.startswith("train") for name in whole[0]) > 4
+    assert 10 < max(held) < 70

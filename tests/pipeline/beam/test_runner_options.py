@@ -1,0 +1,46 @@
+"""Options that an engine does not know are refused before work begins."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from pipeline.beam import runners
+from pipeline.cli import conf_files
+from pipeline.common.errors import ConfigError
+from pipeline.config import RunnerConfig
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir())
+)
+def test_the_options_of_every_engine_are_known(name: str) -> None:
+    given = OmegaConf.load(conf_files.CONF / "runner" / f"{name}.yaml").get("options", {})
+    runners.check_options(RunnerConfig(name=name, options=dict.fromkeys(given, "x")))
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "meant"),
+    [
+        ("dask", "dask_client_adress", "dask_client_address"),
+        ("prism", "prism_locaton", "prism_location"),
+        ("portable", "job_endpiont", "job_endpoint"),
+        ("flink", "flink_mastr", "flink_master"),
+        ("spark", "enviroment_type", "environment_type"),
+        ("dataflow", "machine_typ", "machine_type"),
+        ("local", "direct_num_worker", "direct_num_workers"),
+    ],
+)
+def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, meant: str) -> None:
+    with (
+        pytest.raises(ConfigError) as caught,
+        runners.start(RunnerConfig(name=name, options={typed: "x"}), 1),
+    ):
+        pass
+    assert caught.value.key == f"runner.options.{typed}"
+    assert f"did you mean runner.options.{meant}?" in str(caught.value)
+
+
+def test_an_option_that_only_a_job_service_knows_reaches_it() -> None:
+    options = {"object_reuse": True}
+    runners.check_options(RunnerConfig(name="flink", options=options))
+    with pytest.raises(ConfigError):
+        runners.check_options(RunnerConfig(name="local", options=options))

@@ -1,0 +1,126 @@
+"""Shards that would be too large are refused before work begins."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import prepare
+from pipeline.beam import estimate, shard_sizes
+from pipeline.beam.shard_sizes import buckets, check_sizes
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.readers import FileRange
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+GIB = 2**30
+
+
+def config(parts: dict[str, Any] | None = None, **more: Any) -> PrepareConfig:
+    more = {"runner": RunnerConfig(), **more}
+    corpus = CorpusConfig(name="a", reader="mix" if parts else "lines", parts=parts or {})
+    return PrepareConfig(corpus=corpus, source="", vocab="", out="", **more)
+
+
+def checked(given: PrepareConfig, splits: list[FileRange]) -> None:
+    check_sizes(given, splits, buckets(splits, given.shard_bytes, given.validation_share))
+
+
+@pytest.mark.parametrize(
+    ("parts", "more", "text"),
+    [
+        (None, {"shard_bytes": 10 * GIB}, 100 * GIB),
+        (None, {"shard_bytes": GIB, "duplicates": 10}, 100 * GIB),
+        ({"a": {"weight": 200}}, {}, 100 * GIB),
+    ],
+)
+def test_a_shard_of_too_many_tokens_is_refused_with_a_size_that_fits(
+    parts: dict[str, Any] | None, more: dict[str, Any], text: int
+) -> None:
+    splits = [FileRange("a", k * GIB, (k + 1) * GIB, part="a") for k in range(text // GIB)]
+    given = config(parts, **more)
+    with pytest.raises(ConfigError) as caught:
+        checked(given, splits)
+    assert caught.value.key == "shard_bytes"
+    fits = int(str(caught.value).rpartition("shard_bytes=")[2].split()[0])
+    checked(dataclasses.replace(given, shard_bytes=fits), splits)
+    assert fits > GIB / 200
+
+
+def test_a_task_of_many_shards_is_refused_too() -> None:
+    splits = [FileRange("a", 0, 100 * GIB)]
+    with pytest.raises(ConfigError) as caught:
+        checked(config(runner=RunnerConfig(task_bytes=30 * GIB)), splits)
+    assert caught.value.key == "runner.task_bytes"
+
+
+def test_the_defaults_take_any_corpus_below_the_limit() -> None:
+    checked(config(), [FileRange("a", 0, 1000 * GIB)])
+    with pytest.raises(ConfigError):
+        checked(config(), [FileRange("a", 0, 2000 * GIB)])
+
+
+def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token per two bytes."""
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *"abcd"], lowercase=True))
+    lines = (" ".join("abcd"[(k >> 2 * j) % 4] for j in range(9)) for k in range(0, 40_000, 7))
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n\n" for line in lines))
+    text = (tmp_path / "a.txt").stat().st_size
+    given = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path=str(tmp_path / "a.txt")), source="",
+        vocab=str(tmp_path), out="", minimum_characters=0, workdir=str(tmp_path),
+        runner=RunnerConfig(),
+    )  # fmt: skip
+    monkeypatch.setattr(shard_sizes, "MOST_TOKENS", text // 3)
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(InputError) as caught:
+        prepare.make(given, out)
+    assert caught.value.key == "shard_bytes"
+
+
+def test_memory_is_that_of_the_largest_task() -> None:
+    small = [FileRange("a", k << 20, (k + 1) << 20) for k in range(1000)]
+    large = [FileRange("b.gz", 0, 10 * GIB)]
+    text = estimate.text_bytes(small + large)
+    assert estimate.memory(config(), small + large, text) < 0.7e9  # read in portions
+    more = config(shard_bytes=2 * GIB)
+    assert estimate.memory(more, small, 1e9) < 6e9
+    assert estimate.memory(more, small + large, text) > 10e9  # of a shard
+
+
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [({}, None), ({"dry_run": True}, None), ({}, "1GB"), ({"dry_run": True}, "1GB")],
+)
+@pytest.mark.parametrize("exchange", ["files", "engine"])
+def test_an_empty_corpus_is_one_line(
+    tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "a"], lowercase=True))
+    (tmp_path / "empty.jsonl").touch()
+    place = str(tmp_path / "empty.jsonl")
+    given = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="jsonl", path=place, limit=limit), source="",
+        vocab=str(tmp_path), out=str(tmp_path / "out"), runner=RunnerConfig(exchange=exchange),
+        workdir=str(tmp_path), **more,
+    )  # fmt: skip
+    with pytest.raises(InputError) as caught:
+        prepare.execute(given)
+    assert (caught.value.key, caught.value.path) == ("corpus.path", place)
+
+
+def test_validation_shards_stay_below_three_times_shard_bytes() -> None:
+    splits = [FileRange("a", 0, 10 * GIB)]
+    for share in (0.01, 0.3, 0.49, 0.6, 0.9, 0.99, 0.999999):
+        given = config(validation_share=share)
+        shards = buckets(splits, given.shard_bytes, share)
+        sizes = shard_sizes.text_per_shard(given, splits, shards)
+        assert max(sizes.values()) < 3 * given.shard_bytes
+        if share < 0.5:  # bytes of shards depend on their number
+            assert shards["validation"] == math.ceil(shards["train"] * share)
+    assert buckets(splits, 64 * 2**20, 0.0)["validation"] == 0

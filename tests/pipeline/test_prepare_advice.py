@@ -1,0 +1,91 @@
+"""What `prepare` advises where a split of the data has no instances."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import prepare
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.shards.sentence_pairs import document_hash
+from pipeline.shards.validation_share import LowestHashes
+from pipeline.text import clean
+from pipeline.tokenization.wordpiece import SPECIAL, build
+
+WORDS = ["sea", "hill", "moon", "lamp", "rain", "bird", "stone", "leaf", "."]
+
+
+def document(number: int, sentences: int) -> str:
+    """Return a text of some sentences, one per line, another one for each `number`."""
+    return "\n".join(
+        f"{WORDS[number % 8]} {WORDS[number // 8 % 8]} {WORDS[k % 8]}." for k in range(sentences)
+    )
+
+
+def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str, Any]:
+    """Return the figures of a run."""
+    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    (folder / "a.txt").write_text("\n\n".join(texts))
+    config = PrepareConfig(
+        corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")), source="",
+        vocab=str(folder), out="", workdir=str(folder), runner=RunnerConfig(),
+        minimum_characters=0, validation_share=share, **more,
+    )  # fmt: skip
+    out = folder / f"out-{share}"
+    out.mkdir()
+    return prepare.make(config, out).figures
+
+
+def in_order_of_hashes(texts: list[str]) -> tuple[list[str], LowestHashes]:
+    """Return the texts, those that are held out first at the beginning."""
+    lowest = LowestHashes()
+    for text in texts:
+        lowest.add(document_hash(clean.clean(text)))
+    return sorted(texts, key=lambda text: document_hash(clean.clean(text))[:8]), lowest
+
+
+def held_out_singles(singles: int) -> tuple[list[str], LowestHashes]:
+    """Return documents; the `singles` that are held out first have one sentence."""
+    ones = [document(number, 1) for number in range(64)]
+    ordered, lowest = in_order_of_hashes(ones)
+    return [*ordered[:singles], *more_than(ordered[singles])], lowest
+
+
+def more_than(text: str) -> list[str]:
+    """Return documents of several sentences that are held out after `text`."""
+    least = document_hash(clean.clean(text))[:8]
+    long = [document(number, 9) for number in range(64)]
+    return [each for each in long if document_hash(clean.clean(each))[:8] > least]
+
+
+def test_held_out_documents_without_pairs_are_named(tmp_path: Path) -> None:
+    texts, lowest = held_out_singles(1)
+    share = lowest.share_for(1)
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, texts, share)
+    assert caught.value.key == "validation_share"
+    assert "holds out 1 document," in str(caught.value)
+    assert "pairs=none" in str(caught.value)
+    (advised,) = map(float, re.findall(r"set validation_share=(\S+) ", str(caught.value)))
+    assert advised > share
+    assert made(tmp_path, texts, advised)["totals"]["validation"] > 0
+
+
+def test_training_documents_without_pairs_are_not_all_held_out(tmp_path: Path) -> None:
+    ordered, lowest = in_order_of_hashes([document(number, 1) for number in range(5)])
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, ordered, lowest.share_for(4))
+    assert caught.value.key == "pairs"
+    assert "1 training document" in str(caught.value)
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, ordered, 0.999999)
+    assert caught.value.key == "validation_share"
+    assert "all 5 documents" in str(caught.value)
+
+
+def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, [document(0, 1)], 0.0)
+    assert caught.value.key == "pairs"
