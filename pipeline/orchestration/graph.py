@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,17 +134,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     if config.seeds:
         found = seed_copies.with_copies(config, found, needs)
         needs = needs_of(found)
-    if config.force and config.executor.name == "kubernetes":
-        raise ConfigError(
-            f"force=[{','.join(config.force)}]: not with executor=kubernetes, whose pods would "
-            f"start over whenever they restart; delete {config.workdir}/{config.force[0]} instead",
-            key="force",
-        )
-    unknown = sorted(set(config.force) - set(found))
-    if unknown:
-        raise ConfigError(
-            f"force={unknown[0]}: no such stage; choose one of {', '.join(found)}", key="force"
-        )
+    check_force(config, found)
     nodes: dict[str, Node] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
@@ -163,6 +153,20 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
     return list(nodes.values())
+
+
+def check_force(config: RunConfig, stages: Iterable[str]) -> None:
+    """Raise ConfigError if the stages of `force` do not exist, or cannot be forced."""
+    if config.force and config.executor.name == "kubernetes":
+        raise ConfigError(
+            f"force=[{','.join(config.force)}]: not with executor=kubernetes, whose pods would "
+            f"start over whenever they restart; delete {config.workdir}/{config.force[0]} instead",
+            key="force",
+        )
+    if unknown := sorted(set(config.force) - set(stages)):
+        raise ConfigError(
+            f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force"
+        )
 
 
 def forced(nodes: list[Node], job: str) -> list[str]:

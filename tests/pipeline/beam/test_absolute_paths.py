@@ -36,7 +36,7 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
         (tmp_path / folder).mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *"abc"], lowercase=True))
     (tmp_path / "texts" / "a.txt").write_text("a b c.\nb c a.\nc b a.\n\nb b c.\nc c.\n")
-    (tmp_path / "task" / "dev.tsv").write_text("x\ty\n")
+    (tmp_path / "task" / "dev.tsv").write_text(f"{'x ' * 13}\ty\n")
     (tmp_path / "banned").write_text("zzz\n")
     (tmp_path / "ids").write_text("")
     monkeypatch.chdir(tmp_path)
