@@ -12,7 +12,6 @@ each kind, looked at twice per second.
 """
 
 import argparse
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.budget import manifest
 from benchmarks.prepare import learn, write
 from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark
 
@@ -144,10 +144,8 @@ def kind_of(process: int, driver: int, words: str) -> str:
 
 def sums(folder: Path) -> dict[str, str]:
     """Return the checksum of each shard."""
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.glob("*.arrow"))
-    }
+    files = manifest(folder).files
+    return {name: files[name]["sha256"] for name in files if name.endswith(".arrow")}
 
 
 if __name__ == "__main__":

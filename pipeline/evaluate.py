@@ -118,7 +118,7 @@ def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> 
     for path in folder.iterdir():
         if path.is_dir() and path.name not in models:
             shutil.rmtree(path)
-        elif path.is_file() and path.name not in {*files, forced.FORCED}:
+        elif path.is_file() and path.name not in files:
             path.unlink()
     for name in (MODEL, glue_submission.FOLDER):
         shutil.rmtree(out / name, ignore_errors=True)

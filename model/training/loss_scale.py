@@ -19,7 +19,7 @@ def state_of(optimizer: Any, precision: str) -> State:
 
 
 def restore(optimizer: Any, state: State) -> None:
-    """Continue from a saved scale; of another ZeRO stage's what this one has."""
+    """Continue from a saved scale, if any; of another ZeRO stage's what this one has."""
     scaler = _scaler(optimizer)
     for name, value in state.items():
         if hasattr(scaler, name):

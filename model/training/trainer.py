@@ -112,8 +112,7 @@ class Trainer:
         engine = build_engine(module, self.config, self.world)
         if before is not None:
             load_state(engine, *before)
-            if self.config.precision == "fp16":
-                loss_scale.restore(engine.optimizer, self.scale)
+            loss_scale.restore(engine.optimizer, self.scale)
         return engine
 
     def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:

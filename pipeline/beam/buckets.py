@@ -10,14 +10,13 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.beam import trace
 from pipeline.beam.documents import KeptDocument
-from pipeline.beam.nested_tokens import nested, take
+from pipeline.beam.nested_tokens import count, nested, take
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
@@ -152,35 +151,24 @@ def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[pa.RecordBatch]:
         yield batch.slice(low, high - low)
 
 
-class BatchFile:
+class BatchFile(contextlib.ExitStack):
     """File of the batches of `by_bucket`, of one portion of documents after another.
 
     It is there at the end of the `with` block, unless no portion was written.
     """
 
     def __init__(self, path: Path, bounds: list[int]):
+        super().__init__()
         self.path, self.bounds = path, bounds
         self.used: set[int] = set()  # ranges that have documents
         self.writer: pa.ipc.RecordBatchFileWriter | None = None
 
-    def __enter__(self) -> "BatchFile":
-        self.stack = contextlib.ExitStack()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.stack.__exit__(kind, error, where)
-
     def write(self, table: pa.Table) -> None:
         """Write a portion of documents."""
         if self.writer is None:
-            temporary = self.stack.enter_context(atomic_path(self.path))
+            temporary = self.enter_context(atomic_path(self.path))
             writer = pa.ipc.new_file(str(temporary), table.schema, options=OPTIONS)
-            self.writer = self.stack.enter_context(writer)
+            self.writer = self.enter_context(writer)
         for k, batch in enumerate(by_bucket(table, self.bounds)):
             self.writer.write_batch(batch)
             if len(batch):
@@ -214,7 +202,7 @@ def merge(plan: PreparePlan, group: int, index: int, reads: list[int]) -> list[i
         tokens = 0
         for batch in filter(len, batches(places)):
             held.append(batch)
-            tokens += len(batch["ids"].flatten().flatten())
+            tokens += count(batch["ids"])
             if tokens > plan.portion:
                 file.write(pa.Table.from_batches(held))
                 held, tokens = [], 0

@@ -15,6 +15,11 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.ListA
     )
 
 
+def count(documents: pa.ListArray) -> int:
+    """Return the number of ids in a nested array."""
+    return len(documents.flatten().flatten())
+
+
 def take(documents: pa.ListArray, order: np.ndarray) -> pa.ListArray:
     """Return the documents at the places `order` `(K,)` of a nested array.
 

@@ -50,7 +50,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     `found` `(N, 4)` has the hashes of near duplicates and of those that they are similar to.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
-    tokens = sum(len(each.flatten().flatten()) for each in table["ids"].chunks)
+    tokens = sum(map(nested_tokens.count, table["ids"].chunks))
     check_tokens(plan.config, f"writing task {write}", tokens)
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()

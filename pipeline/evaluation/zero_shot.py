@@ -149,7 +149,7 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
     keep = {file_of(folder, one, PRETRAINED) for one in models}
     keep |= {file_of(folder, last, RANDOM)} if config.baseline else set()
     for path in folder.iterdir():
-        if path.with_suffix("") not in keep and path.name != forced.FORCED:
+        if path.with_suffix("") not in keep:
             path.unlink()
     found = account(config, pairs, done[last.name], baseline)
     found["model"] = last.name

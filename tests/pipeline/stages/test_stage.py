@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import forced
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
+from tests.pipeline.stages.one_more_run import one_more_run
 
 
 def config(tmp_path: Path, **changes: object) -> TasksConfig:
@@ -80,11 +80,7 @@ def test_a_forced_stage_that_resumes_starts_over_once(tmp_path: Path) -> None:
     fails = True
 
     def make(config: TasksConfig, out: Path) -> Result:
-        if config.force:
-            forced.start_over(out / "runs")
-        (out / "runs").mkdir(exist_ok=True)
-        done = len(list((out / "runs").glob("*.txt")))
-        (out / "runs" / f"{done}.txt").write_text("done")
+        done = one_more_run(config, out)
         if fails:
             raise InputError("interrupted")
         return Result(summary="made", figures={"resumed": done})

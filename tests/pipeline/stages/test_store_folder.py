@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import forced, parallel
+from pipeline.common import parallel
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.stores import lease, objects
@@ -16,6 +16,7 @@ from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksCon
 from pipeline.stages import stage, store_folder, store_inputs
 from pipeline.stages.fingerprints import fingerprint_path
 from tests.pipeline import s3_server
+from tests.pipeline.stages.one_more_run import one_more_run
 from tests.pipeline.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
@@ -172,11 +173,7 @@ def test_a_stage_that_resumes_finds_its_files_on_another_machine(
 
 def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) -> None:
     def make(config: DownloadConfig, out: Path) -> Result:
-        if config.force:
-            forced.start_over(out / "runs")
-        (out / "runs").mkdir(exist_ok=True)
-        done = len(list((out / "runs").glob("*.txt")))
-        (out / "runs" / f"{done}.txt").write_text("done")
+        done = one_more_run(config, out)
         if done == 0:
             raise InputError("cut off")
         return Result(summary="whole", figures={"resumed": done})
