@@ -28,7 +28,7 @@ from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
 from model.training.trainer import Trainer
 from pipeline.cli import conf_files, entry_point
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 
 def train(name: str, overrides: list[str]) -> None:

@@ -1,9 +1,10 @@
-"""Time and memory of `prepare` on cluster engines, and locally with as many workers.
+"""Time and memory of `prepare` on cluster engines, and locally with as many worker processes.
 
 `python -m benchmarks.engines --text FOLDER` repeats a text up to `--megabytes`, starts each engine
 on this machine as the tests do, and runs the same job on all of them, once on a megabyte and once
 on all. The difference is compared with the local one: starting a job takes seconds on any engine,
-however large the corpus. All shards must have the same bytes.
+however large the corpus. All shards must have the same bytes. Prism has one worker process, Flink
+and Spark have two.
 
 Memory is the greatest sum of unshared and proportionally shared pages (PSS) of the processes of
 each kind, looked at twice per second.
@@ -45,7 +46,6 @@ def main() -> None:
     )
     parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
     parser.add_argument("--megabytes", type=float, default=1000)
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--engines", nargs="+", default=list(CLUSTERS), choices=list(CLUSTERS))
     options = parser.parse_args()
 
@@ -55,41 +55,44 @@ def main() -> None:
         documents, copies = write(options.text, work / "text.jsonl", options.megabytes * 1e6)
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
-        print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text), "
-              f"{options.workers} workers\n")  # fmt: skip
-        print("| engine | 1 MB: s | all: s | difference: s | vs. local "
+        print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
+        print("| engine | workers | 1 MB: s | all: s | difference: s | vs. local "
               "| GiB: driver | engine | workers |")  # fmt: skip
-        print("|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
-        local = row(work, "local", None, [f"runner.workers={options.workers}"])
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+        workers = {name: 1 if name == "prism" else 2 for name in options.engines}
+        local = {
+            count: row(work, "local", count, None, [f"runner.workers={count}"])
+            for count in sorted(set(workers.values()))
+        }
         expected = sums(work / "out")
         for name in options.engines:
             cluster = CLUSTERS[name](ROOT, work / name)
             try:
                 cluster.start()
-                row(work, name, cluster, words_of(cluster, options.workers), local)
+                row(work, name, workers[name], cluster, words_of(cluster), local[workers[name]])
             finally:
                 cluster.stop()
             if sums(work / "out") != expected:
                 raise SystemExit(f"{name}: the shards have other bytes than the local ones")
 
 
-def words_of(cluster: Cluster, workers: int) -> list[str]:
-    """Return the overrides for a cluster: two workers of Flink and Spark are two processes."""
-    count = [f"runner.workers={workers}"] if cluster.runner == "prism" else []
+def words_of(cluster: Cluster) -> list[str]:
+    """Return the overrides for a cluster."""
     given = (f"runner.options.{key}={value}" for key, value in cluster.options.items())
-    return [f"runner={cluster.runner}", "runner.start_timeout=240", *count, *given]
+    return [f"runner={cluster.runner}", "runner.start_timeout=240", *given]
 
 
 def row(
-    work: Path, name: str, cluster: Cluster | None, words: list[str], local: float | None = None
-) -> float:
+    work: Path, name: str, workers: int, cluster: Cluster | None, words: list[str],
+    local: float | None = None,
+) -> float:  # fmt: skip
     """Print the figures of an engine; return the seconds that the text adds to a start."""
     small, whole = (run(work, text, cluster, words) for text in ("small", "text"))
     added = whole.seconds - small.seconds
     ratio = f"{added / local:.2f}" if local else "1.00"
     memory = " | ".join(f"{whole.memory[kind]:.2f}" for kind in ("driver", "engine", "worker"))
-    print(f"| {name} | {small.seconds:.1f} | {whole.seconds:.1f} | {added:.1f} | {ratio} "
-          f"| {memory} |", flush=True)  # fmt: skip
+    seconds = f"{small.seconds:.1f} | {whole.seconds:.1f} | {added:.1f}"
+    print(f"| {name} | {workers} | {seconds} | {ratio} | {memory} |", flush=True)
     return added
 
 

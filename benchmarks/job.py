@@ -13,7 +13,7 @@ from benchmarks.small import settings
 from model.training import checkpoint
 from model.training.tracking import read_metrics
 from pipeline.common.manifest import require_manifest, sha256
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

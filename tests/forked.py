@@ -43,7 +43,7 @@ def run(
     assert command[0] == sys.executable
     assert capture_output, "what a child prints is always kept"
     assert text, "as text"
-    from pipeline.orchestration.graph import free_port  # the server has its path later
+    from pipeline.common.ports import free_port  # the server has its path later
 
     with tempfile.TemporaryDirectory() as folder:
         order = {

@@ -1,10 +1,10 @@
 """Command lines of deepspeed and torchrun: parsing and added options."""
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.ports import free_port
 
 HOSTFILE = Path("/job/hostfile")  # deepspeed's default
 FLAGS = (
@@ -113,14 +113,6 @@ class LauncherCommand:
         if asked or not alone.get(self.name):
             return self
         return self.adding("--master_port", str(free_port()))
-
-
-def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def read_hosts(path: Path) -> dict[str, int]:

@@ -27,6 +27,7 @@ from model.launching.sent_environment import along
 from model.resilience.rank_card import HOSTS, RUN
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError
+from pipeline.common.ports import free_port
 
 READY = "train-node-ready"  # first line from a host, with a port that is free on it
 ROOT = Path(__file__).resolve().parents[2]
@@ -263,8 +264,6 @@ def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str]
     Returns the command, its environment and the hostfile. Exits if no job arrives because another
     host failed.
     """
-    from model.launching.command_line import free_port
-
     print(f"{READY} {free_port()}", flush=True)
     line = sys.stdin.readline()
     if not line:

@@ -26,6 +26,9 @@ MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times th
 BUFFERED = 2**24  # tokens of a portion, at least
 PER_TOKEN = 4  # bytes of text, rounded down
 
+PIECE_BYTES = 128 * 2**20  # text whose tokens an engine may hold in its heap: 60 MB
+MOST_PIECES = 2048
+
 NEAR_PARTS = 4  # merged parts whose documents a task that finds near duplicates has
 
 
@@ -39,6 +42,7 @@ class Exchange:
     ranges: int  # of writing tasks; equals `writes` without a merge step
     groups: int  # of reading tasks; equals `reads` without a merge step
     portions: int  # of all reading tasks, about; equals `reads` if each has only one
+    text: float = 0.0  # bytes
 
     @classmethod
     def choose(
@@ -54,13 +58,18 @@ class Exchange:
             groups = min(reads, max(1, math.ceil(parts / ranges)))
         return cls(
             buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups,
-            portions=portions,
+            portions=portions, text=text,
         )  # fmt: skip
 
     @property
     def merges(self) -> bool:
         """Return whether a merge step runs between the phases."""
         return self.portions * self.writes > DIRECT
+
+    @property
+    def pieces(self) -> int:
+        """Return the pieces of a phase for an engine that holds the output of a piece."""
+        return min(max(self.reads, self.writes), MOST_PIECES, math.ceil(self.text / PIECE_BYTES))
 
     @property
     def near_tasks(self) -> int:

@@ -18,6 +18,7 @@ from pipeline.common.formatting import pluralize
 
 EVERY = 1.0  # seconds between a task's reports, and between reading them
 SLOWLY = 10.0  # seconds between reading them for the heartbeat
+STALLED = 60  # of these readings without progress before a line says so
 
 FORMAT = "prepare: {desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{rate_fmt}{postfix}]"
 
@@ -126,9 +127,9 @@ def watch(plan: PreparePlan) -> Iterator[None]:
     """
     over, threads = threading.Event(), []
     with heartbeat.during("prepare") as alive:
-        if alive is not None:
-            arguments = (plan, alive.beat, lambda: over.wait(SLOWLY))
-            threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
+        beat = alive.beat if alive is not None else lambda: None
+        arguments = (plan, beat, lambda: over.wait(SLOWLY))
+        threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
         if sys.stderr.isatty():
             shown = (plan, lambda: over.wait(EVERY))
             threads.append(threading.Thread(target=_show, args=shown, daemon=True))
@@ -143,15 +144,27 @@ def watch(plan: PreparePlan) -> Iterator[None]:
 
 
 def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]) -> None:
-    """Call `beat` whenever the tasks have made progress, until `pause` returns True."""
-    progress, before = Progress(plan), (0.0, 0.0)
+    """Call `beat` whenever the tasks have made progress, until `pause` returns True.
+
+    Print a line when they have not for `STALLED` looks: engines may hang without an error.
+    """
+    progress, before, still = Progress(plan), (0.0, 0.0), 0
     while not pause():
         with contextlib.suppress(OSError):  # of a network file system: look again
             progress.look()
         seen = progress.bytes, progress.shards
-        if seen != before:
+        still = 0 if seen != before else still + 1
+        if not still:
             beat()
             before = seen
+        elif still == STALLED:
+            minutes = STALLED * SLOWLY / 60
+            engine = "" if plan.config.runner.name == "local" else ", and the logs of the engine"
+            print(
+                f"prepare: no task has made progress for {minutes:.0f} minutes; look at the load "
+                f"of the workers{engine}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
 
 
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.beam.endpoints import check_endpoints, find_prism, listens
+from pipeline.beam.exchange import Exchange
 from pipeline.beam.fast_import import (
     FnApiRunner,
     PipelineOptions,
@@ -46,8 +47,8 @@ _SERVICES = {
 
 
 @contextlib.contextmanager
-def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
-    """Yield Beam's runner and its options; `parts` is the number of splits of the input.
+def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
+    """Yield Beam's runner and its options.
 
     Raises:
         ConfigError: a dependency is missing, or an option is unknown.
@@ -58,13 +59,15 @@ def start(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
     if runner.name == "local":
         yield local(runner)
     elif runner.name == "dask":
-        with dask(runner, parts) as engine:
+        with dask(runner, exchange.reads) as engine:
             yield engine
     elif runner.name == "prism":
         with prism(runner) as engine:
             yield engine
     else:
         check_endpoints(runner)
+        if runner.name == "flink":
+            runner = in_turns(runner, exchange.pieces)
         if runner.options.get("environment_type") == "LOOPBACK":
             with loopback() as where:
                 yield service(runner, where)
@@ -202,6 +205,18 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
     finally:
         process.terminate()
         process.wait()
+
+
+def in_turns(runner: RunnerConfig, pieces: int) -> RunnerConfig:
+    """Return the configuration of Flink that cuts each phase into pieces, more than it has slots.
+
+    Beam's task on Flink holds all that its worker sends until the worker has finished. With
+    blocking exchanges, tasks wait for slots, and a task is as small as its piece.
+    """
+    given = {key: value for key, value in runner.options.items() if value is not None}
+    pieces = max(pieces, given.get("parallelism", 1))
+    own = {"execution_mode_for_batch": "BATCH_FORCED", **given, "parallelism": pieces}
+    return dataclasses.replace(runner, options=own)
 
 
 def service(runner: RunnerConfig, where: Place) -> Engine:

@@ -123,7 +123,7 @@ def run(plan: PreparePlan) -> None:
     # Exceptions of tasks are raised by `run`; Beam would also log their tracebacks.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        with runners.start(plan.config.runner, plan.exchange.reads) as (engine, flags):
+        with runners.start(plan.config.runner, plan.exchange) as (engine, flags):
             if plan.config.runner.name not in runners.PORTABLE:
                 with beam.Pipeline(runner=engine, options=flags) as pipeline:
                     build(pipeline, plan)

@@ -5,7 +5,6 @@ Dependencies are inferred: a stage that reads a folder waits for the stage that 
 
 import dataclasses
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
 from pipeline.config import RunConfig, StageConfig
 from pipeline.orchestration import advice, recipe, seed_copies
@@ -96,14 +96,6 @@ def launched(script: Path | str, options: list[str]) -> list[str]:
     """
     deepspeed = Path(sys.executable).with_name("deepspeed")
     return [sys.executable, "-m", "model.launch", str(deepspeed), *options, str(script)]
-
-
-def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def plan(config: RunConfig, chosen: list[str]) -> list[Node]:

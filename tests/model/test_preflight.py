@@ -12,7 +12,7 @@ import pytest
 from model.preflight import judge
 from model.resilience.node_checks import Findings
 from pipeline.common.errors import Exit
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 H100 = "NVIDIA H100 80GB HBM3, 80 GiB, driver 580.95, CUDA 13.0"
 RANK = Findings(

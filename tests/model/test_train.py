@@ -17,7 +17,7 @@ from model.train import launcher_arguments
 from model.training import initial_weights
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 from tests.model.conftest import SMALL, WORDS, losses

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 
 @contextlib.contextmanager

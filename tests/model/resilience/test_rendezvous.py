@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 Plan = dict[str, Any]
 

@@ -14,7 +14,7 @@ from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
 from model.training.optimizer import ADAM
 from pipeline.common.errors import InputError
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 
 pytestmark = pytest.mark.slow
 

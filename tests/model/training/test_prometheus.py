@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from pipeline.orchestration.graph import free_port
+from pipeline.common.ports import free_port
 from tests.model.conftest import SMALL
 
 MONITORING = Path("k8s", "components", "monitoring")

@@ -13,9 +13,9 @@ import pytest
 from model.training import checkpoint
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
+from pipeline.common.ports import free_port
 from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import local_path
-from pipeline.orchestration.graph import free_port
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, train_many, write_split

@@ -204,13 +204,14 @@ taskmanager:
   bind-host: localhost
   host: localhost
   memory:
-    task: {{heap.size: 256m, off-heap.size: 0}}
+    task: {{heap.size: 640m, off-heap.size: 0}}
     network: {{min: 192m, max: 192m}}  # a shuffle takes 16 MB and more
     managed: {{size: 128m}}
     framework: {{heap.size: 128m, off-heap.size: 128m}}
     jvm-metaspace: {{size: 256m}}
     jvm-overhead: {{min: 192m, max: 192m}}
 heartbeat: {{interval: 2000}}
+cluster: {{uncaught-exception-handling: FAIL}}  # else a full heap stops a job without an error
 pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
 """
     MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -224,14 +225,16 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
         super().start()
         rpc, rest, _ = self.ports
         (self.folder / "config.yaml").write_text(self.SETTINGS.format(rpc=rpc, rest=rest))
-        words = [*JAVA, "-Xmx400m", "-cp", jars]
-        self.run("jobmanager", [*words, self.MANAGER, "-c", str(self.folder)])
+        words = [*JAVA, "-cp", jars]
+        self.run("jobmanager", [*words, "-Xmx400m", self.MANAGER, "-c", str(self.folder)])
         wait_for("the job manager", lambda: self.serves("jobmanager", rest))
         for number in (1, 2):
-            self.run(f"taskmanager{number}", [*words, self.WORKER, "-c", str(self.folder)])
+            self.run(
+                f"taskmanager{number}", [*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)]
+            )
         self.options = {
             "flink_master": f"localhost:{rest}", "flink_version": "1.19",
-            "flink_job_server_jar": jar, "parallelism": 2,
+            "flink_job_server_jar": jar, "parallelism": 6,  # more than slots
             "environment_config": f"localhost:{self.pool_port}",
         }  # fmt: skip
         wait_for("two task managers", self.is_whole)
@@ -293,7 +296,7 @@ class Spark(Cluster):
             )  # fmt: skip
         self.run(
             "jobserver",
-            [*JAVA, "-Xmx500m", "-cp", f"{jar}:{home}/*",
+            [*JAVA, "-Xmx500m", "-Dspark.default.parallelism=8", "-cp", f"{jar}:{home}/*",
              "org.apache.beam.runners.spark.SparkJobServerDriver",
              f"--spark-master-url=spark://localhost:{master}", f"--job-port={service}",
              "--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={self.folder}/staged"],

@@ -82,6 +82,24 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     assert counts == [0, 0, 0, 1, 1]
 
 
+def test_a_job_that_hangs_is_named_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = planned(words, tmp_path / "out")
+    looks = iter(range(3 * progress.STALLED))
+    report = progress.Report(plan.report(plan.read_account(0)))
+
+    def pause() -> bool:
+        look = next(looks, None)
+        if look == progress.STALLED - 1:  # in time
+            report.write(12, 1, False)
+        return look is None
+
+    progress._beat(plan, lambda: None, pause)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no task has made progress" in line
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_terminal_shows_both_phases_to_their_end(
     root: Path, words: list[str], workers: int

@@ -21,16 +21,18 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pipeline.beam import endpoints, runners
+from pipeline.beam.exchange import Exchange
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.common.ports import free_port
 from pipeline.config import PrepareConfig, RunnerConfig
-from pipeline.orchestration.graph import free_port
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 
 pytestmark = pytest.mark.slow
 
+SMALL = Exchange.choose(1, 1, 1000, 1)
 WORDS = [
     "the",
     "river",
@@ -341,7 +343,7 @@ def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Pat
     """Beam 2.77 loses some of them without the guard in `engines.start`."""
     count, size = 4000, 80_000
     with (
-        runners.start(RunnerConfig(workers=2), 1) as (engine, options),
+        runners.start(RunnerConfig(workers=2), SMALL) as (engine, options),
         beam.Pipeline(runner=engine, options=options) as pipeline,
     ):
         _ = (
@@ -379,5 +381,5 @@ def lost_bytes(limit: int) -> int:
 def test_the_guard_is_against_a_real_loss() -> None:
     """Where the first line fails, Beam has been mended, and the guard can go."""
     assert lost_bytes(1) > 0
-    with runners.start(RunnerConfig(), 1):
+    with runners.start(RunnerConfig(), SMALL):
         assert lost_bytes(worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == 0
