@@ -13,6 +13,7 @@ some rows, `--show` prints the table of those that are there.
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -24,35 +25,47 @@ from pipeline.common.manifest import Manifest
 MUON = [
     "optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4",
 ]  # fmt: skip
-
-# Settings of `train`, or with `prepare.` of `prepare`, by name; the first is what others change.
+BASE = [
+    "objective=mlm", "batch_size=16", "micro_batch=16", *MUON, "optimizer.betas=[0.9,0.98]",
+    "schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay=sqrt", "schedule.decay_share=0.5",
+    "model.dropout=0", "model.attention_dropout=0", "deepspeed=zero0", "processes=1", "threads=1",
+    "keep=1", "log_every=100", "evaluate_every=1000000", "save_every=1000000", "tracking=none",
+]  # fmt: skip
+ADAMW = ["optimizer=adamw", "optimizer.learning_rate=1e-3", "optimizer.betas=[0.9,0.98]"]
+LINEAR = ["schedule=linear", "schedule.warmup_share=0.05"]
+# What differs from BASE, by name: settings of `train`, `prepare.` or `vocab.`; the first is BASE.
 ROWS: dict[str, list[str]] = {
     "base": [],
-    "rate 3e-4": ["optimizer.learning_rate=3e-4"],
-    "rate 3e-3": ["optimizer.learning_rate=3e-3"],
-    "batch 64": ["batch_size=64"],
-    "batch 64, rate 3e-3": ["batch_size=64", "optimizer.learning_rate=3e-3"],
-    "muon": MUON,
-    "muon, rate 1e-2": [*MUON, "optimizer.learning_rate=1e-2", "optimizer.adam_share=0.2"],
-    "muon, batch 64": [*MUON, "batch_size=64"],
-    "muon, masks 30 to 15%": [*MUON, "objective.mask_share=[0.3,0.15]"],
-    "muon, wsd": [*MUON, "schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay_share=0.5"],
-    "muon, average": [*MUON, "ema=0.99"],
-    "wsd": ["schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay_share=0.5"],
+    "seed 1": ["seed=1"],
+    "AdamW, 1e-3": ADAMW,
+    "AdamW, 3e-3": [*ADAMW, "optimizer.learning_rate=3e-3"],
+    "AdamW, 1e-3, linear": [*ADAMW, *LINEAR],
+    "rate 2.5e-3": ["optimizer.learning_rate=2.5e-3", "optimizer.adam_share=0.8"],
+    "rate 1e-2": ["optimizer.learning_rate=1e-2", "optimizer.adam_share=0.2"],
+    "rate of the others x 1/2": ["optimizer.adam_share=0.2"],
+    "rate of the others x 2": ["optimizer.adam_share=0.8"],
+    "second beta 0.95": ["optimizer.betas=[0.9,0.95]"],
+    "second beta 0.999": ["optimizer.betas=[0.9,0.999]"],
+    "weight decay 0.1": ["optimizer.weight_decay=0.1"],
+    "linear": LINEAR,
+    "decay over 20%": ["schedule.decay_share=0.2"],
+    "decay over 80%": ["schedule.decay_share=0.8"],
+    "warm-up over 1%": ["schedule.warmup_share=0.01"],
+    "average of weights": ["ema=0.99"],
+    "batch 8": ["batch_size=8", "micro_batch=8"],
+    "batch 32": ["batch_size=32", "micro_batch=32"],
+    "batch 64": ["batch_size=64", "micro_batch=32"],
     "masks 30%": ["objective.mask_share=0.3"],
     "masks 30 to 15%": ["objective.mask_share=[0.3,0.15]"],
-    "length 128": ["prepare.sequence_length=128", "batch_size=8"],
-    "pairs": ["prepare.pairs=nsp", "objective=nsp"],
-    "decay 0.1": ["optimizer.weight_decay=0.1"],
     "dropout 0.1": ["model.dropout=0.1", "model.attention_dropout=0.1"],
-    "seed 1": ["seed=1"],
+    "length 128": ["prepare.sequence_length=128", "batch_size=8", "micro_batch=8"],
+    "length 256": ["prepare.sequence_length=256", "batch_size=4", "micro_batch=4"],
+    "pairs": ["prepare.pairs=nsp", "objective=nsp"],
+    "4,096 entries": ["vocab.size=4096"],
+    "16,384 entries": ["vocab.size=16384"],
+    "4 layers of 96": ["model.layers=4", "model.hidden=96", "model.feed_forward=384"],
+    "1 layer of 192": ["model.layers=1", "model.hidden=192", "model.feed_forward=768"],
 }
-BASE = [
-    "objective=mlm", "batch_size=16", "micro_batch=16", "optimizer.learning_rate=1e-3",
-    "optimizer.betas=[0.9,0.98]", "schedule.warmup_share=0.05", "model.dropout=0",
-    "model.attention_dropout=0", "deepspeed=zero0", "processes=1", "threads=1", "keep=1",
-    "log_every=100", "evaluate_every=1000000", "save_every=1000000", "tracking=none",
-]  # fmt: skip
 PREPARE = {"pairs": "none", "sequence_length": "64", "validation_share": "0.05"}
 
 
@@ -103,23 +116,24 @@ def settings_of(options: argparse.Namespace, name: str) -> dict[str, Any]:
 def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
     """Run one row and return its figures."""
     out = options.out.absolute()
-    own = [word.removeprefix("prepare.") for word in ROWS[name] if word.startswith("prepare.")]
-    shards = PREPARE | dict(word.split("=") for word in own)
-    prepared = out / f"prepare-{shards['pairs']}-{shards['sequence_length']}"
+    entries = of_stage("vocab", name).get("size", str(options.vocabulary))
+    shards = PREPARE | of_stage("prepare", name)
+    vocab = out / f"vocab-{entries}"
+    prepared = out / f"prepare-{entries}-{shards['pairs']}-{shards['sequence_length']}"
     corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
-    command("vocab", *corpus, f"out={out}/vocab", f"size={options.vocabulary}")
+    command("vocab", *corpus, f"out={vocab}", f"size={entries}")
     command(
-        "prepare", *corpus, f"out={prepared}", f"vocab={out}/vocab", "runner.workers=1",
+        "prepare", *corpus, f"out={prepared}", f"vocab={vocab}", "runner.workers=1",
         *(f"{key}={value}" for key, value in shards.items()),
     )  # fmt: skip
-    overrides = [*BASE, *(word for word in ROWS[name] if not word.startswith("prepare."))]
+    overrides = training_of(name)
     batch = int(next(w for w in reversed(overrides) if w.startswith("batch_size=")).split("=")[1])
     totals = manifest(prepared).figures["totals"]
     samples = totals["train"] + totals["validation"]
     steps = round(options.tokens * samples / totals["tokens"] / batch)
-    folder = out / f"train-{name.replace(', ', '-').replace(' ', '-').replace('%', '')}"
+    folder = out / f"train-{re.sub('[^a-z0-9.]+', '-', name.lower())}"
     training = command(
-        "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={out}/vocab",
+        "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={vocab}",
         f"model={options.model}", f"steps={steps}", *overrides,
     )  # fmt: skip
     scored = folder.with_name(folder.name.replace("train", "evaluate", 1))
@@ -134,6 +148,17 @@ def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
         "validation": figures["validation"], "blimp": pairs["score"],
         "interval": pairs["interval"], "core_seconds": training,
     }  # fmt: skip
+
+
+def of_stage(stage: str, name: str) -> dict[str, str]:
+    """Return the settings of a row for `vocab` or `prepare`."""
+    own = (word.partition(".") for word in ROWS[name])
+    return dict(setting.split("=") for first, _, setting in own if first == stage)
+
+
+def training_of(name: str) -> list[str]:
+    """Return the settings of a row for `train`."""
+    return [*BASE, *(word for word in ROWS[name] if not word.startswith(("prepare.", "vocab.")))]
 
 
 def manifest(folder: Path) -> Manifest:

@@ -38,8 +38,9 @@ def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Pat
 
     entry_point.register("train", TrainConfig)
     GlobalHydra.instance().clear()
-    own = [word for word in budget.ROWS[name] if not word.startswith("prepare.")]
-    words = [*budget.BASE, *own, "model=tiny", f"out={tmp_path}/train", f"workdir={tmp_path}"]
+    words = [*budget.training_of(name), "model=tiny", f"out={tmp_path}/train"]
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("train", words), TrainConfig)
+        config = entry_point.validate(
+            compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig
+        )
     assert config.batch_size * config.steps > 0
