@@ -39,6 +39,7 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
     """Return the stages to report, by folder name: those of `stages`, else all of the run.
 
     Raises:
+        ConfigError: two folders have the same name.
         InputError: no stage is finished.
     """
     work = Path(config.workdir)
@@ -46,10 +47,16 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
         path.parent
         for path in work.glob(f"[!.]*/{MANIFEST}")  # hidden folders are left by crashes
     )
-    found = {}
+    found: dict[str, tuple[Path, Manifest]] = {}
     for folder in folders:
         manifest = Manifest.read(folder)
         if manifest is not None and manifest.stage != "report":
+            if folder.name in found:
+                raise ConfigError(
+                    f"stages: {found[folder.name][0]} and {folder} have the same name, by which a "
+                    "page refers to them; report one of them",
+                    key="stages",
+                )
             found[folder.name] = (folder, manifest)
     if not found:
         raise InputError(

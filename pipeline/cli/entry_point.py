@@ -228,14 +228,14 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
         with hydra_errors_as_config_errors():
             GlobalHydra.instance().clear()
             with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-                return hydra.compose(name, for_hydra(words, name))
+                return hydra.compose(name, for_hydra(words, name, schema))
     composed: list[DictConfig] = []
 
     def keep(config: DictConfig) -> None:  # a function: for a method Hydra would search the stack
         composed.append(config)
 
     before = sys.argv
-    sys.argv = [before[0], *for_hydra(words, name)]
+    sys.argv = [before[0], *for_hydra(words, name, schema)]
     try:
         check_options(sys.argv[1:])
         with hydra_errors_as_config_errors():
@@ -250,5 +250,5 @@ def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
     index = words.index(resolved.OPTION)
     if index + 1 == len(words):
         raise ConfigError(f"{resolved.OPTION}: a file is required, as in {resolved.OPTION} FILE")
-    overrides = normalized(words[:index] + words[index + 2 :], name)
+    overrides = normalized(words[:index] + words[index + 2 :], name, schema)
     return resolved.read(Path(words[index + 1]), schema, overrides)

@@ -1,7 +1,10 @@
 """Conversion of command-line words to Hydra's override grammar."""
 
+import dataclasses
 import os
 import re
+import types
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from pipeline.common.errors import ConfigError
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
 BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
+LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
@@ -67,10 +71,11 @@ def readable(word: str) -> str:
     return text if parses(text) else word
 
 
-def for_hydra(words: list[str], command: str) -> list[str]:
+def for_hydra(words: list[str], command: str, schema: type | None = None) -> list[str]:
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
-    The `+` of a choice is optional, whether or not the group has a default.
+    The `+` of a choice is optional, whether or not the group has a default. What the schema says is
+    a text stays as typed.
 
     Raises:
         ConfigError: a word is not a valid override.
@@ -79,14 +84,49 @@ def for_hydra(words: list[str], command: str) -> list[str]:
     check(overrides)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    return [*options, *quiet, *normalized(overrides, command)]
+    return [*options, *quiet, *normalized(overrides, command, schema)]
 
 
-def normalized(overrides: list[str], command: str) -> list[str]:
+def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
     """Return overrides in Hydra's grammar, with a `+` for groups without a default."""
     made = default_groups(command)
-    words = [with_sign(whole_number(readable(word)), made) for word in overrides]
+    words = [as_text(readable(word), schema) for word in overrides]
+    words = [with_sign(whole_number(word), made) for word in words]
     return [f"++{word}" if OPEN.match(word) else word for word in words]
+
+
+def as_text(word: str, schema: type | None) -> str:
+    """Return an override of a text, or of a list of texts, with quotation marks where needed.
+
+    Hydra's grammar takes 2024_01 and 1e3 for numbers, and true for a truth value.
+    """
+    key, equals, value = word.partition("=")
+    kind = type_of(schema, key.lstrip("+"))
+    if kind not in (str, list[str]) or not equals or not parses(word):
+        return word
+    if kind is str:
+        return f"{key}={marked(value)}"
+    items = LIST.fullmatch(value)
+    if items is None or not items[1].strip():
+        return word
+    return f"{key}=[{','.join(marked(item.strip()) for item in items[1].split(','))}]"
+
+
+def marked(value: str) -> str:
+    """Return a value as it is typed, with quotation marks if it would not be taken for a text."""
+    parsed = OverridesParser.create().parse_override(f"x={value}").value()
+    return f"'{value}'" if isinstance(parsed, bool | int | float) else value
+
+
+def type_of(schema: Any, key: str) -> Any:
+    """Return the type of a dotted key without None; None if the schema does not say."""
+    for name in key.split("."):
+        hints = typing.get_type_hints(schema) if dataclasses.is_dataclass(schema) else {}
+        schema = hints.get(name)
+        parts = [part for part in typing.get_args(schema) if part is not type(None)]
+        if isinstance(schema, types.UnionType) and len(parts) == 1:
+            schema = parts[0]
+    return schema
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:

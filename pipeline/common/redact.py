@@ -7,7 +7,7 @@ import re
 HIDDEN = "***"
 SHORTEST = 8  # characters; a shorter value may be an ordinary word
 # What precedes the @ of abfs://CONTAINER@ACCOUNT is a name.
-_ADDRESS = re.compile(r"(?<=://)(?<!\babfs://)(?<!\babfss://)[^\s/@\"'\\]+@", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<=://)(?<!\babfs://)(?<!\babfss://)[^\s/\"'\\]+@", re.IGNORECASE)
 _NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CONNECTION_STRING)$", re.IGNORECASE)
 
 
@@ -19,9 +19,12 @@ def redact(text: str) -> str:
     Python shows them.
     """
     text = _ADDRESS.sub(f"{HIDDEN}@", text)
-    for name, value in os.environ.items():
-        if len(value) >= SHORTEST and _NAME.search(name):
-            in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
-            for written in {value, repr(value)[1:-1], *in_json}:
-                text = text.replace(written, HIDDEN)
+    values = {
+        value for name, value in os.environ.items()
+        if len(value) >= SHORTEST and _NAME.search(name)
+    }  # fmt: skip
+    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
+        in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
+        for written in {value, repr(value)[1:-1], *in_json}:
+            text = text.replace(written, HIDDEN)
     return text

@@ -9,6 +9,7 @@ from typing import NoReturn
 from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, split
 from pipeline.common.errors import Exit
 from pipeline.common.redact import redact
+from pipeline.config import RunConfig
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES
 
@@ -83,7 +84,7 @@ def own_folder(path: str) -> str:
 
 def overrides_of(words: list[str]) -> list[str]:
     """Return the overrides among the words of a command line, in Hydra's grammar."""
-    return normalized(split(words)[1], "run")
+    return normalized(split(words)[1], "run", RunConfig)
 
 
 def check_name(override: str, words: list[str]) -> None:

@@ -73,21 +73,21 @@ def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
 
 
 def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
-    """Return a plot per task of its score over checkpoint steps.
+    """Return a plot per task, and per training, of its score over checkpoint steps.
 
     The steps are read from the converted folders; a task with one checkpoint has no plot.
     """
-    points: dict[str, dict[int, tuple[float, float | None]]] = {}
+    points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
         start = manifest.config.get("pretrained")
         made = Manifest.read(start) if start else None
-        step = made.figures.get("step") if made is not None else None
-        if step is not None:
+        if made is not None and (step := made.figures.get("step")) is not None:
             figures = manifest.figures
             pair = (figures["score"], figures.get("baseline"))
-            points.setdefault(figures.get("title", figures["task"]), {})[step] = pair
+            place = figures.get("title", figures["task"]), str(made.config.get("train"))
+            points.setdefault(place, {})[step] = pair
     drawn = []
-    for title, found in sorted(points.items()):
+    for (title, _), found in sorted(points.items()):
         steps = sorted(found)
         if len(steps) > 1:
             curves: list[plots.Curve] = [("pre-trained", steps, [found[s][0] for s in steps])]

@@ -39,15 +39,24 @@ def groups(stages: Stages) -> Groups:
 
 
 def leading(stages: Stages, found: Groups) -> Stages:
-    """Return the stages with one of each group: the first, its scores replaced by means."""
-    others = {name for by_seed in found.values() for name in list(by_seed.values())[1:]}
-    kept = {name: one for name, one in stages.items() if name not in others}
+    """Return the stages with one of each group, its scores replaced by means.
+
+    It is the one with a baseline, which one seed has for all, else the first.
+    """
+    kept = dict(stages)
     for by_seed in found.values():
-        first, *_ = by_seed.values()
-        folder, manifest = stages[first]
-        figures = averaged([stages[name][1] for name in by_seed.values()])
-        kept[first] = (folder, replace(manifest, figures=manifest.figures | figures))
+        names = sorted(by_seed.values(), key=lambda name: not has_baseline(stages[name][1]))
+        figures = averaged([stages[name][1] for name in names])
+        folder, manifest = stages[names[0]]
+        kept[names[0]] = (folder, replace(manifest, figures=manifest.figures | figures))
+        for name in names[1:]:
+            del kept[name]
     return kept
+
+
+def has_baseline(manifest: Manifest) -> bool:
+    """Return whether a stage has the score of a model with random weights."""
+    return manifest.figures.get("baseline") is not None
 
 
 def averaged(manifests: list[Manifest]) -> dict[str, Any]:

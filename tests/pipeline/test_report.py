@@ -9,7 +9,7 @@ import pytest
 
 from model.training.tracking import METRICS
 from pipeline import report
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.config import ReportConfig
 from pipeline.reporting import graph_svg
@@ -189,14 +189,42 @@ def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> N
     for step, score in ((100, 0.6), (200, 0.7)):
         manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
         glue(work, f"rte-{step}", score)
-        place = work / f"evaluate-rte-{step}" / "manifest.json"
-        content = json.loads(place.read_text())
-        content["config"] = {"pretrained": str(work / f"convert-{step}")}
-        content["figures"] |= {"task": "rte", "title": "RTE"}
-        place.write_text(json.dumps(content))
+        configure(
+            work / f"evaluate-rte-{step}", {"pretrained": str(work / f"convert-{step}")},
+            task="rte", title="RTE",
+        )  # fmt: skip
     text = page(work)
-    assert "RTE over checkpoints" in text
+    assert text.count("RTE over checkpoints") == 1
     assert "MNLI over checkpoints" not in text
+
+
+def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
+    for train, step in (("train", 100), ("train", 200), ("train-512", 50), ("train-512", 80)):
+        name = f"{train}-{step}"
+        manifest(work / f"convert-{name}", "convert", "f", {}, step=step)
+        configure(work / f"convert-{name}", {"train": str(work / train)})
+        glue(work, f"rte-{name}", 0.6)
+        configure(
+            work / f"evaluate-rte-{name}", {"pretrained": str(work / f"convert-{name}")},
+            task="rte", title="RTE",
+        )  # fmt: skip
+    assert page(work).count("RTE over checkpoints") == 2
+
+
+def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None:
+    manifest(tmp_path / "other" / "train", "train", "c", {}, validation={})
+    stages = [str(work / "train"), str(tmp_path / "other" / "train")]
+    with pytest.raises(ConfigError) as caught:
+        report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
+    assert caught.value.key == "stages"
+
+
+def configure(folder: Path, config: dict[str, str], **figures: object) -> None:
+    """Give a manifest a configuration, and more figures."""
+    content = json.loads((folder / MANIFEST).read_text())
+    content["config"] = config
+    content["figures"] |= figures
+    (folder / MANIFEST).write_text(json.dumps(content))
 
 
 def test_sets_that_a_model_was_scored_on_too_have_rows(work: Path) -> None:
@@ -326,6 +354,13 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     assert "0.808 ± 0.088" in row
     assert "0.518" in row
     assert "<b>0.201 ± 0.008</b>" in text
+    # The seeds in any order.
+    seeds = ("evaluate-x-seed7", "evaluate-x", "evaluate-x-seed1")
+    config = ReportConfig(
+        workdir=str(work), out=str(work / "again"), stages=[str(work / name) for name in seeds]
+    )
+    report.run(config)
+    assert "0.518" in (work / "again" / "report.html").read_text()
 
 
 def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:

@@ -27,6 +27,8 @@ SECRET = "hf_Zm9vYmFyYmF6"
         ("see https://a.b/c and write to a@b.c", "see https://a.b/c and write to a@b.c"),
         (f"https://a.b/c?token={SECRET}", "https://a.b/c?token=***"),
         ("HOME is not one", "HOME is not one"),
+        ("https://me:p@ssw0rd@host/a@b", "https://***@host/a@b"),
+        (f"{SECRET}-and-more", "***"),  # the value of one variable begins with that of another
     ],
 )  # fmt: skip
 def test_passwords_and_keys_become_stars(
@@ -34,6 +36,7 @@ def test_passwords_and_keys_become_stars(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("HOTKEY", "HOME is not one")
+    monkeypatch.setenv("OTHER_TOKEN", f"{SECRET}-and-more")
     assert redact(text) == shown
 
 
