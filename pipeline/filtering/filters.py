@@ -22,7 +22,7 @@ from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
 from pipeline.readers import FileRange, SkipCounts
 from pipeline.readers.io import archives, compressed
-from pipeline.text import encodings
+from pipeline.text import clean, encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
@@ -106,7 +106,9 @@ class Decontamination:
         self.files = [str(path) for path in files]
         parts = []
         for index, path in enumerate(files):
-            grams = [ngrams.hashes(ngrams.words(text), n) for text in evaluation_texts(path)]
+            # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
+            texts = map(clean.clean, evaluation_texts(path))
+            grams = [ngrams.hashes(ngrams.words(text), n) for text in texts]
             unique = np.unique(np.concatenate([np.zeros(0, np.uint64), *grams]))
             parts.append((unique, np.full(len(unique), index)))
         values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])

@@ -19,6 +19,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
+from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 WORDS = [
@@ -105,6 +106,15 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
     assert caught.value.key == "filters.decontaminate"
     assert caught.value.path == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("mark", ["\u200c", "\u200b", "\u00ad", "\x01"])
+def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None:
+    passage = f"the ri{mark}ver be{mark}hind our old mill"
+    (tmp_path / "dev.tsv").write_text(f"{passage}\n")
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=6))
+    assert taken.drops("d1", clean.clean(f"She saw {passage}."))
+    assert not taken.drops("d2", clean.clean(f"She saw {passage[5:]}."))
 
 
 @pytest.mark.parametrize(
