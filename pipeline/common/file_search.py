@@ -28,18 +28,17 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
 
 
-def files_below(top: Path, *, hidden: bool = False) -> list[Path]:
+def files_below(top: Path) -> list[Path]:
     """List all files below a folder, following links, in no particular order.
 
-    A file or folder reached by several links is listed once. Names that begin with a dot are left
-    out unless `hidden` is set.
+    A file or folder reached by several links is listed once. Hidden ones (`.name`) are left out.
 
     Raises:
         InputError: a folder is not readable, or a link is broken.
     """
     found = []
-    for folder in _folders(top, hidden):
-        for entry in _entries(folder, hidden):
+    for folder in _folders(top):
+        for entry in _entries(folder):
             with _readable(Path(entry.path)):
                 if entry.is_file():
                     found.append(Path(entry.path))
@@ -68,7 +67,7 @@ def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
     part, rest = parts[0], parts[1:]
     if part == "**":
         if is_folder(folder):
-            for inner in _folders(folder, hidden=False):
+            for inner in _folders(folder):
                 yield from _expand(inner, rest or ("*",))
         return
     if not glob.has_magic(part):
@@ -89,7 +88,7 @@ def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
                 _check_link(path)
 
 
-def _folders(top: Path, hidden: bool) -> Iterator[Path]:
+def _folders(top: Path) -> Iterator[Path]:
     """Yield `top` and all folders below it once, under the real path rather than a link's."""
     seen: set[tuple[int, int]] = set()
     linked = [top]
@@ -104,13 +103,13 @@ def _folders(top: Path, hidden: bool) -> Iterator[Path]:
                 if identity in seen:
                     continue
                 seen.add(identity)
-                inner = [entry for entry in _entries(folder, hidden) if entry.is_dir()]
+                inner = [entry for entry in _entries(folder) if entry.is_dir()]
             yield folder
             linked += (Path(entry.path) for entry in inner if entry.is_symlink())
             waiting += (Path(entry.path) for entry in inner if not entry.is_symlink())
 
 
-def _entries(folder: Path, hidden: bool) -> Iterator["os.DirEntry[str]"]:
+def _entries(folder: Path, hidden: bool = False) -> Iterator["os.DirEntry[str]"]:
     with _readable(folder), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") and not hidden:

@@ -16,20 +16,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.common import file_search
+from pipeline.common import file_search, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
 from pipeline.readers import FileRange, SkipCounts
 from pipeline.readers.io import archives, compressed
-from pipeline.text import encodings
+from pipeline.text import clean, encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
 KINDS = (".tsv", ".json", ".jsonl", ".txt")  # of evaluation files in a folder, also compressed
 # Files of a data set that are about it: they hold nothing to evaluate on.
 ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
-NOT_READ = ("train", "._")  # beginnings of names: training data, and macOS's own files
+NOT_READ = "train"  # beginning of names of training data
 
 
 class Filter(Protocol):
@@ -106,7 +106,9 @@ class Decontamination:
         self.files = [str(path) for path in files]
         parts = []
         for index, path in enumerate(files):
-            grams = [ngrams.hashes(ngrams.words(text), n) for text in evaluation_texts(path)]
+            # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
+            texts = map(clean.clean, evaluation_texts(path))
+            grams = [ngrams.hashes(ngrams.words(text), n) for text in texts]
             unique = np.unique(np.concatenate([np.zeros(0, np.uint64), *grams]))
             parts.append((unique, np.full(len(unique), index)))
         values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
@@ -176,7 +178,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def evaluation_files(places: list[str]) -> list[Path]:
-    """Return the evaluation files; of a folder, all texts and tables except training data.
+    """Return the evaluation files; of a folder all texts and tables, but training and hidden data.
 
     Raises:
         InputError: a path has no such files or cannot be read, or a folder has files of other
@@ -186,8 +188,9 @@ def evaluation_files(places: list[str]) -> list[Path]:
     for place in places:
         top = Path(place)
         if file_search.is_folder(top):
-            all_files = sorted(file_search.files_below(top, hidden=True))
-            all_files = [path for path in all_files if not path.name.startswith(NOT_READ)]
+            # The files that the fingerprint covers: a change of any other would go unnoticed.
+            found_files = sorted(Path(str(path)) for path in storage.below(top))
+            all_files = [path for path in found_files if not path.name.startswith(NOT_READ)]
             files = [path for path in all_files if kind_of(path) in KINDS]
             check_left_out(place, [path for path in all_files if kind_of(path) not in KINDS])
         else:
@@ -211,8 +214,7 @@ def kind_of(path: Path) -> str:
 def check_left_out(place: str, files: list[Path]) -> None:
     """Raise InputError if a file in an evaluation folder may hold text that is not read."""
     for path in files:
-        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
-        if not hidden and not ABOUT.fullmatch(path.name) and path.stat().st_size:
+        if not ABOUT.fullmatch(path.name) and path.stat().st_size:
             raise InputError(
                 f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
                 "compressed), so its text would not be found; convert or delete it, or name the "

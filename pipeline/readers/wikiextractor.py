@@ -50,7 +50,7 @@ class Reader:
                 return
             if opened:
                 yield self._article(opened[1], self._body(split, line, lines))
-            elif line.text.startswith("{"):
+            elif line.text.startswith("{") and self.files.has_objects(split.path):
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
             elif first and line.text.strip() and split.start == 0:
@@ -109,6 +109,22 @@ class Reader:
 class _Files(text_lines.TextFiles):
     """Files whose names contain `wiki_00` (any number); all files if none do."""
 
+    def __init__(self, corpus: CorpusConfig, source: str, names: tuple[str, ...]):
+        super().__init__(corpus, source, names)
+        self._has_objects: dict[str, bool] = {}
+
     def files(self) -> list[File]:
         found = super().files()
         return [path for path in found if _NAME.search(path.name)] or found
+
+    def has_objects(self, path: str) -> bool:
+        """Return whether a file holds JSON objects, by its first non-blank line.
+
+        In a file of `<doc>` elements a line that begins with `{` is part of an article, of which a
+        split may own the end alone.
+        """
+        if path not in self._has_objects:
+            lines = self.lines(FileRange(path, 0, 1), SkipCounts("skip"))
+            first = next((line.text for line in lines if line.text.strip()), "")
+            self._has_objects[path] = first.startswith("{")
+        return self._has_objects[path]

@@ -37,6 +37,9 @@ _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\
 _CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
 _HIGH = "[\x80-\xbf" + "".join(map(chr, _CP1252)) + "]"
 _MISREAD = re.compile(f"[ÂÃÅ]{_HIGH}|â[€\x80]{_HIGH}")
+# What may follow a word in capitals in correct text, as in «Å» or MANHÃ…: quotation marks, spaces,
+# hyphens, dashes, and digits of footnotes and powers.
+_FOLLOWS = frozenset("‘’‚“”„‹›«»…–—\xa0\xad¹²³")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Book:
 
 def parse(text: str) -> Book:
     """Parse the text of a book's file."""
-    whole = _MISREAD.sub(_reread, text)
+    whole = _MISREAD.sub(_reread, text) if _is_misread(text) else text
     title, lines = without_licence(_BREAK.split(whole.replace("\ufeff", "")))
     stated, lines = _without_header(lines)
     paragraphs = (plain(paragraph) for paragraph in _paragraphs(lines))
@@ -69,6 +72,25 @@ def plain(paragraph: str) -> str:
     if "_" in paragraph or "*" in paragraph:
         paragraph = _EMPHASIS.sub(r"\2", paragraph)
     return " ".join(paragraph.split())
+
+
+def _is_misread(text: str) -> bool:
+    """Return whether the text has letters that were read in the wrong encoding.
+
+    Some pairs of characters occur in correct text too. They count if a pair is certainly wrong, or
+    if all that is not ASCII could be such pairs.
+    """
+    if _MISREAD.search(text) is None:
+        return False
+    return any(map(_certain, _MISREAD.finditer(text))) or _MISREAD.sub("", text).isascii()
+
+
+def _certain(match: re.Match[str]) -> bool:
+    before = match.string[match.start() - 1] if match.start() else " "
+    if match[0][-1] not in _FOLLOWS or match[0].startswith("â"):
+        return True
+    # No word has a capital after a small letter, and none begins right after these marks.
+    return before.islower() or before in ".,;:!?)"
 
 
 def _reread(match: re.Match[str]) -> str:

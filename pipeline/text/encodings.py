@@ -61,11 +61,15 @@ def candidates(language: str) -> tuple[str, ...]:
     return _LEGACY.get(base_code(language), WESTERN)
 
 
+def marked(raw: bytes) -> str | None:
+    """Return the encoding that a byte order mark states, or None without one."""
+    return next((name for mark, name in _MARKS.items() if raw.startswith(mark)), None)
+
+
 def detect(raw: bytes, language: str, *, final: bool = True) -> str:
     """Return the encoding of a text, or of its beginning (`final=False`)."""
-    for mark, name in _MARKS.items():
-        if raw.startswith(mark):
-            return name
+    if (stated := marked(raw)) is not None:
+        return stated
     if _fits(raw, "utf-8", final):
         return "utf-8"
     known = candidates(language)

@@ -178,7 +178,9 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
     """Decode a document and note the encoding; return None if it is broken and skipped."""
-    decoded = encodings.decode(raw, corpus.language, corpus.encoding)
+    # A byte order mark takes precedence over the corpus's stated encoding, as in files of lines.
+    stated = encodings.marked(raw) or corpus.encoding
+    decoded = encodings.decode(raw, corpus.language, stated)
     if corpus.encoding is not None and not decoded.whole:
         tally.reject(name, f"not valid {decoded.encoding}", path=name)
         return None

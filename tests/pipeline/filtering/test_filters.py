@@ -19,6 +19,8 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
+from pipeline.stages import fingerprints
+from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 WORDS = [
@@ -107,6 +109,15 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     assert caught.value.path == str(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("mark", ["\u200c", "\u200b", "\u00ad", "\x01"])
+def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None:
+    passage = f"the ri{mark}ver be{mark}hind our old mill"
+    (tmp_path / "dev.tsv").write_text(f"{passage}\n")
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=6))
+    assert taken.drops("d1", clean.clean(f"She saw {passage}."))
+    assert not taken.drops("d2", clean.clean(f"She saw {passage[5:]}."))
+
+
 @pytest.mark.parametrize(
     ("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)]
 )
@@ -139,6 +150,18 @@ def test_an_evaluation_file_that_is_not_text_is_refused(
         with pytest.raises(InputError) as caught:
             filters.build(FiltersConfig(decontaminate=[str(place)], ngram=2))
         assert caught.value.path == str(tmp_path / name)
+
+
+def test_the_evaluation_files_of_a_folder_are_those_of_its_fingerprint(tmp_path: Path) -> None:
+    names = ("dev.tsv", ".dev.tsv", ".old/dev.tsv", "~dev.tsv", "a/.dev.tsv", "a/~dev.tsv")
+    before = fingerprints.fingerprint_files(tmp_path)
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("said that the river was old\n")
+        read = tmp_path / name in filters.evaluation_files([str(tmp_path)])
+        after = fingerprints.fingerprint_files(tmp_path)
+        assert read == (after != before) == (name in ("dev.tsv", "a/~dev.tsv"))
+        before = after
 
 
 def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: Path) -> None:

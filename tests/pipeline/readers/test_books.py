@@ -17,10 +17,12 @@ BOOKS = {f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in
          enumerate(["ant", "bee", "cat", "dog"], 1)}  # fmt: skip
 
 
-def documents(path: Path, split_bytes: int = 2**20) -> tuple[list[Document], SkipCounts]:
-    corpus = CorpusConfig(name="books", reader="books", path=str(path))
-    reader, tally = open_corpus(corpus, ""), SkipCounts()
-    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+def documents(
+    path: Path, split_bytes: int = 2**20, reader: str = "books", encoding: str | None = None
+) -> tuple[list[Document], SkipCounts]:
+    corpus = CorpusConfig(name="books", reader=reader, path=str(path), encoding=encoding)
+    opened, tally = open_corpus(corpus, ""), SkipCounts()
+    return [d for s in opened.splits(split_bytes) for d in opened.read(s, tally)], tally
 
 
 def fill_folder(place: Path) -> Path:
@@ -73,6 +75,24 @@ def test_encodings_are_counted(tmp_path: Path) -> None:
     found, tally = documents(tmp_path)
     assert {d.text for d in found} == {"Café"}
     assert tally.notes == {"read as cp1252": 1, "mis-encoded letters mended": 1}
+
+
+@pytest.mark.parametrize("reader", ["books", "text"])
+@pytest.mark.parametrize("written", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_takes_precedence_over_the_stated_encoding(
+    written: str, reader: str, tmp_path: Path
+) -> None:
+    (tmp_path / "marked.txt").write_bytes("Café".encode(written))
+    (tmp_path / "old.txt").write_bytes("Café".encode("cp1252"))
+    found, _ = documents(tmp_path, reader=reader, encoding="cp1252")
+    assert [d.text for d in found] == ["Café", "Café"]
+
+
+def test_a_damaged_file_with_a_mark_does_not_fit_the_stated_encoding(tmp_path: Path) -> None:
+    (tmp_path / "marked.txt").write_bytes("Café".encode("utf-8-sig")[:-1])
+    with pytest.raises(InputError) as caught:
+        documents(tmp_path, encoding="utf-8")
+    assert caught.value.path == str(tmp_path / "marked.txt")
 
 
 @pytest.mark.parametrize("fill", [fill_zip, fill_tar])

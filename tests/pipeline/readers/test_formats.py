@@ -200,12 +200,24 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
     (tmp_path / "wiki_00").write_text(
         '<doc id="7" url="u" title="Q &amp; A">\nQ &amp; A\n\nIt (, ) is &lt;b&gt;bold&lt;/b&gt;.\n'
         "Section::::History.\nBULLET::::- One\n</doc>\n"
+    )
+    (tmp_path / "wiki_01").write_text(
         '{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n'
     )
     (article, other), _ = read(config("wikiextractor", tmp_path))
     assert (article.id, article.title) == ("c:7", "Q & A")
     assert article.text == "It is bold.\nHistory.\nOne"
     assert (other.id, other.title, other.text) == ("c:8", "B", "Body in B.")
+
+
+def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> None:
+    texts = [f'Set {n}:\n{{x}} is a set.\n{{"text": "no row"}}\nEnd.' for n in range(5)]
+    corpus = write(tmp_path, "wikiextractor", texts=texts)
+    assert corpus.path is not None
+    size, reader = Path(corpus.path).stat().st_size, open_corpus(corpus, "")
+    for cut in range(1, size):
+        splits = FileRange(corpus.path, 0, cut), FileRange(corpus.path, cut, size)
+        assert [d.text for s in splits for d in reader.read(s, SkipCounts())] == texts
 
 
 def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:

@@ -57,3 +57,36 @@ def test_letters_read_in_the_wrong_encoding_are_put_right() -> None:
     assert book.repaired
     assert book.text.startswith("Café, œuvre — “so")
     assert not parse("Café ÂGE NÃO").repaired
+
+
+CORRECT = [
+    "Lungo la via: ”Å”, ”Ã” e ”Â”.", "Han sa «Å».", "Å\xa0være på sjø", "«AMANHû",
+    "ÉPOCA DA MANHÃ…", "NÃO, IR\xadMÃ\xadZI\xadNHA", "Lado de 12 Å³ às três", "AMANHÖnão",
+    "Larsen, P.-Å. – «P.-Å» – er født",
+]  # fmt: skip
+WRITTEN = [
+    "20 °C", "voilà, “l’œuvre”", "Fin.\xa0Début ¿", "Œuvre — ñ", "à", "« Å »", "“ÉCLAIR”, Ó",
+    "MANHÃ… às",
+]  # fmt: skip
+LATIN_1 = {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # not in cp1252
+
+
+@pytest.mark.parametrize("text", CORRECT)
+def test_a_capital_with_an_accent_before_punctuation_stays(text: str) -> None:
+    book = parse(text)
+    assert (book.text, book.repaired) == (plain(text), False)
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_text_in_the_wrong_encoding_throughout_is_put_right(text: str) -> None:
+    raw = text.encode()
+    cp1252 = "".join(LATIN_1.get(byte) or bytes([byte]).decode("cp1252") for byte in raw)
+    for misread in (cp1252, raw.decode("latin-1")):
+        book = parse(misread)
+        assert (book.text, book.repaired) == (plain(text), True)
+
+
+def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
+    assert parse("«Æ», cafÃ©, Ã\xa0 la carte").text == "«Æ», café, à la carte"
+    assert parse("«Æ», voilÃ\xa0, Ã\xad").text == "«Æ», voilà, í"
+    assert parse("«Æ».Â\xa0Here").text == "«Æ». Here"
