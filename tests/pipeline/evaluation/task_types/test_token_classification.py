@@ -1,5 +1,6 @@
 """Tags of words: entities as conlleval finds them, sentences in windows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev",
                   metrics=["f1"])  # fmt: skip
@@ -68,6 +70,20 @@ def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordP
     part = kind.read("train")
     assert [wordpiece.vocab[n] for n in part.samples.ids[0]] == ["[CLS]", "peter", "[UNK]", "[SEP]"]
     assert kind.decode(part, perfect(kind, part)) == [["B-PER", "O"]]
+
+
+@pytest.mark.parametrize("prefix_space", [False, True])
+def test_words_have_the_ids_that_they_have_in_the_text(prefix_space: bool) -> None:
+    words = ["I", "live", "in", "Paris"]
+    bpe = learn_byte_level([" ".join(words)] * 9, prefix_space)
+    whole = bpe.library.encode(" ".join(words), add_special_tokens=False).ids
+    kind = Tagging("", replace(TASK, labels=["O", "B-LOC"]), bpe, 64)
+    part = kind.part_of([(words, ["O", "O", "O", "B-LOC"])] * 2, True, [], "")
+    assert [ids.tolist() for ids in part.samples.ids] == [[bpe.cls, *whole, bpe.sep]] * 2
+    assert kind.decode(part, perfect(kind, part)) == part.truth
+    small = Tagging("", kind._task, bpe, 4)  # two words in a window: what follows has its space
+    cut = [ids[1:-1].tolist() for ids in small.part_of([(words, [])], False, [], "").samples.ids]
+    assert cut == [whole[:2], whole[2:]]
 
 
 # Sentence, and what conlleval calls entities.
