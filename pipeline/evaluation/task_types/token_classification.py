@@ -15,6 +15,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 Sentence = tuple[list[str], list[str]]  # words, tags
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
+PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
 
 
 @dataclass(frozen=True)
@@ -166,16 +167,20 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
-    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-).
+    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-), and types
+    without a prefix as runs of one type. A prefix without a type is an entity of type "".
     """
     found = set()
-    start, kind, before = 0, "", OUTSIDE
+    start, before = 0, OUTSIDE
+    kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, name = tag.partition("-")
+        prefix, dash, name = tag.partition("-")
+        if not dash and prefix not in PREFIXES:
+            prefix, name = "I", tag
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
-        if kind and (new or prefix == OUTSIDE):
+        if kind is not None and (new or prefix == OUTSIDE):
             found.add((start, index, kind))
-            kind = ""
+            kind = None
         if prefix != OUTSIDE and new:
             start, kind = index, name
         before = prefix

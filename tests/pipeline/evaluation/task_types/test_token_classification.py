@@ -93,6 +93,11 @@ KNOWN = [
     ("I-LOC I-PER", {(0, 1, "LOC"), (1, 2, "PER")}),
     ("S-LOC B-PER E-PER E-PER", {(0, 1, "LOC"), (1, 3, "PER"), (3, 4, "PER")}),
     ("O O", set()),
+    ("B I O B", {(0, 2, ""), (3, 4, "")}),  # one type, without a name
+    ("I I B O", {(0, 2, ""), (2, 3, "")}),
+    ("B E S O", {(0, 2, ""), (2, 3, "")}),
+    ("B I-PER", {(0, 1, ""), (1, 2, "PER")}),
+    ("PER PER LOC O LOC", {(0, 2, "PER"), (2, 3, "LOC"), (4, 5, "LOC")}),  # types alone
 ]
 
 
@@ -126,6 +131,11 @@ def test_f1_counts_whole_entities_with_their_types() -> None:
     assert scores["recall"] == 1 / 3
     assert scores["f1"] == pytest.approx(0.4)
     assert scores["accuracy"] == 4 / 6
+
+
+@pytest.mark.parametrize("tags", ["B I O B", "PER O LOC"])
+def test_right_answers_score_1_without_types_or_prefixes(tags: str) -> None:
+    assert set(entity_scores([tags.split()], [tags.split()]).values()) == {1.0}
 
 
 def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
