@@ -136,7 +136,8 @@ class Tagging:
 def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
-    A sentence ends at an empty line; columns are separated by tabs or spaces.
+    A sentence ends at an empty line; columns are separated by tabs, or else by spaces. Other spaces
+    of Unicode, such as the no-break space in a number, are part of a word.
 
     Raises:
         InputError: the file has no sentences.
@@ -144,8 +145,8 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     sentences: list[Sentence] = [([], [])]
     malformed = []
     for number, line in enumerate(table_files.decode(place, content).split("\n"), 1):
-        line = line.strip()
-        fields = line.split("\t") if "\t" in line else line.split()
+        line = line.strip(" \t\r") if line.strip() else ""
+        fields = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if not fields or fields[0] == "-DOCSTART-":
             if sentences[-1][0]:
                 sentences.append(([], []))

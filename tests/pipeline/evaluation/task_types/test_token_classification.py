@@ -13,7 +13,12 @@ from model.finetuning.features import UNLABELLED
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores
+from pipeline.evaluation.task_types.token_classification import (
+    Tagging,
+    entities,
+    entity_scores,
+    parse,
+)
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
@@ -131,6 +136,15 @@ def test_f1_counts_whole_entities_with_their_types() -> None:
     assert scores["recall"] == 1 / 3
     assert scores["f1"] == pytest.approx(0.4)
     assert scores["accuracy"] == 4 / 6
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [0, -1]])
+def test_only_spaces_and_tabs_divide_columns(columns: list[int]) -> None:
+    lines = "10\u00a0000 O\r\nMont\u2009Blanc   B-LOC \n\u3000\tO\nNew York\tB-LOC\n \t\neu O"
+    sentences, malformed = parse("f", lines.encode(), columns)
+    words = ["10\u00a0000", "Mont\u2009Blanc", "\u3000", "New York"]
+    assert sentences == [(words, ["O", "B-LOC", "O", "B-LOC"]), (["eu"], ["O"])]
+    assert not malformed
 
 
 @pytest.mark.parametrize("tags", ["B I O B", "PER O LOC"])
