@@ -289,12 +289,16 @@ def framed(
 ) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
 
-    A space divides context and sentence, which no token spans.
+    A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
+    part of the sentence's first token, as it is within a text.
     """
     from model.finetuning import features
 
     sides = [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
-    parts = features.texts(wordpiece, [*pairs.good, *pairs.bad])
+    sentences = [*pairs.good, *pairs.bad]
+    if wordpiece.spaced:
+        sentences = [f" {s}" if side else s for s, side in zip(sentences, sides, strict=True)]
+    parts = features.texts(wordpiece, sentences)
     if any(sides):
         before = features.texts(wordpiece, sides)
     else:

@@ -15,6 +15,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 Sentence = tuple[list[str], list[str]]  # words, tags
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
+PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Tagging:
 
     def _windows(self, index: int, words: list[str], tags: list[int]) -> Any:
         """Yield a sentence as sequences of whole words; only overlong words lose pieces."""
+        if self._wordpiece.spaced:  # as they are in a text, where only the first has none before it
+            words = [f" {word}" if place else word for place, word in enumerate(words)]
         room, unknown = self._longest - 2, [self._wordpiece.unk]
         pieces = [
             part[:room] if len(part) else np.array(unknown)
@@ -133,7 +136,8 @@ class Tagging:
 def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
-    A sentence ends at an empty line; columns are separated by tabs or spaces.
+    A sentence ends at an empty line; columns are separated by tabs, or else by spaces. Other spaces
+    of Unicode, such as the no-break space in a number, are part of a word.
 
     Raises:
         InputError: the file has no sentences.
@@ -141,8 +145,8 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     sentences: list[Sentence] = [([], [])]
     malformed = []
     for number, line in enumerate(table_files.decode(place, content).split("\n"), 1):
-        line = line.strip()
-        fields = line.split("\t") if "\t" in line else line.split()
+        line = line.strip(" \t\r") if line.strip() else ""
+        fields = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if not fields or fields[0] == "-DOCSTART-":
             if sentences[-1][0]:
                 sentences.append(([], []))
@@ -164,16 +168,20 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
-    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-).
+    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-), and types
+    without a prefix as runs of one type. A prefix without a type is an entity of type "".
     """
     found = set()
-    start, kind, before = 0, "", OUTSIDE
+    start, before = 0, OUTSIDE
+    kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, name = tag.partition("-")
+        prefix, dash, name = tag.partition("-")
+        if not dash and prefix not in PREFIXES:
+            prefix, name = "I", tag
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
-        if kind and (new or prefix == OUTSIDE):
+        if kind is not None and (new or prefix == OUTSIDE):
             found.add((start, index, kind))
-            kind = ""
+            kind = None
         if prefix != OUTSIDE and new:
             start, kind = index, name
         before = prefix

@@ -19,6 +19,7 @@ from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
@@ -204,6 +205,25 @@ def test_contexts_are_read_and_only_what_follows_them_is_scored(
         whole = wordpiece.encode([f"{context} {side}"])[0].tolist()
         assert sequence.tolist() == [wordpiece.cls, *whole, wordpiece.sep]
         assert sequence[start:-1].tolist() == wordpiece.encode([side])[0].tolist()
+
+
+@pytest.mark.parametrize("prefix_space", [False, True])
+def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(
+    prefix_space: bool,
+) -> None:
+    bpe = learn_byte_level(["I live in Paris . the cat the list"] * 9, prefix_space)
+    contexts = [("I live in Paris .", "the list"), ("", "")]
+    pairs = Pairs(["the cat", "the cat"], ["the list", "the list"], contexts, ["a", "a"])
+    sequences, first = zero_shot.framed(bpe, pairs)
+    texts = [(contexts[0][0], "the cat"), ("", "the cat"),
+             (contexts[0][1], "the list"), ("", "the list")]  # fmt: skip
+    for sequence, start, (context, side) in zip(sequences, first, texts, strict=True):
+        before, whole = (
+            bpe.library.encode(text, add_special_tokens=False).ids
+            for text in (context, f"{context} {side}" if context else side)
+        )
+        assert sequence.tolist() == [bpe.cls, *whole, bpe.sep]
+        assert start == 1 + len(before)
 
 
 def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Tags of words: entities as conlleval finds them, sentences in windows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,14 @@ from model.finetuning.features import UNLABELLED
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores
+from pipeline.evaluation.task_types.token_classification import (
+    Tagging,
+    entities,
+    entity_scores,
+    parse,
+)
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev",
                   metrics=["f1"])  # fmt: skip
@@ -70,6 +77,20 @@ def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordP
     assert kind.decode(part, perfect(kind, part)) == [["B-PER", "O"]]
 
 
+@pytest.mark.parametrize("prefix_space", [False, True])
+def test_words_have_the_ids_that_they_have_in_the_text(prefix_space: bool) -> None:
+    words = ["I", "live", "in", "Paris"]
+    bpe = learn_byte_level([" ".join(words)] * 9, prefix_space)
+    whole = bpe.library.encode(" ".join(words), add_special_tokens=False).ids
+    kind = Tagging("", replace(TASK, labels=["O", "B-LOC"]), bpe, 64)
+    part = kind.part_of([(words, ["O", "O", "O", "B-LOC"])] * 2, True, [], "")
+    assert [ids.tolist() for ids in part.samples.ids] == [[bpe.cls, *whole, bpe.sep]] * 2
+    assert kind.decode(part, perfect(kind, part)) == part.truth
+    small = Tagging("", kind._task, bpe, 4)  # two words in a window: what follows has its space
+    cut = [ids[1:-1].tolist() for ids in small.part_of([(words, [])], False, [], "").samples.ids]
+    assert cut == [whole[:2], whole[2:]]
+
+
 # Sentence, and what conlleval calls entities.
 KNOWN = [
     ("O B-PER I-PER O", {(1, 3, "PER")}),
@@ -77,6 +98,11 @@ KNOWN = [
     ("I-LOC I-PER", {(0, 1, "LOC"), (1, 2, "PER")}),
     ("S-LOC B-PER E-PER E-PER", {(0, 1, "LOC"), (1, 3, "PER"), (3, 4, "PER")}),
     ("O O", set()),
+    ("B I O B", {(0, 2, ""), (3, 4, "")}),  # one type, without a name
+    ("I I B O", {(0, 2, ""), (2, 3, "")}),
+    ("B E S O", {(0, 2, ""), (2, 3, "")}),
+    ("B I-PER", {(0, 1, ""), (1, 2, "PER")}),
+    ("PER PER LOC O LOC", {(0, 2, "PER"), (2, 3, "LOC"), (4, 5, "LOC")}),  # types alone
 ]
 
 
@@ -110,6 +136,20 @@ def test_f1_counts_whole_entities_with_their_types() -> None:
     assert scores["recall"] == 1 / 3
     assert scores["f1"] == pytest.approx(0.4)
     assert scores["accuracy"] == 4 / 6
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [0, -1]])
+def test_only_spaces_and_tabs_divide_columns(columns: list[int]) -> None:
+    lines = "10\u00a0000 O\r\nMont\u2009Blanc   B-LOC \n\u3000\tO\nNew York\tB-LOC\n \t\neu O"
+    sentences, malformed = parse("f", lines.encode(), columns)
+    words = ["10\u00a0000", "Mont\u2009Blanc", "\u3000", "New York"]
+    assert sentences == [(words, ["O", "B-LOC", "O", "B-LOC"]), (["eu"], ["O"])]
+    assert not malformed
+
+
+@pytest.mark.parametrize("tags", ["B I O B", "PER O LOC"])
+def test_right_answers_score_1_without_types_or_prefixes(tags: str) -> None:
+    assert set(entity_scores([tags.split()], [tags.split()]).values()) == {1.0}
 
 
 def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:

@@ -1,0 +1,32 @@
+"""Texts with masks have the ids that the tokenizer's library gives them."""
+
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+from model.huggingface import mask_filling
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.pipeline.evaluation.byte_level import learn_byte_level
+
+TEXTS = [
+    "the [MASK] of the list", "[MASK] the list", "the list [MASK]", "the  [MASK] [MASK]  list",
+    "the[MASK]list", "[MASK]",
+]  # fmt: skip
+
+
+def assert_like_the_library(wordpiece: WordPiece) -> None:
+    library = Tokenizer.from_str(wordpiece.library.to_str())  # reads [MASK] as the token
+    for text in TEXTS:
+        expected = library.encode(text, add_special_tokens=False).ids
+        assert mask_filling.pieces(wordpiece, text).tolist() == expected, text
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_spaces_around_a_mask_are_those_that_its_token_leaves(left: bool, right: bool) -> None:
+    library = learn_byte_level(["the cat of the list"] * 9).library
+    library.add_special_tokens([AddedToken("[MASK]", special=True, lstrip=left, rstrip=right)])
+    assert_like_the_library(WordPiece(library.to_str()))
+
+
+def test_masks_of_wordpiece_have_no_spaces() -> None:
+    assert_like_the_library(WordPiece(build([*SPECIAL, "the", "of", "list"], lowercase=True)))

@@ -1,0 +1,21 @@
+"""A byte-level BPE with BERT's special tokens, like those of published ModernBERTs."""
+
+from collections.abc import Sequence
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+
+
+def learn_byte_level(texts: Sequence[str], prefix_space: bool = False) -> WordPiece:
+    """Return the tokenizer learnt from texts, whose mask takes the space to its left."""
+    library = Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+    library.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=list(SPECIAL), show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    library.train_from_iterator(texts, trainer)
+    library.add_special_tokens([AddedToken("[MASK]", special=True, lstrip=True)])
+    return WordPiece(library.to_str())
