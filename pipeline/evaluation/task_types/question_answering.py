@@ -233,7 +233,7 @@ def best_span(context: str, window: Window, logits: np.ndarray) -> tuple[float, 
         return -np.inf, ""
     first, last = np.unravel_index(scores.argmax(), scores.shape)
     text = context[window.spans[starts[first]][0] : window.spans[ends[last]][1]]
-    return float(scores[first, last]), text
+    return float(scores[first, last]), text.strip()  # a token of byte-level BPE has its space
 
 
 def normalized(text: str) -> list[str]:

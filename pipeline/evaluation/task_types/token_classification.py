@@ -168,8 +168,8 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
-    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-), and types
-    without a prefix as runs of one type. A prefix without a type is an entity of type "".
+    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-), and
+    types without a prefix as runs of one type. A prefix without a type is an entity of type "".
     """
     found = set()
     start, before = 0, OUTSIDE

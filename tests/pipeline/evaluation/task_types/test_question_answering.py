@@ -14,6 +14,7 @@ from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset, question_answering
 from pipeline.evaluation.task_types.question_answering import Answers
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json",
                   metrics=["f1", "exact"])  # fmt: skip
@@ -127,6 +128,14 @@ def test_the_score_of_a_set_is_that_of_the_official_script(
     found = made.score(part, [[text, margin] for _, text, margin in QUESTIONS])
     assert 100 * found["f1_at_0"] == pytest.approx(42.8571428571)
     assert 100 * found["f1"] == pytest.approx(52.380952381)
+
+
+def test_answers_do_not_begin_with_the_space_of_their_first_token(tmp_path: Path) -> None:
+    bpe = learn_byte_level([CONTEXT] * 9)
+    answers = ["Köln", "Cathedral", "finished in 1880"]
+    made = kind(tmp_path, bpe, squad(*(("when", answer) for answer in answers)), 64, 32)
+    part = made.read("train.json")
+    assert [text for text, _ in made.decode(part, perfect(part))] == answers
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(-5, 5)), min_size=1))
