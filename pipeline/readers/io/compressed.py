@@ -22,6 +22,7 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 
 CHUNK = 1 << 18  # bytes read at once
+BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
 _UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compression ratio
 
 # "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
@@ -218,10 +219,12 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
 
 
 def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
-    end = split.end
-    while data := file.read(min(CHUNK, end - at) if at < end else CHUNK):
+    end, beyond = split.end, BEYOND
+    while data := file.read(min(CHUNK, end - at) if at < end else beyond):
         read_position.reached(split, at)
         yield data, at < end
+        if at >= end:
+            beyond = min(2 * beyond, CHUNK)
         at += len(data)
 
 
