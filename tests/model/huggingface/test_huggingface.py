@@ -3,6 +3,7 @@
 import json
 import stat
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -289,6 +290,19 @@ def test_a_vocabulary_in_two_minds_is_refused(folder):
     with pytest.raises(InputError, match=r"'c', .*'b'") as raised:
         bert_format.load(folder)
     assert (raised.value.path, raised.value.line) == (str(folder / "vocab.txt"), 7)
+
+
+def test_unused_ids_make_a_folder_that_we_and_transformers_read(tmp_path):
+    ids = {word: number for number, word in enumerate(WORDS)} | {"last": len(WORDS) + 2}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = CASED, BERT_WORDS
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = replace(CONFIG, vocab_size=len(WORDS) + 3)
+    weights = bert.BertForPreTraining(config).state_dict()
+    bert_format.save(tmp_path / "out", config, weights, tmp_path)
+    assert bert_format.load(tmp_path / "out")[0].vocab_size == config.vocab_size
+    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert opened("last", add_special_tokens=False)["input_ids"] == [ids["last"]]
 
 
 def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):
