@@ -297,7 +297,7 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
-        sizes |= names.read(theirs)
+        sizes = names.defaults | sizes | names.read(theirs)
         return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
     except (TypeError, ValueError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
