@@ -78,7 +78,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     """
     import torch
 
-    from model.huggingface import bert_format, onnx_export, sentence_model
+    from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
     from model.training import initial_weights
 
     if config.onnx:
@@ -111,6 +111,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     figures["samples"] = samples_of(config, source, vocab)
     if config.check:
         figures["largest_logit_difference"] = checked(out, source, dtype)
+        vocabulary.check_ids(out)
     if config.onnx:
         figures["largest_onnx_difference"] = onnx_export.write(out)
     return Result(summary=describe(figures), figures=figures)

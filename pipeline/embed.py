@@ -8,7 +8,6 @@ has nothing to shorten. sentence-transformers reads the last layer alone and wri
 """
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.text_lines import open_text
 from pipeline.config import EmbedConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -43,7 +43,8 @@ def read_lines(path: str | None) -> list[str]:
     """
     place = path or "standard input"
     try:
-        text = Path(path).read_text(encoding="utf-8") if path else sys.stdin.read()
+        with open_text(path) as stream:
+            text = stream.read()
     except OSError as error:
         raise InputError(
             f"input={place}: cannot be read ({error.strerror})", key="input", path=path

@@ -266,7 +266,8 @@ def make(config: VocabConfig, out: Path) -> Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
-    if tokenizer.is_wordpiece:  # an entry of others may be a line break
+    # An entry of other kinds may be a line break, and an unused id has no line.
+    if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", entries)
     write_text(out / "tokenizer.json", source)
     normalizer = json.loads(source)["normalizer"] or {}

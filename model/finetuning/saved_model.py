@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 KINDS = {  # head type by class of transformers
     named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
 }
+ONE_CLASS = "single_label_classification"  # a problem type of transformers
 TEXTS = "texts_per_sample"  # in config.json; transformers keeps keys that it does not know
 
 
@@ -92,7 +93,7 @@ def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
     }
     if head.kind == CLASS:
         one = head.outputs == 1
-        content["problem_type"] = "regression" if one else "single_label_classification"
+        content["problem_type"] = "regression" if one else ONE_CLASS
     return content
 
 
@@ -100,7 +101,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     """Read a fine-tuned model in Hugging Face format.
 
     Raises:
-        InputError: The folder contains no fine-tuned model, or one with an unsupported head.
+        InputError: The folder contains no fine-tuned model, or one with an unsupported head or
+            problem type.
     """
     folder = Path(folder)
     content = bert_format.read_config(folder)
@@ -121,6 +123,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
         raise InputError(
             f"{folder}: {name}.weight and {name}.bias, the head of {named}, not found", path=folder
         )
+    check_problem(folder, content, kind, len(head["bias"]))
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
     weights = model.pretrained(state)
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
@@ -129,3 +132,18 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     known = kind in (CLASS, TAG) and len(head["bias"]) > 1
     labels = [words.get(n, f"LABEL_{n}") for n in range(len(head["bias"]))] if known else []
     return size, SavedModel(model.eval(), labels, content.get(TEXTS))
+
+
+def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:
+    """Check that several outputs of a classification are classes of which one is right.
+
+    Raises:
+        InputError: Its config.json has another problem type.
+    """
+    problem = content.get("problem_type")
+    if kind == CLASS and outputs > 1 and problem not in (None, ONE_CLASS):
+        raise InputError(
+            f"{folder}: problem_type {problem} with {outputs} outputs is not supported, as their "
+            f"probabilities do not add up to 1; use a model with problem_type {ONE_CLASS}",
+            path=folder,
+        )

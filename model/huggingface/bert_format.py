@@ -81,7 +81,7 @@ def save(
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
     (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
-    if is_wordpiece(Tokenizer.from_str(source)):
+    if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
     tokenizer_config = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
@@ -297,7 +297,7 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
-        sizes |= names.read(theirs)
+        sizes = names.defaults | sizes | names.read(theirs)
         return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
     except (TypeError, ValueError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error

@@ -83,6 +83,7 @@ BERT = Names(
         "layer_norm_epsilon": "layer_norm_eps",
         "causal": "is_decoder",
     },
+    defaults={},
     fixed={
         "hidden_act": "gelu",
         "position_embedding_type": "absolute",

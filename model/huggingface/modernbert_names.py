@@ -134,6 +134,12 @@ MODERNBERT = Names(
         "local_window": "local_attention",
         "classifier_pooling": "classifier_pooling",
     },
+    defaults={
+        "positions": 8192,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "layer_norm_epsilon": 1e-5,
+    },
     fixed={
         "hidden_activation": "gelu",
         "classifier_activation": "gelu",

@@ -31,6 +31,7 @@ class Names:
     # Prefixes of our names -> theirs; the first match applies.
     parts: dict[str, str]
     sizes: dict[str, str]  # our size -> theirs
+    defaults: dict[str, Any]  # our sizes that their config may lack, where our defaults differ
     fixed: dict[str, Any]  # config fields of which we support one value
     heads: tuple[str, ...]  # prefixes of our names of optional weights, initialised if missing
     words: str  # their name of the word embeddings

@@ -17,6 +17,8 @@ TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_c
 WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
 ROLES = ("pad", "unk", "cls", "sep", "mask")  # of the special tokens
 PADDING = 128  # limit of padding rows in published matrices
+# Capitals, accents, ligatures, punctuation, control characters, Chinese, and a long word.
+SAMPLES = ("Foo Paris", "É café Über", "ﬁ ① x²", "don't (a-b), c.d!", "a\x07b", "中文a", "a" * 101)
 
 
 def exists(folder: Path) -> bool:
@@ -91,20 +93,59 @@ def extend_embeddings(
 
 
 def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
-    """Return the content of tokenizer_config.json, from which transformers builds the tokenizer."""
+    """Return the content of tokenizer_config.json, from which transformers builds the tokenizer.
+
+    `BertTokenizer` ignores what tokenizer.json says of normalization and words: it builds its own
+    from the fields here. So any other tokenizer is a `PreTrainedTokenizerFast`, which ignores
+    nothing.
+    """
     library = Tokenizer.from_str(source)
     names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
-    if not wordpiece.is_wordpiece(library):
-        return {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": config.positions,
-            **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)},
-        }
-    normalizer = json.loads(source).get("normalizer") or {}
-    return {
-        "do_lower_case": normalizer.get("lowercase", True),
-        "strip_accents": normalizer.get("strip_accents"),
-        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+    common = {
         "model_max_length": config.positions,
         **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)},
     }
+    spec = json.loads(library.to_str())  # by the library: old files lack the model's type
+    if is_bert(spec):
+        normalizer = spec["normalizer"]
+        return {
+            "do_lower_case": normalizer["lowercase"],
+            "strip_accents": normalizer["strip_accents"],
+            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+            **common,
+        }
+    general: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if wordpiece.is_wordpiece(library) and config.architecture == "bert":
+        general["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    return general | common
+
+
+def is_bert(spec: dict[str, Any]) -> bool:
+    """Return whether transformers' `BertTokenizer` can express the content of a tokenizer.json."""
+    model, normalizer = spec["model"], spec["normalizer"] or {}
+    return (
+        model["type"] == "WordPiece"
+        and model["continuing_subword_prefix"] == "##"
+        and model["max_input_chars_per_word"] == 100
+        and normalizer.get("type") == "BertNormalizer"
+        and normalizer["clean_text"] is True
+        and (spec["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+    )
+
+
+def check_ids(folder: Path) -> None:
+    """Check that transformers, from a folder's files, gives texts the ids that training gives them.
+
+    Raises:
+        RuntimeError: The ids of a text differ.
+    """
+    from transformers import AutoTokenizer
+
+    ours, theirs = wordpiece.WordPiece.load(folder), AutoTokenizer.from_pretrained(folder)
+    for text in SAMPLES:
+        trained, found = ours.encode([text])[0].tolist(), theirs(text, add_special_tokens=False)
+        if found["input_ids"] != trained:
+            raise RuntimeError(
+                f"{folder}: transformers turns {text!r} into ids {found['input_ids']}, but the "
+                f"model was trained with {trained}: the conversion is wrong"
+            )

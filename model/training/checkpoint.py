@@ -232,16 +232,18 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
     `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
-    same folder. Needs memory for the sum and one tensor.
+    same folder. Those kept for their words do not count: they are far apart, and the first has
+    the initial weights. Needs memory for the sum and one tensor.
 
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
-    before = [other for step, other in steps(path.parent).items() if step < state.step]
+    earlier = [other for step, other in steps(path.parent).items() if step < state.step]
+    before = [other for other in earlier if mark_of(other) is None]
     if len(before) + 1 < count:
         raise InputError(
             f"{path.parent}: average={count} needs {count} checkpoints up to {path.name}, found "
-            f"{len(before) + 1}; train with keep={count} or more",
+            f"{len(before) + 1} apart from those of save_at_words; train with keep={count} or more",
             key="average",
             path=path.parent,
         )

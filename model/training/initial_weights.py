@@ -202,6 +202,11 @@ def start(folder: Path | str, config: ModelConfig) -> Source:
             f"values, first {broken[0]}; use another checkpoint or model",
             key="start", path=folder,
         )  # fmt: skip
+    if source.config.causal and not config.causal:
+        source.notes.append(
+            f"{folder}: is causal, but trained with full attention here; set attention=causal to "
+            "keep it causal"
+        )
     if os.environ.get("RANK", "0") == "0":
         for note in source.notes:
             print(f"start: {note}", flush=True)

@@ -23,7 +23,7 @@ from transformers import pipeline as hub
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.huggingface import bert_format, onnx_export
+from model.huggingface import bert_format, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
 from pipeline import convert
 from pipeline.common.errors import ConfigError, InputError
@@ -200,6 +200,26 @@ def test_the_check_sees_one_wrong_number(run, name):
     tensors[name][9] += 1e-3
     save_file(tensors, path, metadata={"format": "pt"})
     assert convert.compare(Path(run.out), trained.config, trained.state) > convert.TOLERANCE
+
+
+def test_the_check_sees_other_token_ids(run):
+    stage.run("convert", run, convert.make)
+    vocabulary.check_ids(Path(run.out))
+    path = Path(run.out) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"pre_tokenizer": {"type": "WhitespaceSplit"}}))
+    with pytest.raises(RuntimeError, match="ids"):  # transformers cuts at punctuation, we do not
+        vocabulary.check_ids(Path(run.out))
+
+
+def test_a_cased_tokenizer_of_others_stays_cased(run, published):
+    path = published / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"]["Foo"] = content["model"]["vocab"].pop("h")
+    path.write_text(json.dumps(content | {"normalizer": {"type": "NFKC"}}))
+    (published / "vocab.txt").unlink()
+    converted(run, train=str(published), vocab=None)
+    assert AutoTokenizer.from_pretrained(run.out).tokenize("Foo") == ["Foo"]
 
 
 def test_a_wrong_conversion_does_not_finish(run, monkeypatch):

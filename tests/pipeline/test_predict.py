@@ -254,6 +254,22 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
     assert raised.value.key == "input"
 
 
+@pytest.mark.parametrize("place", ["file", "standard input"])
+def test_only_line_feeds_end_lines(tmp_path, monkeypatch, place) -> None:
+    file = tmp_path / "in.txt"
+    file.write_bytes("the\rcat\u2028sat\na dog\r\n\n\rmat".encode())
+    path = str(file) if place == "file" else None
+    lines = ["the\rcat\u2028sat", "a dog", "", "\rmat"]
+    with open(file, encoding="utf-8") as stream:  # as Python opens standard input
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert embed.read_lines(path) == lines
+    with open(file, encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        found = list(predict.lines_of(PredictConfig(pretrained="x", input=path)))
+    assert [line.text for line in found] == [line for line in lines if line]
+    assert found[-1].where.endswith("line 4")
+
+
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
     config = EmbedConfig(

@@ -178,6 +178,16 @@ def test_an_existing_vocabulary_is_taken_as_it_is(
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
 
+def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path: Path) -> None:
+    spec = json.loads(build([*SPECIAL, "the", "cat"]))
+    spec["model"]["vocab"]["cat"] = 9
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(spec))
+    out, result = make(tmp_path, tmp_path / "out", existing=str(file))
+    assert [path.name for path in out.iterdir()] == ["tokenizer.json"]
+    assert result.figures["size"] == WordPiece.load(out).size == 10
+
+
 def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(json.loads(build([*SPECIAL, "a"], lowercase=False))))

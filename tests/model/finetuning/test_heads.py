@@ -188,3 +188,15 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
         with pytest.raises(InputError, match="BertModel") as raised:
             saved_model.load(vocab.parent / "bare")
         assert raised.value.path == str(vocab.parent / "bare")
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
+def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, problem: str) -> None:
+    folder = vocab.parent / problem
+    transformers.BertForSequenceClassification(
+        transformers.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1, num_labels=3,
+                                num_attention_heads=2, intermediate_size=32, problem_type=problem)
+    ).save_pretrained(folder)  # fmt: skip
+    with pytest.raises(InputError, match=problem) as raised:
+        saved_model.load(folder)
+    assert raised.value.path == str(folder)

@@ -3,6 +3,7 @@
 import json
 import stat
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from tiny_bert import (
     their_logits,
     write_theirs,
 )
-from tokenizers import BertWordPieceTokenizer, Tokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -99,6 +100,46 @@ def test_the_tokenizer_gives_the_ids_that_training_saw(tmp_path, state, lowercas
     assert pair["token_type_ids"] == library.encode("ab c", "d e").type_ids
     assert opened.mask_token == "[MASK]"
     assert opened.model_max_length == 64
+
+
+def rare_tokenizer(normalizer, pre_tokenizer, longest=100, prefix="##"):
+    """A WordPiece tokenizer that differs from BERT's, as a tokenizer.json."""
+    ids = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            ids, unk_token="[UNK]", max_input_chars_per_word=longest,
+            continuing_subword_prefix=prefix,
+        )
+    )  # fmt: skip
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.add_special_tokens(WORDS[:5])
+    return tokenizer.to_str()
+
+
+BERT_WORDS, CASED = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(lowercase=False)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        rare_tokenizer(None, BERT_WORDS),
+        rare_tokenizer(normalizers.Sequence([normalizers.NFKC(), CASED]), BERT_WORDS),
+        rare_tokenizer(CASED, pre_tokenizers.WhitespaceSplit()),
+        rare_tokenizer(CASED, BERT_WORDS, longest=2),
+        rare_tokenizer(CASED, BERT_WORDS, prefix="@@"),
+        rare_tokenizer(normalizers.BertNormalizer(clean_text=False), BERT_WORDS),
+    ],
+    ids=["no normalizer", "NFKC", "only spaces cut", "short words", "prefix", "control characters"],
+)
+def test_rare_wordpiece_tokenizers_give_the_ids_that_training_saw(tmp_path, state, source):
+    (tmp_path / "tokenizer.json").write_text(source, encoding="utf-8")
+    bert_format.save(tmp_path / "out", CONFIG, state, tmp_path)
+    opened, ours = AutoTokenizer.from_pretrained(tmp_path / "out"), WordPiece.load(tmp_path)
+    for text in ("Über uber the", "a.b", "ﬁ", "a\u0007b", "中文"):
+        ids = opened(text, add_special_tokens=False)["input_ids"]
+        assert ids == ours.encode([text])[0].tolist()
+    assert "token_type_ids" in opened("a")
+    assert (opened.mask_token, opened.model_max_length) == ("[MASK]", 64)
 
 
 def test_fill_mask_answers(folder):
@@ -249,6 +290,19 @@ def test_a_vocabulary_in_two_minds_is_refused(folder):
     with pytest.raises(InputError, match=r"'c', .*'b'") as raised:
         bert_format.load(folder)
     assert (raised.value.path, raised.value.line) == (str(folder / "vocab.txt"), 7)
+
+
+def test_unused_ids_make_a_folder_that_we_and_transformers_read(tmp_path):
+    ids = {word: number for number, word in enumerate(WORDS)} | {"last": len(WORDS) + 2}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = CASED, BERT_WORDS
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = replace(CONFIG, vocab_size=len(WORDS) + 3)
+    weights = bert.BertForPreTraining(config).state_dict()
+    bert_format.save(tmp_path / "out", config, weights, tmp_path)
+    assert bert_format.load(tmp_path / "out")[0].vocab_size == config.vocab_size
+    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert opened("last", add_special_tokens=False)["input_ids"] == [ids["last"]]
 
 
 def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):

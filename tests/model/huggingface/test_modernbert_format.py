@@ -13,6 +13,8 @@ from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoTokenizer,
+    BertConfig,
+    ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertModel,
     pipeline,
@@ -99,6 +101,20 @@ def old_spelling(folder):
         said.pop(key, None)
     said |= {"global_attn_every_n_layers": 2, "global_rope_theta": 900.0, "local_rope_theta": 100.0}
     path.write_text(json.dumps(said))
+
+
+@pytest.mark.parametrize("theirs", [BertConfig(), ModernBertConfig()], ids=["bert", "modernbert"])
+def test_keys_that_a_config_lacks_have_the_defaults_of_transformers(tmp_path, theirs):
+    names = bert_format.NAMES[theirs.model_type]
+    required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
+    said = {names.sizes[key]: getattr(theirs, names.sizes[key]) for key in required}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": theirs.model_type, **said}))
+    config = initial_weights.size_of(tmp_path)
+    found = {key: getattr(config, ours) for ours, key in names.sizes.items()}
+    assert found == {key: getattr(theirs, key) for key in found}
+    theirs.save_pretrained(tmp_path)  # every key
+    assert initial_weights.size_of(tmp_path) == config
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +145,14 @@ def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path)
     with pytest.raises(InputError, match="best") as raised:
         checkpoint.average(*checkpoint.locate(tmp_path / "best"), 2)
     assert (raised.value.key, raised.value.path) == ("average", str(tmp_path))
+
+
+def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path: Path) -> None:
+    for step, mark in ((0, 0.0), (10, 1e6), (80, None), (90, None), (100, 2e6)):
+        write(tmp_path, replace(state(step), mark=mark), {"w": torch.full((2,), float(step))}, {})
+    weights, steps = checkpoint.average(*checkpoint.locate(tmp_path / name_of(100)), 3)
+    assert steps == [80, 90, 100]
+    assert torch.equal(weights["w"], torch.full((2,), 90.0))
+    with pytest.raises(InputError, match="save_at_words") as raised:
+        checkpoint.average(*checkpoint.locate(tmp_path / name_of(100)), 4)
+    assert raised.value.key == "average"

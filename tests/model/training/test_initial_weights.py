@@ -1,5 +1,6 @@
 """Starts for training: what fits, and what is said."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def test_rank_0_says_what_was_drawn(
     again = initial_weights.start(folder, CONFIG).state
     assert capsys.readouterr().out == ""
     assert all(torch.equal(again[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_causal_start_trained_with_full_attention_is_noted(
+    folder: Path, capsys: pytest.CaptureFixture[str], causal: bool
+) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
+    initial_weights.start(folder, replace(CONFIG, causal=causal))
+    assert ("attention=causal" in capsys.readouterr().out) is not causal
 
 
 def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path) -> None:

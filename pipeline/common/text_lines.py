@@ -1,0 +1,14 @@
+"""Text whose lines end with line feeds alone, so that `wc -l` and rows agree."""
+
+import io
+import sys
+from typing import TextIO
+
+
+def open_text(path: str | None) -> TextIO:
+    """Open a UTF-8 file, or standard input without a path; a lone CR is part of its line."""
+    if path:
+        return open(path, encoding="utf-8", newline="\n")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(newline="\n")
+    return sys.stdin
