@@ -48,7 +48,7 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
     )
     found = {}
     for folder in folders:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read(folder, of_input=True)
         if manifest is not None and manifest.stage != "report":
             found[folder.name] = (folder, manifest)
     if not found:

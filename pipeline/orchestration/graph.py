@@ -18,7 +18,7 @@ from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
 from pipeline.config import RunConfig, StageConfig
@@ -277,7 +277,7 @@ def rerun_reason(
         paths = fingerprints.inputs(config)
         # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
-        made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
+        made = (fingerprints.manifest_of(paths[key]) for key in changed)
         named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)

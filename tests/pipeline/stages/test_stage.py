@@ -157,6 +157,36 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     assert error.value.path == str(tmp_path / "made" / "manifest.json")
 
 
+@pytest.mark.parametrize("text", ['{"name": "an app"}', "[]", '{"format": 5}'])
+def test_the_manifest_of_another_program_is_a_file_like_any_other(
+    tmp_path: Path, text: str
+) -> None:
+    """In the folder of an input, and above it."""
+    make = Maker()
+    made = config(tmp_path)
+    for folder in (tmp_path / "text", tmp_path):
+        (folder / MANIFEST).write_text(text)
+    assert stage.run("tasks", made, make) == stage.run("tasks", made, make)
+    assert make.calls == 1
+    (tmp_path / "text" / MANIFEST).write_text(f"{text} ")
+    stage.run("tasks", made, make)
+    assert make.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [('{"name": "an app"}', False), ("<>", False), ('{"format": "manifest/1"}', True)],
+)
+def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, advised: bool) -> None:
+    out = tmp_path / "made"
+    out.mkdir()
+    (out / MANIFEST).write_text(text)
+    with pytest.raises(InputError) as error:
+        stage.run("tasks", config(tmp_path), Maker())
+    assert error.value.path == str(out / MANIFEST)
+    assert ("delete" in str(error.value)) == advised
+
+
 def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pipeline\.vocab") as error:
         require_manifest(tmp_path / "vocab", "vocab", "vocab")
