@@ -213,6 +213,31 @@ def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
     assert (home / "data.txt").read_text() == "0 1"
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_link_stays_one_to_the_folder_made(tmp_path: Path, in_place: bool) -> None:
+    make, disk = Maker(), tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "made").symlink_to(disk / "big")
+    for calls in (1, 2, 3):
+        stage.run("tasks", config(tmp_path, force=True), make, in_place=in_place)
+        assert (tmp_path / "made").is_symlink()
+        assert (disk / "big" / "data.txt").read_text() == f"0 {calls}"
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "made", "text", ".made.lock"}
+    stage.run("tasks", config(tmp_path), make)
+    assert make.calls == 3
+
+
+def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    (tmp_path / "big").mkdir()
+    (tmp_path / ".made.old").symlink_to(tmp_path / "big")
+    stage.run("tasks", config(tmp_path, force=True), make)
+    assert (tmp_path / "made" / "data.txt").read_text() == "0 2"
+    assert not (tmp_path / ".made.old").is_symlink()
+    assert (tmp_path / "big").is_dir()
+
+
 def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "made").write_text("letters")
     for in_place in (False, True):
