@@ -260,7 +260,7 @@ def histories(config: ConvertConfig) -> Iterator[Manifest]:
     """Yield the existing manifests of the training and its data."""
     start = Path(config.train)
     for folder in (start, *start.parents[:3]):  # a checkpoint is up to three levels below its run
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read(folder, of_input=True)
         if manifest is not None and manifest.stage == "train":
             yield manifest
             data = manifest.config["data"]

@@ -7,6 +7,7 @@ only after its checksum was verified.
 import dataclasses
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,10 +16,12 @@ from tqdm import tqdm
 
 from pipeline.cli import entry_point
 from pipeline.common import http_transfer
+from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.http_transfer import NotFound, RetryPolicy
-from pipeline.common.manifest import MANIFEST, Result
+from pipeline.common.manifest import MANIFEST, Manifest, Result
+from pipeline.common.redact import redact
 from pipeline.config import DownloadConfig, DownloadFile
 from pipeline.stages import stage
 
@@ -31,7 +34,7 @@ class Source:
     """A file to download: its addresses and checksum."""
 
     name: str
-    urls: tuple[str, ...]  # the first that exists is used
+    urls: tuple[str, ...]  # the first that exists is used; the last is that of the settings
     digest: str | None
 
 
@@ -153,6 +156,34 @@ def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
     raise AssertionError("a source has an address")
 
 
+def note_of(path: Path) -> Path:
+    """Return the path of the note with the address that a file was downloaded from."""
+    return path.with_name(f".{path.name}.url")
+
+
+def addresses(config: DownloadConfig) -> dict[str, str]:
+    """Return the addresses that the finished folder was made from, by file name."""
+    made = Manifest.read(config.out)
+    if made is None or made.stage != "download":
+        return {}
+    files = made.config.get("corpus", {}).get("files", [])
+    return {name_of(file["url"]): file["url"] for file in files}
+
+
+def keep_addresses(out: Path, known: Mapping[str, str]) -> None:
+    """Write the notes that are missing, before the manifest with the addresses is lost."""
+    for name, url in known.items():
+        path = out / name
+        if path.exists() and not note_of(path).exists():
+            write_text(note_of(path), url)
+
+
+def is_elsewhere(source: Source, path: Path) -> bool:
+    """Return whether a file was downloaded from another address; without a note it was not."""
+    note = note_of(path)
+    return note.exists() and note.read_text() != redact(source.urls[-1])
+
+
 def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
     """Download a file unless it exists, and return its record for the manifest.
 
@@ -161,7 +192,9 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
     """
     path, part = out / source.name, out / f"{source.name}.part"
     url, kept = source.urls[0], False
-    if path.exists() and (source.digest is not None or not config.force):
+    # Without a checksum, the address alone says which file it is.
+    same = source.digest is not None or not (config.force or is_elsewhere(source, path))
+    if path.exists() and same:
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)
     if not kept:
@@ -179,6 +212,10 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
             )
         part.replace(path)
         http_transfer.discard(part)
+    if source.digest is None:
+        write_text(note_of(path), redact(source.urls[-1]))
+    else:
+        note_of(path).unlink(missing_ok=True)
     return {
         "name": source.name,
         "url": url,
@@ -234,13 +271,20 @@ def make(config: DownloadConfig, out: Path) -> Result:
     )
 
 
+def run(config: DownloadConfig) -> Manifest:
+    """Make `config.out`, unless it is up to date."""
+    known = addresses(config)
+
+    def with_addresses(config: DownloadConfig, out: Path) -> Result:
+        keep_addresses(out, known)
+        return make(config, out)
+
+    return stage.run("download", config, with_addresses, in_place=True)
+
+
 def main() -> None:
     """Run the command."""
-    entry_point.run(
-        "download",
-        DownloadConfig,
-        lambda config: stage.run("download", config, make, in_place=True),
-    )
+    entry_point.run("download", DownloadConfig, run)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
     )
     found: dict[str, tuple[Path, Manifest]] = {}
     for folder in folders:
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read(folder, of_input=True)
         if manifest is not None and manifest.stage != "report":
             if folder.name in found:
                 raise ConfigError(

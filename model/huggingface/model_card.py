@@ -112,7 +112,7 @@ def origin_of(start: str | None, copied: str | None) -> str:
 
 def name_of(origin: str) -> str:
     """Return the name of the model in a folder, before any conversion."""
-    made = Manifest.read(origin)
+    made = Manifest.read(origin, of_input=True)
     if made is not None and made.stage == "convert":
         origin = made.config.get("train", origin)
     return Path(origin).name

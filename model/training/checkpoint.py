@@ -214,7 +214,7 @@ def locate(folder: Path) -> tuple[Path, State]:
     """
     if (folder / STATE).exists():
         return folder, read_state(folder)
-    manifest = Manifest.read(folder)
+    manifest = Manifest.read(folder, of_input=True)
     if manifest is not None and manifest.stage == "train":
         candidates = [runs(folder) / manifest.fingerprint[:12]]
     else:

@@ -14,7 +14,8 @@ from pipeline.common.errors import InputError
 from pipeline.common.redact import redact
 
 MANIFEST = "manifest.json"
-FORMAT = "manifest/1"
+KIND = "manifest/"  # begins the format of every version
+FORMAT = f"{KIND}1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,11 @@ class Manifest:
     format: str = FORMAT
 
     @classmethod
-    def read(cls, folder: storage.File | str) -> "Manifest | None":
+    def read(cls, folder: storage.File | str, *, of_input: bool = False) -> "Manifest | None":
         """Return the manifest of `folder`, which may be in a store, or None if it has none.
+
+        With `of_input`, a `manifest.json` of another program counts as none: an input may be any
+        folder.
 
         Raises:
             InputError: it is there but not a manifest of a known format, or may not be read.
@@ -53,8 +57,14 @@ class Manifest:
         top = storage.at(folder)
         place = storage.normal(str(top)) if isinstance(top, storage.Remote) else str(top)
         path = storage.at(f"{place}/{MANIFEST}")
+        ours = False
         try:
             fields = json.loads(path.read_bytes())
+            ours = isinstance(fields, dict) and str(fields.get("format")).startswith(KIND)
+            if not ours and of_input:
+                return None
+            if not ours:
+                raise ValueError("written by another program")
             if fields["format"] != FORMAT:
                 raise InputError(
                     f"{path}: format {fields['format']} is not {FORMAT}; use the release that "
@@ -70,9 +80,8 @@ class Manifest:
                 f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault
             ) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise InputError(
-                f"{path}: not a manifest ({error}); delete the folder", path=path
-            ) from error
+            cure = "delete the folder" if ours else "move it elsewhere, or set another folder"
+            raise InputError(f"{path}: not a manifest ({error}); {cure}", path=path) from error
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
@@ -92,7 +101,7 @@ def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manife
     Raises:
         InputError: the folder has no manifest, or was made by a stage other than `stage`.
     """
-    manifest = Manifest.read(folder)
+    manifest = Manifest.read(folder, of_input=True)
     if manifest is None:
         raise InputError(
             f"{key}={folder}: not the folder of a finished {stage}; run python -m "
@@ -112,7 +121,7 @@ def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manife
 def enclosing_manifest(path: Path | str) -> Manifest | None:
     """Return the manifest of the folder of `path` if it lists `path`, else None."""
     place = storage.at(storage.normal(str(path)))
-    manifest = Manifest.read(place.parent)
+    manifest = Manifest.read(place.parent, of_input=True)
     if manifest is None:
         return None
     mine = any(name == place.name or name.startswith(f"{place.name}/") for name in manifest.files)

@@ -70,7 +70,8 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    made = Manifest.read(folder) or Manifest.read(folder.parent)
+    places = (folder, folder.parent)
+    made = next(filter(None, (Manifest.read(place, of_input=True) for place in places)), None)
     figures = made.figures if made is not None and made.stage == "convert" else {}
     figures = figures.get("checkpoints", {}).get(folder.name, figures)
     known = {key: figures.get(key) for key in ("step", "tokens", "words")}
@@ -105,7 +106,7 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     """
     if (folder / "config.json").is_file():
         return WordPiece.load(folder)
-    made = Manifest.read(config.pretrained)
+    made = Manifest.read(config.pretrained, of_input=True)
     known = made.config["data"]["vocab"] if made is not None and made.stage == "train" else None
     vocab = Path(known or Path(config.pretrained).parent / "vocab")
     if not vocab.exists():

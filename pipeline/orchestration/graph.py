@@ -18,7 +18,7 @@ from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
 from pipeline.common import cores, storage
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
 from pipeline.config import RunConfig, StageConfig
@@ -102,7 +102,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     """Return the whole graph in an executable order, with every configuration validated.
 
     Raises:
-        ConfigError: an unknown key, a bad value, an unknown stage in `force`, or a cycle.
+        ConfigError: an unknown key, a bad value, a cycle, or a stage of `force` that does not
+            exist or cannot be forced.
     """
     for one in STAGES.values():
         entry_point.register(one.name, one.schema)
@@ -144,6 +145,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             name=name, kind=kind, config=settings, needs=needs[name],
             fingerprint=fingerprint, reason=reason,
         )  # fmt: skip
+    if config.force and config.executor.name == "slurm":
+        check_forced_parts(nodes.values())
     return list(nodes.values())
 
 
@@ -159,6 +162,17 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(
             f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force"
         )
+
+
+def check_forced_parts(nodes: Iterable[Node]) -> None:
+    """Raise ConfigError if evaluations are forced, for jobs that divide them among their tasks."""
+    for node in nodes:
+        if node.kind == "evaluate" and node.reason == FORCED:
+            raise ConfigError(
+                f"force={node.name}: not with Slurm, where no task of the job knows what the "
+                f"others have made since; delete {node.config.out} instead",
+                key="force",
+            )
 
 
 def forced(nodes: list[Node], job: str) -> list[str]:
@@ -263,7 +277,7 @@ def rerun_reason(
         paths = fingerprints.inputs(config)
         # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
-        made = (Manifest.read(paths[key]) or enclosing_manifest(paths[key]) for key in changed)
+        made = (fingerprints.manifest_of(paths[key]) for key in changed)
         named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)

@@ -5,6 +5,7 @@ array. The queue holds all state: this process may end at any moment, and a new 
 queued jobs.
 """
 
+import math
 import re
 import shlex
 import shutil
@@ -43,6 +44,7 @@ class SlurmExecutor:
         self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
         self.logs = self.workdir / "logs"
         self.said: dict[str, str] = {}  # the last line printed about each stage
+        self.replaced: dict[str, str] = {}  # when the old folders of forced stages were finished
 
     def run(self, nodes: list[Node]) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
@@ -55,6 +57,12 @@ class SlurmExecutor:
         for node in nodes:
             if node.reason is not None:
                 groups.setdefault(node.job, []).append(node)
+        # The old folder of a forced stage has the fingerprint of the new one.
+        self.replaced = {
+            node.name: made.finished
+            for node in nodes
+            if node.reason == graph.FORCED and (made := Manifest.read(node.out))
+        }
         jobs = self._queued()
         done = {node.name for node in nodes if node.reason is None}
         for stage, members in groups.items():
@@ -148,7 +156,10 @@ class SlurmExecutor:
             for stage, members in list(waiting.items()):
                 state = states.get(jobs[stage], "COMPLETED")
                 over = state.split()[0] in OVER
-                if all(current(node) for node in members):
+                late = time.monotonic() - ended.get(stage, math.inf) > VISIBLE
+                # A job that this process found in the queue may have made its folder before.
+                replaced = {} if late else self.replaced
+                if all(current(node, replaced.get(node.name)) for node in members):
                     for node in members:
                         manifest = Manifest.read(node.out)
                         assert manifest is not None
@@ -158,8 +169,10 @@ class SlurmExecutor:
                     self._say(stage, f"job {jobs[stage]} {state}")
                 elif state.split()[0] != "COMPLETED":
                     raise self._failure(stage, jobs[stage], state)
-                elif time.monotonic() - ended.setdefault(stage, time.monotonic()) > VISIBLE:
+                elif late:
                     raise self._failure(stage, jobs[stage], "ended, but its folder does not exist")
+                else:
+                    ended.setdefault(stage, time.monotonic())
             if waiting:
                 time.sleep(self.config.poll)
 
@@ -204,10 +217,15 @@ class SlurmExecutor:
             print(f"{name:<12}  {what}", flush=True)
 
 
-def current(node: Node) -> bool:
-    """Return whether the stage's folder is the one that this graph requires."""
+def current(node: Node, replaced: str | None = None) -> bool:
+    """Return whether the stage's folder is the one that this graph requires.
+
+    It is not if it was finished at `replaced`, the time of the folder that the stage replaces.
+    """
     manifest = Manifest.read(node.out)
-    return manifest is not None and manifest.fingerprint == node.fingerprint
+    if manifest is None or manifest.fingerprint != node.fingerprint:
+        return False
+    return manifest.finished != replaced
 
 
 def margin(limit: str) -> int:

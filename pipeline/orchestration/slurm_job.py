@@ -143,7 +143,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     """Run a stage, or all that have to run, in this job; requeue it where that helps.
 
     Raises:
-        ConfigError: the process is not part of a Slurm job.
+        ConfigError: the process is not part of a Slurm job, or evaluations are forced.
         InputError: an input does not exist.
     """
     if "SLURM_JOB_ID" not in os.environ:
@@ -161,6 +161,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     steps = {stage: words}
     if stage == "all":
         nodes = graph.plan(config, run_arguments.overrides_of(words))
+        graph.check_forced_parts(nodes)
         graph.check_places(config, nodes)
         jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
         steps = {job: run_arguments.forcing(words, graph.forced(nodes, job)) for job in jobs}

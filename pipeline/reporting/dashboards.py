@@ -125,7 +125,7 @@ def corpus_blocks(work: Path) -> list[Any]:
     """Return the outcomes of documents and the fill of sequences."""
     blocks: list[Any] = [wr.H1(text="Data")]
     for folder in sorted(work.glob("prepare*")):
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read(folder, of_input=True)
         if manifest is None:
             continue
         figures, lengths = manifest.figures, manifest.figures["lengths"]

@@ -80,7 +80,7 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
     points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
         start = manifest.config.get("pretrained")
-        made = Manifest.read(start) if start else None
+        made = Manifest.read(start, of_input=True) if start else None
         if made is not None and (step := made.figures.get("step")) is not None:
             figures = manifest.figures
             pair = (figures["score"], figures.get("baseline"))

@@ -36,7 +36,7 @@ def log_finished(work: Path, project: str, upload: str = "none") -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
     found = {}
     for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
-        manifest = Manifest.read(path.parent)
+        manifest = Manifest.read(path.parent, of_input=True)
         if manifest is not None and manifest.stage in KINDS:
             found[path.parent.name] = (path.parent, manifest)
     log(work, found, project, upload)

@@ -246,7 +246,7 @@ def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
     for shard in shards:
         folder = shard.path.parent
         if folder not in counted:
-            made = Manifest.read(folder)
+            made = Manifest.read(folder, of_input=True)
             counted[folder] = made.figures.get("shards", {}) if made is not None else {}
         words = counted[folder].get(shard.path.name, {}).get("words")
         if words is None:

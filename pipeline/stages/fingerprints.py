@@ -86,9 +86,14 @@ def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
     return folders.get(path) or folders.get(os.path.dirname(path))
 
 
+def manifest_of(path: Path | str) -> Manifest | None:
+    """Return the manifest of the stage that made an input, None if no stage did."""
+    return Manifest.read(path, of_input=True) or enclosing_manifest(path)
+
+
 def fingerprint_path(path: Path | str) -> str:
     """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times."""
-    manifest = Manifest.read(path) or enclosing_manifest(path)
+    manifest = manifest_of(path)
     if manifest is not None:
         return manifest.fingerprint
     return fingerprint_files(path)

@@ -49,6 +49,27 @@ def output_place(out: str) -> Path:
     return path
 
 
+def not_writable(out: Path, error: OSError, key: str = "out") -> InputError:
+    """Return the error of a folder, the value of `key`, that cannot be written."""
+    what = f"{key}={out}: is not writable ({error.strerror}); set another {key}"
+    return InputError(what, key=key, path=out)
+
+
+@contextlib.contextmanager
+def locked_target(out: Path, wait: bool) -> Iterator[Path]:
+    """Hold the lock of the folder that `out` links to, if it may be written; yield the folder.
+
+    It is `out` itself if that is not a link: renaming folders would replace the link.
+    """
+    if not out.is_symlink():
+        yield out
+        return
+    target = Path(os.path.realpath(out))
+    writable = os.access(target.parent, os.W_OK)  # what is up to date may be read-only
+    with locked(target, wait) if writable else contextlib.nullcontext():
+        yield target
+
+
 @contextlib.contextmanager
 def locked(out: Path, wait: bool = False, key: str = "out") -> Iterator[None]:
     """Hold the folder's lock file, so that two runs cannot write the same folder at once.
@@ -62,11 +83,7 @@ def locked(out: Path, wait: bool = False, key: str = "out") -> Iterator[None]:
         out.parent.mkdir(parents=True, exist_ok=True)
         lock = (out.parent / f".{out.name}.lock").open("w")
     except OSError as error:
-        raise InputError(
-            f"{key}={out}: is not writable ({error.strerror}); set another {key}",
-            key=key,
-            path=out,
-        ) from error
+        raise not_writable(out, error, key) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -124,7 +141,7 @@ def replace(old: Path, new: Path) -> None:
     if old.exists():
         old.rename(away)
     new.rename(old)
-    shutil.rmtree(away, ignore_errors=True)
+    discard(away)
 
 
 def recover(out: Path) -> None:
@@ -132,6 +149,13 @@ def recover(out: Path) -> None:
     away = out.with_name(f".{out.name}.old")
     if away.exists() and not out.exists():
         away.rename(out)
+    discard(away)
+
+
+def discard(away: Path) -> None:
+    """Delete a folder that was replaced; of a link, only the link."""
+    if away.is_symlink():
+        away.unlink()
     shutil.rmtree(away, ignore_errors=True)
 
 
@@ -178,14 +202,17 @@ def run(
     """
     pin(config)
     store = StoreFolder(stage, config)
-    out = output_place(str(local_place(config.out, config.mirror)))
-    with disk_errors_as_input_errors(out), locked(out, wait), store.locked(wait):
+    named = output_place(str(local_place(config.out, config.mirror)))
+    with (
+        disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait),
+        locked_target(named, wait) as out,
+    ):  # fmt: skip
         recover(out)
-        place = config.out if store.stored else out
+        place = config.out if store.stored else named
         if store.stored:
             store.check_free()
         else:
-            check_free(stage, out, in_place)
+            check_free(stage, named, in_place)
         wanted, sources = identity or fingerprint(stage, config)
         present = None if config.force else recognise(stage, config, wanted, sources)
         if present is not None:
@@ -224,7 +251,10 @@ def _made(
         (out / MANIFEST).unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except PermissionError as error:  # in the place that a link leads to
+        raise not_writable(out, error) from error
     try:
         with store.uploading(uploads) if in_place else contextlib.nullcontext():
             result = make(local, folder)

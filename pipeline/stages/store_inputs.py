@@ -126,7 +126,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
     address = storage.normal(address)
     top, inner = address, ""
     for _ in range(DEPTH):
-        manifest = Manifest.read(top)
+        manifest = Manifest.read(top, of_input=True)
         named = {
             name: account["sha256"]
             for name, account in (manifest.files if manifest else {}).items()

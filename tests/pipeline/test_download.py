@@ -17,7 +17,6 @@ from pipeline.common import http_transfer
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
-from pipeline.stages import stage
 
 CONTENT = bytes(range(256)) * 12_000  # about 3 MB
 
@@ -95,7 +94,7 @@ def config(out: Path, *files: DownloadFile, **settings: Any) -> DownloadConfig:
 
 
 def run(config: DownloadConfig) -> Manifest:
-    return stage.run("download", config, download.make, in_place=True)
+    return download.run(config)
 
 
 @pytest.fixture
@@ -257,6 +256,53 @@ def test_what_is_there_and_wrong_is_fetched_again(
     (tmp_path / "big.bin").write_bytes(b"something else")
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+class TestAddresses:
+    """Files without a checksum, of which only the address says which they are."""
+
+    def both(self, server: Server) -> tuple[DownloadFile, DownloadFile]:
+        """Return two files of one name."""
+        server.files |= {"/a/text.bin": b"first", "/b/text.bin": b"second"}
+        return (
+            DownloadFile(url=server.url("/a/text.bin")),
+            DownloadFile(url=server.url("/b/text.bin")),
+        )
+
+    def test_a_file_of_another_address_is_fetched(self, server: Server, tmp_path: Path) -> None:
+        first, second = self.both(server)
+        run(config(tmp_path, first))
+        assert not run(config(tmp_path, second)).figures["files"][0]["kept"]
+        assert (tmp_path / "text.bin").read_bytes() == b"second"
+        assert len(server.asked) == 2
+
+    def test_it_is_kept_when_other_settings_change(
+        self, server: Server, big: DownloadFile, tmp_path: Path
+    ) -> None:
+        first, _ = self.both(server)
+        run(config(tmp_path, first))
+        found = run(config(tmp_path, first, big)).figures["files"]
+        assert [file["kept"] for file in found] == [True, False]
+
+    def test_a_failure_does_not_forget_the_address(self, server: Server, tmp_path: Path) -> None:
+        first, second = self.both(server)
+        run(config(tmp_path, first))
+        for url in (tmp_path).glob(".*.url"):
+            url.unlink()  # as an earlier release left the folder
+        server.refusals = [403]
+        for _ in range(2):
+            with pytest.raises(InputError):
+                run(config(tmp_path, second))
+            server.refusals = [403]
+        server.refusals = []
+        run(config(tmp_path, second))
+        assert (tmp_path / "text.bin").read_bytes() == b"second"
+
+    def test_a_folder_without_any_record_is_kept(self, server: Server, tmp_path: Path) -> None:
+        first, _ = self.both(server)
+        (tmp_path / "text.bin").write_bytes(b"first")
+        assert run(config(tmp_path, first)).figures["files"][0]["kept"]
+        assert not server.asked
 
 
 class TestSums:

@@ -171,6 +171,20 @@ def test_pods_would_start_over_whenever_they_restart(tmp_path: Path) -> None:
     assert caught.value.key == "force"
 
 
+def test_the_parts_of_an_evaluation_cannot_be_forced(tmp_path: Path) -> None:
+    words = [f"workdir={tmp_path}", "force=[train,evaluate-sample_next]"]
+    nodes = graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    out = next(node.config.out for node in nodes if node.name == "evaluate-sample_next")
+    with pytest.raises(ConfigError) as caught:
+        graph.check_forced_parts(nodes)
+    assert caught.value.key == "force"
+    assert out in str(caught.value)
+    words.append("executor=slurm")
+    with pytest.raises(ConfigError) as caught:
+        graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    assert caught.value.key == "force"
+
+
 def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     config = composed_run(f"workdir={tmp_path}/a/work")
     graph.check_places(config, graph.plan(config, ["+corpus=sample"]))

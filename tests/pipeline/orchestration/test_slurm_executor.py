@@ -1,8 +1,16 @@
-"""What the executor asks of sbatch."""
+"""What the executor asks of Slurm, and when it takes a stage as done."""
+
+import dataclasses
+import os
+from pathlib import Path
 
 import pytest
 
-from pipeline.orchestration.slurm import MARGIN, margin
+from pipeline.common.manifest import Manifest
+from pipeline.config import ExecutorConfig
+from pipeline.orchestration import graph
+from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
+from tests.pipeline.orchestration.test_graph import composed_run
 
 
 @pytest.mark.parametrize(
@@ -12,3 +20,40 @@ from pipeline.orchestration.slurm import MARGIN, margin
 )  # fmt: skip
 def test_a_signal_before_the_limit_leaves_most_of_the_time(limit: str, seconds: int) -> None:
     assert margin(limit) == seconds
+
+
+def command(folder: Path, name: str, script: str) -> None:
+    """Put a command of Slurm in `folder`."""
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"workdir={tmp_path}/work", "force=[vocab]"]
+    (node,) = (
+        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words])
+        if node.name == "vocab"
+    )  # fmt: skip
+    made = Manifest(
+        stage="vocab", fingerprint=node.fingerprint, version=2, config={}, inputs={}, files={},
+        figures={}, summary="the old one", seconds=1.0, finished="2026-11-01T00:00:00+00:00",
+    )  # fmt: skip
+    out = Path(node.config.out)
+    out.mkdir(parents=True)
+    made.write(out)
+    (tmp_path / "new").mkdir()
+    dataclasses.replace(made, summary="the new one", finished="now").write(tmp_path / "new")
+    # The job is pending when it is first listed, and has made its folder by the second time.
+    command(tmp_path, "sbatch", "cat > /dev/null; echo 7")
+    command(
+        tmp_path, "squeue",
+        f"[[ $* == *--states=all* ]] || exit 0\n"
+        f"cd {tmp_path}; if mkdir seen 2> /dev/null; then echo '7|PENDING|Priority'\n"
+        f"else cp new/manifest.json {out}; echo '7|COMPLETED|None'; fi",
+    )  # fmt: skip
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), tmp_path / "work", words).run([node])
+    lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["job 7 submitted", "job 7 PENDING (Priority)", "the new one"]

@@ -157,6 +157,36 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     assert error.value.path == str(tmp_path / "made" / "manifest.json")
 
 
+@pytest.mark.parametrize("text", ['{"name": "an app"}', "[]", '{"format": 5}'])
+def test_the_manifest_of_another_program_is_a_file_like_any_other(
+    tmp_path: Path, text: str
+) -> None:
+    """In the folder of an input, and above it."""
+    make = Maker()
+    made = config(tmp_path)
+    for folder in (tmp_path / "text", tmp_path):
+        (folder / MANIFEST).write_text(text)
+    assert stage.run("tasks", made, make) == stage.run("tasks", made, make)
+    assert make.calls == 1
+    (tmp_path / "text" / MANIFEST).write_text(f"{text} ")
+    stage.run("tasks", made, make)
+    assert make.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [('{"name": "an app"}', False), ("<>", False), ('{"format": "manifest/1"}', True)],
+)
+def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, advised: bool) -> None:
+    out = tmp_path / "made"
+    out.mkdir()
+    (out / MANIFEST).write_text(text)
+    with pytest.raises(InputError) as error:
+        stage.run("tasks", config(tmp_path), Maker())
+    assert error.value.path == str(out / MANIFEST)
+    assert ("delete" in str(error.value)) == advised
+
+
 def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pipeline\.vocab") as error:
         require_manifest(tmp_path / "vocab", "vocab", "vocab")
@@ -181,6 +211,31 @@ def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not created"):
         stage.run("tasks", config(tmp_path), Maker())
     assert (home / "data.txt").read_text() == "0 1"
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_link_stays_one_to_the_folder_made(tmp_path: Path, in_place: bool) -> None:
+    make, disk = Maker(), tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "made").symlink_to(disk / "big")
+    for calls in (1, 2, 3):
+        stage.run("tasks", config(tmp_path, force=True), make, in_place=in_place)
+        assert (tmp_path / "made").is_symlink()
+        assert (disk / "big" / "data.txt").read_text() == f"0 {calls}"
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "made", "text", ".made.lock"}
+    stage.run("tasks", config(tmp_path), make)
+    assert make.calls == 3
+
+
+def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    (tmp_path / "big").mkdir()
+    (tmp_path / ".made.old").symlink_to(tmp_path / "big")
+    stage.run("tasks", config(tmp_path, force=True), make)
+    assert (tmp_path / "made" / "data.txt").read_text() == "0 2"
+    assert not (tmp_path / ".made.old").is_symlink()
+    assert (tmp_path / "big").is_dir()
 
 
 def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
