@@ -57,12 +57,8 @@ class TokenizedDocuments:
         if not chunk:
             return
         sentences = [s for each in chunk for s in each.sentences]
-        if wordpiece.spaced:  # as it was in the text, where only the first had none before it
-            sentences = [
-                f" {sentence}" if number else sentence
-                for each in chunk
-                for number, sentence in enumerate(each.sentences)
-            ]
+        inner = (number > 0 for each in chunk for number in range(len(each.sentences)))
+        sentences = wordpiece.within_text(sentences, inner)
         ids, lengths = self.tokens_of(wordpiece, sentences)
         counts = np.array([len(each.sentences) for each in chunk])
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]

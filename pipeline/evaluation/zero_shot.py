@@ -296,9 +296,7 @@ def framed(
     from model.finetuning import features
 
     sides = [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
-    sentences = [*pairs.good, *pairs.bad]
-    if wordpiece.spaced:
-        sentences = [f" {s}" if side else s for s, side in zip(sentences, sides, strict=True)]
+    sentences = wordpiece.within_text([*pairs.good, *pairs.bad], map(bool, sides))
     parts = features.texts(wordpiece, sentences)
     if any(sides):
         before = features.texts(wordpiece, sides)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
@@ -266,6 +266,15 @@ class WordPiece:
             self.library.encode(text, add_special_tokens=False).ids for text in ("a", " a", ". a")
         )
         return not self.is_wordpiece and alone != spaced and after[-len(spaced) :] == spaced
+
+    def within_text(self, parts: list[str], inner: Iterable[bool]) -> list[str]:
+        """Return parts of texts as they are there: if `inner`, with the space that precedes them.
+
+        Nothing changes unless the vocabulary is `spaced`.
+        """
+        if not self.spaced:
+            return parts
+        return [f" {part}" if within else part for part, within in zip(parts, inner, strict=True)]
 
     @property
     def cuts_chinese(self) -> bool:

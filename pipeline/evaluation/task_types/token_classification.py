@@ -83,8 +83,7 @@ class Tagging:
 
     def _windows(self, index: int, words: list[str], tags: list[int]) -> Any:
         """Yield a sentence as sequences of whole words; only overlong words lose pieces."""
-        if self._wordpiece.spaced:  # as they are in a text, where only the first has none before it
-            words = [f" {word}" if place else word for place, word in enumerate(words)]
+        words = self._wordpiece.within_text(words, (place > 0 for place in range(len(words))))
         room, unknown = self._longest - 2, [self._wordpiece.unk]
         pieces = [
             part[:room] if len(part) else np.array(unknown)
