@@ -70,26 +70,51 @@ class Muon(PartitionedAdam):
         self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
     ) -> None:
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
-        for parameter, update in zip(parameters, updates, strict=True):
-            if self.partitions:
+        if self.partitions:
+            for parameter, update in zip(parameters, updates, strict=True):
                 orthogonalise_pieces(update, self.partitions[parameter])
-            else:
-                update.copy_(orthogonal(update))
+        else:
+            orthogonalise_whole(updates)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
     """Return about U V^T for a matrix U S V^T `(R, C)`, times sqrt(R / C) where R > C."""
     rows, columns = matrix.shape
-    a, b, c = COEFFICIENTS
     x: Tensor = matrix.T if rows > columns else matrix
     x = x / (x.norm() + 1e-7)
+    x = iterated_gram(x) if max(matrix.shape) > 1.5 * min(matrix.shape) else iterated(x)
+    x *= max(1.0, rows / columns) ** 0.5
+    return x.T if rows > columns else x
+
+
+def iterated(x: Tensor) -> Tensor:
+    """Return a matrix `(S, L)` after the Newton-Schulz iterations, in 5 (2 S^2 L + S^3)."""
+    a, b, c = COEFFICIENTS
     for _ in range(ITERATIONS):
         square = x @ x.T
         polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
         x = torch.addmm(x, polynomial, x, beta=a)
-    x *= max(1.0, rows / columns) ** 0.5
-    return x.T if rows > columns else x
+    return x
+
+
+def iterated_gram(x: Tensor) -> Tensor:
+    """Return the same in 2 S^2 L + 17 S^3, less where L > 1.5 S: only x x^T is iterated.
+
+    Each iteration multiplies x by a polynomial P of x x^T. These commute, so the next x x^T is
+    P x x^T P, and x itself is multiplied once, by the product of all.
+    """
+    a, b, c = COEFFICIENTS
+    square = x @ x.T
+    product: Tensor | None = None
+    for left in reversed(range(ITERATIONS)):
+        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
+        polynomial.diagonal().add_(a)
+        product = polynomial if product is None else polynomial @ product
+        if left:
+            square = polynomial @ square @ polynomial
+    assert product is not None
+    return product @ x
 
 
 def orthogonalise_pieces(flat: Tensor, layout: Layout) -> None:
@@ -98,7 +123,6 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout) -> None:
     The ranks put whole matrices together, each computes some of them, and takes its pieces back.
     Every rank of the layout's group must call it, even with no pieces.
     """
-    rank, world = dist.get_rank(layout.group), dist.get_world_size(layout.group)
     for first, last in portions([shape.numel() for shape in layout.shapes]):
         sizes = [shape.numel() for shape in layout.shapes[first:last]]
         buffer = torch.zeros(sum(sizes), device=layout.device)
@@ -111,15 +135,36 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout) -> None:
         for part, place in mine:
             place.copy_(part)
         dist.all_reduce(buffer, group=layout.group)
-        for number, whole in enumerate(wholes):
-            if number % world == rank:
-                matrix = whole.view(layout.shapes[first + number])
-                matrix.copy_(orthogonal(matrix))
-            else:
-                whole.zero_()
-        dist.all_reduce(buffer, group=layout.group)
+        share(buffer, layout.shapes[first:last], layout.group)
         for part, place in mine:
             part.copy_(place)
+
+
+def orthogonalise_whole(matrices: list[Tensor]) -> None:
+    """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        for matrix in matrices:
+            matrix.copy_(orthogonal(matrix))
+        return
+    for first, last in portions([matrix.numel() for matrix in matrices]):
+        portion = matrices[first:last]
+        buffer = torch.cat([matrix.flatten() for matrix in portion])
+        share(buffer, [matrix.shape for matrix in portion], None)
+        wholes = torch.split(buffer, [matrix.numel() for matrix in portion])
+        for matrix, whole in zip(portion, wholes, strict=True):
+            matrix.copy_(whole.view_as(matrix))
+
+
+def share(buffer: Tensor, shapes: list[torch.Size], group: Any) -> None:
+    """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    for number, whole in enumerate(torch.split(buffer, [shape.numel() for shape in shapes])):
+        if number % world == rank:
+            matrix = whole.view(shapes[number])
+            matrix.copy_(orthogonal(matrix))
+        else:
+            whole.zero_()
+    dist.all_reduce(buffer, group=group)
 
 
 def portions(sizes: list[int]) -> list[tuple[int, int]]:

@@ -2,10 +2,12 @@
 
 import copy
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from model.config import OptimizerConfig
+from model.training.muon import orthogonal
 from model.training.optimizer import build_optimizer, parameter_groups
 from model.training.weight_average import keep_average
 
@@ -103,16 +105,36 @@ def muon_reference(
     for gradient in gradients:
         momentum = beta * momentum + (1 - beta) * gradient.double()
         update = (1 - beta) * gradient.double() + beta * momentum
-        turned = update.size(0) > update.size(1)
-        y = update.T if turned else update
-        y = y / (y.norm() + 1e-7)
-        for _ in range(5):
-            a = y @ y.T
-            y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
-        y = y.T if turned else y
-        y = y * max(1, update.size(0) / update.size(1)) ** 0.5
-        x = x * (1 - rate * decay) - rate * y
+        x = x * (1 - rate * decay) - rate * orthogonal_reference(update)
     return x
+
+
+def orthogonal_reference(update: Tensor) -> Tensor:
+    """Their function `zeropower_via_newtonschulz5` and its scale, in the matrix's precision."""
+    turned = update.size(0) > update.size(1)
+    y = update.T if turned else update
+    y = y / (y.norm() + 1e-7)
+    for _ in range(5):
+        a = y @ y.T
+        y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
+    y = y.T if turned else y
+    return torch.mul(y, max(1, update.size(0) / update.size(1)) ** 0.5)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (32, 40), (96, 32), (32, 128), (128, 32), (1, 9)])
+@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-6, 0.0])
+def test_matrices_of_all_shapes_are_orthogonalised_as_published(
+    shape: tuple[int, int], smallest: float
+) -> None:
+    """Also almost singular ones, of which fp32 loses the small singular values."""
+    draws = torch.Generator().manual_seed(1)
+    left, values, right = torch.linalg.svd(
+        torch.randn(shape, generator=draws, dtype=torch.float64), full_matrices=False
+    )
+    matrix = left @ torch.diag(torch.linspace(1, smallest, len(values)).double()) @ right
+    expected = orthogonal_reference(matrix)
+    torch.testing.assert_close(orthogonal(matrix), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(orthogonal(matrix.float()).double(), expected, rtol=0, atol=5e-4)
 
 
 def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
