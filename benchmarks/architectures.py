@@ -12,15 +12,18 @@ fine-tuned on each task. A finished training or evaluation is not repeated, so t
 import argparse
 import json
 import statistics
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmarks.budget import MUON, command, manifest
 
+LENGTH = 128
+BATCH = 16
 COMMON = [
     *MUON, "optimizer.betas=[0.9,0.98]", "schedule=wsd", "schedule.warmup_share=0.05",
     "schedule.decay=sqrt", "schedule.decay_share=0.4", "model.dropout=0",
-    "model.attention_dropout=0", "batch_size=32", "micro_batch=32", "deepspeed=zero0",
+    "model.attention_dropout=0", f"batch_size={BATCH}", f"micro_batch={BATCH}", "deepspeed=zero0",
     "processes=1", "threads=1", "keep=1", "log_every=50", "evaluate_every=1000000",
     "save_every=1000000", "tracking=none",
 ]  # fmt: skip
@@ -28,7 +31,6 @@ OBJECTIVES = {
     "": ["objective=mlm"],
     "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"],
 }
-LENGTH = 128
 
 
 def main() -> None:
@@ -43,19 +45,30 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8192, help="entries")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--tasks", nargs="*", default=[], help="name and keys of evaluate")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, a core each")
     options = parser.parse_args()
     options.out = options.out.absolute()
     prepare(options)
     print(header([task.split()[0] for task in options.tasks]), flush=True)
-    bert, modern = (show(options, kind, options.tokens) for kind in OBJECTIVES)
-    show(options, "modern-", options.tokens * modern / bert)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        equal = {kind: submitted(pool, options, kind, options.tokens) for kind in OBJECTIVES}
+        bert, modern = (show(f"{kind}{options.size}", rows) for kind, rows in equal.items())
+        again = submitted(pool, options, "modern-", options.tokens * modern / bert)
+        show(f"modern-{options.size}", again)
 
 
-def show(options: argparse.Namespace, kind: str, tokens: float) -> float:
+def submitted(
+    pool: Executor, options: argparse.Namespace, kind: str, tokens: float
+) -> list[Future[dict[str, Any]]]:
+    """Train a model once per seed, in processes that count their processor time alone."""
+    return [pool.submit(measured, options, kind, tokens, seed) for seed in options.seeds]
+
+
+def show(name: str, futures: list[Future[dict[str, Any]]]) -> float:
     """Print the line of a model over all seeds; return its tokens per core second."""
-    rows = [measured(options, kind, tokens, seed) for seed in options.seeds]
-    print(line(f"{kind}{options.size}", rows), flush=True)
-    return float(rows[0]["tokens"] / rows[0]["core_seconds"])
+    rows = [future.result() for future in futures]
+    print(line(name, rows), flush=True)
+    return float(statistics.mean(row["tokens"] / row["core_seconds"] for row in rows))
 
 
 def prepare(options: argparse.Namespace) -> None:
@@ -73,7 +86,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
     """Train one model, fine-tune it on all tasks, and return its figures."""
     totals = manifest(options.out / "prepare").figures["totals"]
     samples = totals["train"] + totals["validation"]
-    steps = round(tokens * samples / totals["tokens"] / 32)
+    steps = round(tokens * samples / totals["tokens"] / BATCH)
     folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
     seconds = folder / "core_seconds.json"
     spent = command(

@@ -8,7 +8,8 @@ same vocabulary. A row is a line of OUT/rows.jsonl as soon as it is there: the h
 accuracy, the mean of BLiMP's paradigms over `--pairs` pairs of each, and the processor time of
 training. A row that is there is not run again, so the command resumes. Held-out accuracies of rows
 with other masks or lengths are of other predictions: compare their BLiMP. `--rows NAME ...` runs
-some rows, `--show` prints the table of those that are there.
+some rows, `--jobs N` N rows at a time with a core each, `--show` prints the table of those that are
+there.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import re
 import resource
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,8 @@ BASE = [
 ]  # fmt: skip
 ADAMW = ["optimizer=adamw", "optimizer.learning_rate=1e-3", "optimizer.betas=[0.9,0.98]"]
 LINEAR = ["schedule=linear", "schedule.warmup_share=0.05"]
-# What differs from BASE, by name: settings of `train`, `prepare.` or `vocab.`; the first is BASE.
+# What differs from BASE, by name: settings of `train`, `prepare.` or `vocab.`; after `then.` those
+# of the second half of the steps, which begins with the weights and moments of the first.
 ROWS: dict[str, list[str]] = {
     "base": [],
     "seed 1": ["seed=1"],
@@ -60,12 +63,18 @@ ROWS: dict[str, list[str]] = {
     "dropout 0.1": ["model.dropout=0.1", "model.attention_dropout=0.1"],
     "length 128": ["prepare.sequence_length=128", "batch_size=8", "micro_batch=8"],
     "length 256": ["prepare.sequence_length=256", "batch_size=4", "micro_batch=4"],
+    "length 64, then 128": [
+        "then.prepare.sequence_length=128",
+        "then.batch_size=8",
+        "then.micro_batch=8",
+    ],
     "pairs": ["prepare.pairs=nsp", "objective=nsp"],
     "4,096 entries": ["vocab.size=4096"],
     "16,384 entries": ["vocab.size=16384"],
     "4 layers of 96": ["model.layers=4", "model.hidden=96", "model.feed_forward=384"],
     "1 layer of 192": ["model.layers=1", "model.hidden=192", "model.feed_forward=768"],
 }
+THEN = "then."
 PREPARE = {"pairs": "none", "sequence_length": "64", "validation_share": "0.05"}
 
 
@@ -82,19 +91,25 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8192, help="entries")
     parser.add_argument("--pairs", type=int, default=100, help="of each paradigm")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--jobs", type=int, default=1, help="rows at a time, a core each")
     parser.add_argument("--show", action="store_true", help="print the table only")
     options = parser.parse_args()
+    options.out = options.out.absolute()
     done = known(options.out)
-    for name in [] if options.show else options.rows:
-        settings = settings_of(options, name)
-        if done.get(name, {}).get("settings") == settings:
-            continue
-        row = {"name": name, "settings": settings, **measured(options, name)}
-        with (options.out / "rows.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        done[name] = row
-        print(table({name: row}), flush=True)
-    print(table(done))
+    due = [
+        name for name in ([] if options.show else options.rows)
+        if done.get(name, {}).get("settings") != settings_of(options, name)
+    ]  # fmt: skip
+    for phase in (phase for name in due for phase in phases(name)):
+        prepare(options, phase)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for future in as_completed([pool.submit(measured, options, name) for name in due]):
+            row = future.result()
+            with (options.out / "rows.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            done[row["name"]] = row
+            print(table({row["name"]: row}), flush=True)
+    print(table({name: done[name] for name in ROWS if name in done}))
 
 
 def known(out: Path) -> dict[str, dict[str, Any]]:
@@ -113,52 +128,82 @@ def settings_of(options: argparse.Namespace, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Run one row and return its figures."""
-    out = options.out.absolute()
-    entries = of_stage("vocab", name).get("size", str(options.vocabulary))
-    shards = PREPARE | of_stage("prepare", name)
-    vocab = out / f"vocab-{entries}"
-    prepared = out / f"prepare-{entries}-{shards['pairs']}-{shards['sequence_length']}"
+def phases(name: str) -> list[list[str]]:
+    """Return the settings of each part of a row's training: one, or two halves."""
+    words = [word for word in ROWS[name] if not word.startswith(THEN)]
+    later = [word.removeprefix(THEN) for word in ROWS[name] if word.startswith(THEN)]
+    return [words, [*words, *later]] if later else [words]
+
+
+def prepare(options: argparse.Namespace, words: list[str]) -> None:
+    """Make the vocabulary and the shards that a training reads, unless they are there."""
+    vocab, prepared, shards = inputs_of(options, words)
     corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
-    command("vocab", *corpus, f"out={vocab}", f"size={entries}")
+    command("vocab", *corpus, f"out={vocab}", f"size={vocab.name.split('-')[1]}")
     command(
         "prepare", *corpus, f"out={prepared}", f"vocab={vocab}", "runner.workers=1",
         *(f"{key}={value}" for key, value in shards.items()),
     )  # fmt: skip
-    overrides = training_of(name)
-    batch = int(next(w for w in reversed(overrides) if w.startswith("batch_size=")).split("=")[1])
-    totals = manifest(prepared).figures["totals"]
-    samples = totals["train"] + totals["validation"]
-    steps = round(options.tokens * samples / totals["tokens"] / batch)
-    folder = out / f"train-{re.sub('[^a-z0-9.]+', '-', name.lower())}"
-    training = command(
-        "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={vocab}",
-        f"model={options.model}", f"steps={steps}", *overrides,
-    )  # fmt: skip
-    scored = folder.with_name(folder.name.replace("train", "evaluate", 1))
+
+
+def inputs_of(options: argparse.Namespace, words: list[str]) -> tuple[Path, Path, dict[str, str]]:
+    """Return the folders of vocabulary and shards, and the settings of the shards."""
+    entries = of_stage("vocab", words).get("size", str(options.vocabulary))
+    shards = PREPARE | of_stage("prepare", words)
+    name = f"prepare-{entries}-{shards['pairs']}-{shards['sequence_length']}"
+    return options.out / f"vocab-{entries}", options.out / name, shards
+
+
+def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Train and score one row; return it."""
+    slug, parts = re.sub("[^a-z0-9.]+", "-", name.lower()), phases(name)
+    steps = [steps_of(options, words) // len(parts) for words in parts]
+    folders = [options.out / f"train-{slug}{'-then' * number}" for number in range(len(parts))]
+    seconds = 0.0
+    for number, (words, folder) in enumerate(zip(parts, folders, strict=True)):
+        vocab, prepared, _ = inputs_of(options, words)
+        start = [f"start={folders[number - 1]}", "start_optimizer=true"] if number else []
+        seconds += command(
+            "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={vocab}",
+            f"model={options.model}", f"steps={steps[number]}", *training_of(words), *start,
+            f"schedule.first_step={sum(steps[:number])}", f"schedule.total_steps={sum(steps)}",
+        )  # fmt: skip
+    scored = options.out / f"evaluate-{slug}"
     command(
-        "evaluate", "+task=blimp", f"data={options.data}", f"pretrained={folder}",
+        "evaluate", "+task=blimp", f"data={options.data}", f"pretrained={folders[-1]}",
         "checkpoints=all", f"out={scored}", "baseline=false", f"maximum_rows={options.pairs}",
         "threads=1",
     )  # fmt: skip
-    figures, pairs = manifest(folder).figures, manifest(scored).figures
+    trained, pairs = [manifest(folder).figures for folder in folders], manifest(scored).figures
     return {
-        "steps": steps, "batch": batch, "tokens": figures["tokens"],
-        "validation": figures["validation"], "blimp": pairs["score"],
-        "interval": pairs["interval"], "core_seconds": training,
+        "name": name, "settings": settings_of(options, name), "steps": sum(steps),
+        "batch": batch_of(parts[-1]), "tokens": sum(figures["tokens"] for figures in trained),
+        "validation": trained[-1]["validation"], "blimp": pairs["score"],
+        "interval": pairs["interval"], "core_seconds": seconds,
     }  # fmt: skip
 
 
-def of_stage(stage: str, name: str) -> dict[str, str]:
-    """Return the settings of a row for `vocab` or `prepare`."""
-    own = (word.partition(".") for word in ROWS[name])
+def steps_of(options: argparse.Namespace, words: list[str]) -> int:
+    """Return the steps in which a training with these settings reads the tokens."""
+    totals = manifest(inputs_of(options, words)[1]).figures["totals"]
+    samples = totals["train"] + totals["validation"]
+    return int(options.tokens * samples / totals["tokens"] / batch_of(words))
+
+
+def batch_of(words: list[str]) -> int:
+    """Return the samples of a step."""
+    return int(next(w for w in reversed(training_of(words)) if w[:11] == "batch_size=")[11:])
+
+
+def of_stage(stage: str, words: list[str]) -> dict[str, str]:
+    """Return the settings for `vocab` or `prepare`; the last of a key counts."""
+    own = (word.partition(".") for word in words)
     return dict(setting.split("=") for first, _, setting in own if first == stage)
 
 
-def training_of(name: str) -> list[str]:
-    """Return the settings of a row for `train`."""
-    return [*BASE, *(word for word in ROWS[name] if not word.startswith(("prepare.", "vocab.")))]
+def training_of(words: list[str]) -> list[str]:
+    """Return the settings for `train`, after those of all rows."""
+    return [*BASE, *(word for word in words if not word.startswith(("prepare.", "vocab.")))]
 
 
 def manifest(folder: Path) -> Manifest:

@@ -38,9 +38,17 @@ def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Pat
 
     entry_point.register("train", TrainConfig)
     GlobalHydra.instance().clear()
-    words = [*budget.training_of(name), "model=tiny", f"out={tmp_path}/train"]
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(
-            compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig
-        )
-    assert config.batch_size * config.steps > 0
+        for settings in budget.phases(name):
+            words = [*budget.training_of(settings), "model=tiny", f"out={tmp_path}/train"]
+            config = entry_point.validate(
+                compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig
+            )
+            assert config.batch_size == budget.batch_of(settings)
+
+
+def test_a_row_of_two_lengths_reads_other_shards_in_its_second_half() -> None:
+    first, second = budget.phases("length 64, then 128")
+    assert budget.of_stage("prepare", first) == {}
+    assert budget.of_stage("prepare", second) == {"sequence_length": "128"}
+    assert [budget.batch_of(words) for words in (first, second)] == [16, 8]
