@@ -20,7 +20,7 @@ from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
-from pipeline.common.text_lines import open_text
+from pipeline.common.input_rows import open_rows
 from pipeline.config import EmbedConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -43,7 +43,7 @@ def read_lines(path: str | None) -> list[str]:
     """
     place = path or "standard input"
     try:
-        with open_text(path) as stream:
+        with open_rows(path) as stream:
             text = stream.read()
     except OSError as error:
         raise InputError(

@@ -20,7 +20,7 @@ import numpy as np
 from pipeline.cli import entry_point
 from pipeline.common import output
 from pipeline.common.errors import InputError
-from pipeline.common.text_lines import open_text
+from pipeline.common.input_rows import open_rows
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging
@@ -50,7 +50,7 @@ def lines_of(config: PredictConfig) -> Iterator[Line]:
     place = config.input or "standard input"
     found = False
     try:
-        with open_text(config.input) as stream:
+        with open_rows(config.input) as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     found = True

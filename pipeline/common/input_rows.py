@@ -1,11 +1,11 @@
-"""Text whose lines end with line feeds alone, so that `wc -l` and rows agree."""
+"""Rows of `embed` and `predict`: a line feed alone ends one, so that `wc -l` counts them."""
 
 import io
 import sys
 from typing import TextIO
 
 
-def open_text(path: str | None) -> TextIO:
+def open_rows(path: str | None) -> TextIO:
     """Open a UTF-8 file, or standard input without a path; a lone CR is part of its line."""
     if path:
         return open(path, encoding="utf-8", newline="\n")
