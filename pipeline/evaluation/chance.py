@@ -23,12 +23,14 @@ def verdict(figures: Mapping[str, Any]) -> str | None:
     """Return a remark where guessing reaches the score of an evaluation too, else None.
 
     The guess is the most frequent class on the same dev set. F1 has no simple spread: its accuracy
-    is compared where the task has one.
+    is compared where the task has one. Not that of tagging, most of whose tokens are in no entity:
+    its F1 is of whole entities, and who guesses finds none.
     """
     metric, score, guess = figures["metric"], figures["score"], figures.get("majority")
     rows = (figures.get("rows") or {}).get("dev", 0)
     constant, scores = figures.get("majority_scores") or {}, figures.get("scores") or {}
-    if metric == "f1" and "accuracy" in constant and "accuracy" in scores:
+    tagging = "precision" in scores
+    if metric == "f1" and not tagging and "accuracy" in constant and "accuracy" in scores:
         metric, score, guess = "accuracy", scores["accuracy"], constant["accuracy"]
     if guess is None:
         return None

@@ -25,6 +25,8 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
         (figures("f1", 0.81, 0.812, 400, scores={"accuracy": 0.80, "f1": 0.81},
                  majority_scores={"accuracy": 0.684, "f1": 0.812}), None),
         (figures("f1", 0.0, 0.0, 100), "at chance on 100"),
+        (figures("f1", 0.27, 0.0, 187, scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
+                 majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0}), None),
         (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
