@@ -71,6 +71,9 @@ ROWS: dict[str, list[str]] = {
     "pairs": ["prepare.pairs=nsp", "objective=nsp"],
     "4,096 entries": ["vocab.size=4096"],
     "16,384 entries": ["vocab.size=16384"],
+    "ModernBERT": ["model=modern-tiny"],
+    "ModernBERT of 2 layers": ["model=modern-tiny", "model.layers=2"],
+    "ModernBERT, masks 30 to 15%": ["model=modern-tiny", "objective.mask_share=[0.3,0.15]"],
     "4 layers of 96": ["model.layers=4", "model.hidden=96", "model.feed_forward=384"],
     "1 layer of 192": ["model.layers=1", "model.hidden=192", "model.feed_forward=768"],
 }
@@ -165,7 +168,7 @@ def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
         start = [f"start={folders[number - 1]}", "start_optimizer=true"] if number else []
         seconds += command(
             "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={vocab}",
-            f"model={options.model}", f"steps={steps[number]}", *training_of(words), *start,
+            f"steps={steps[number]}", *training_of([f"model={options.model}", *words]), *start,
             f"schedule.first_step={sum(steps[:number])}", f"schedule.total_steps={sum(steps)}",
         )  # fmt: skip
     scored = options.out / f"evaluate-{slug}"
@@ -202,8 +205,10 @@ def of_stage(stage: str, words: list[str]) -> dict[str, str]:
 
 
 def training_of(words: list[str]) -> list[str]:
-    """Return the settings for `train`, after those of all rows."""
-    return [*BASE, *(word for word in words if not word.startswith(("prepare.", "vocab.")))]
+    """Return the settings for `train`, after those of all rows; the last model counts."""
+    model = [word for word in words if word.startswith("model=")][-1:]
+    others = ("model=", "prepare.", "vocab.")
+    return [*BASE, *model, *(word for word in words if not word.startswith(others))]
 
 
 def manifest(folder: Path) -> Manifest:

@@ -40,7 +40,7 @@ def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Pat
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for settings in budget.phases(name):
-            words = [*budget.training_of(settings), "model=tiny", f"out={tmp_path}/train"]
+            words = [*budget.training_of(["model=tiny", *settings]), f"out={tmp_path}/train"]
             config = entry_point.validate(
                 compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig
             )
