@@ -205,6 +205,15 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
     assert "killed" not in said
 
 
+def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "model.launch", "torchrun", "--help"],
+        cwd=tmp_path, env={**os.environ, "PATH": os.defpath, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "--nproc" in done.stdout, done.stderr
+
+
 @pytest.mark.slow
 def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("here slots=2\n")

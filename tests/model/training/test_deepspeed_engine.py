@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
-from model.training.deepspeed_engine import World, deepspeed_config
+from model.training.deepspeed_engine import World, deepspeed_config, ranks_of_this_node
 from pipeline.common.errors import ConfigError
 
 CPU = World(0, 2, 0, torch.device("cpu"))
@@ -48,3 +48,21 @@ def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
     made = settings(2, train_batch_size=256, gradient_clipping=0.5)
     assert made["gradient_clipping"] == 0.5  # any key of DeepSpeed's can be set
     assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks"),
+    [
+        ({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 8),  # torchrun
+        ({"WORLD_SIZE": "16", "LOCAL_SIZE": "4"}, 4),  # deepspeed
+        ({"WORLD_SIZE": "2"}, 2),
+    ],
+)
+def test_the_ranks_of_a_node_share_its_cores(
+    environment: dict[str, str], ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert ranks_of_this_node() == ranks

@@ -39,6 +39,17 @@ def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None
     assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
 
 
+@pytest.mark.parametrize(
+    ("size", "smaller"),
+    [(8, "take micro_batch=4, "), ("auto", "take micro_batch=8, "), (1, "take compute=recompute")],
+)
+def test_the_advice_for_too_little_memory_is_a_size_that_can_be_set(
+    size: int | str, smaller: str, tmp_path: Path
+) -> None:
+    config = TrainConfig(out="", micro_batch=size)
+    assert smaller in str(micro_batch.ending(MemoryError(), config, 0, tmp_path))
+
+
 def test_recipes_for_gpus_fill_them(root: Path) -> None:
     for name in ("devlin", "lamb", "modern"):
         recipe = yaml.safe_load((root / "conf" / "recipe" / f"{name}.yaml").read_text())

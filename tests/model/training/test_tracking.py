@@ -57,6 +57,16 @@ def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
     assert settings["seed"] == 7
 
 
+def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
+    before = (out / RUN_ID).read_text()
+    run(out, 0, [1, 2])
+    wandb.teardown()
+    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
+    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
+    assert {run.run_id for run in runs} == {before, (out / RUN_ID).read_text()}
+    assert before != (out / RUN_ID).read_text()
+
+
 def test_a_training_is_one_job_of_the_runs_group(out: Path) -> None:
     paths = list(out.glob("wandb/offline-run-*/*.wandb"))
     runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
