@@ -113,6 +113,12 @@ class RunConfig(Section):
     stages: dict[str, Any] = option(
         {}, "Changes to the recipe's settings: STAGE.key=value, as in train.steps=9000."
     )
+    steps: int | None = option(
+        None,
+        "Steps of all trainings together, which keep their shares of them, as in a recipe with "
+        "three phases; null: as the recipe says.",
+        at_least=1,
+    )
     model: dict[str, Any] = option({}, "A size of conf/model.")
     tasks: list[str] = option([], "Tasks of conf/task.")
     glue: str | None = option(

@@ -13,6 +13,7 @@ from pipeline.config import TASK_KINDS, RunConfig
 from pipeline.stages.registry import STAGES
 
 SAMPLE_TASK = "sample_"
+OF_SCHEDULE = ("schedule.first_step", "schedule.total_steps")
 
 
 def as_list(value: Any) -> list[Any]:
@@ -39,10 +40,11 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     """
     check_stages(config)
     found: list[tuple[str, str, list[str]]] = []
+    recipe = config.recipe.stages | in_steps(config)
     folders = search_path(chosen)
-    asked = [(settings or {}).get("task") or [] for settings in config.recipe.stages.values()]
+    asked = [(settings or {}).get("task") or [] for settings in recipe.values()]
     samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
-    for name, settings in config.recipe.stages.items():
+    for name, settings in recipe.items():
         kind = type_of(name)
         if kind == "download" and (config.corpus.path is not None or not config.corpus.files):
             continue
@@ -65,6 +67,33 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             overrides += [f"{key}={quoted(value)}" for key, value in flatten(settings)]
             found.append((own, kind, overrides))
     return found
+
+
+def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """Return the settings of the recipe's trainings if they share `steps` as its own.
+
+    The phases of one schedule still follow each other.
+
+    Raises:
+        ConfigError: `steps` are too few, or the recipe does not say how many a training has.
+    """
+    if config.steps is None:
+        return {}
+    trainings = {
+        name: dict(flatten(settings or {}))
+        for name, settings in config.recipe.stages.items() if type_of(name) == "train"
+    }  # fmt: skip
+    for name in (name for name, settings in trainings.items() if "steps" not in settings):
+        raise ConfigError(f"steps: recipe.stages.{name} has none to change; set {name}.steps")
+    factor = config.steps / sum(settings["steps"] for settings in trainings.values())
+    done = 0
+    for name, settings in trainings.items():
+        first, done = done, done + settings["steps"]
+        settings["steps"] = round(factor * done) - round(factor * first)
+        settings |= {key: round(factor * settings[key]) for key in OF_SCHEDULE if key in settings}
+        if not settings["steps"]:
+            raise ConfigError(f"steps={config.steps}: too few, {name} would have none", key="steps")
+    return trainings
 
 
 def check_stages(config: RunConfig) -> None:

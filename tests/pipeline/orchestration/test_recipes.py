@@ -4,7 +4,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
+from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point
+from pipeline.common.errors import ConfigError
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph
 
@@ -29,6 +31,35 @@ def test_a_phase_goes_on_where_the_one_before_it_ended(recipe: str) -> None:
         done += phase.steps
     assert phases[-1].schedule.total_steps in (None, done)
     assert len({(p.model.layers, p.schedule.name, p.schedule.decay_share) for p in phases}) == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "steps"), [("lamb", 101), ("modern", 20_001), ("devlin", 3_000_000)]
+)
+def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, steps: int) -> None:
+    def of(*words: str) -> list[TrainConfig]:
+        nodes = planned("+corpus=text", "corpus.path=TEXT", f"recipe={recipe}", *words)
+        return [node.config for node in nodes.values() if node.kind == "train"]
+
+    before, phases = of(), of(f"steps={steps}")
+    assert sum(phase.steps for phase in phases) == steps
+    factor, done = steps / sum(phase.steps for phase in before), 0
+    for phase, longer in zip(phases, before, strict=True):
+        assert abs(phase.steps - factor * longer.steps) < 1
+        own = longer.schedule.total_steps is None
+        assert phase.schedule.first_step == (0 if own else done)
+        assert phase.schedule.total_steps == (None if own else steps)
+        done += phase.steps
+
+
+def test_steps_of_one_training_are_set_beside_those_of_all() -> None:
+    nodes = planned("+corpus=sample", "recipe=lamb", "steps=1000", "+stages.train-512.steps=7")
+    assert [nodes[name].config.steps for name in ("train", "train-512")] == [818, 7]
+
+
+def test_steps_that_leave_a_phase_without_any_are_refused() -> None:
+    with pytest.raises(ConfigError, match="train-decay"):
+        planned("+corpus=sample", "recipe=modern", "steps=10")
 
 
 def test_a_modern_recipe_brings_its_model_and_another_may_be_named() -> None:
