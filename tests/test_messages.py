@@ -71,8 +71,8 @@ run corpus=sample train.steps=1.5 workdir=TMP/run
 run corpus=sample tracking=none
 run corpus=sample runner=flink
 run corpus=sample +duplicates=1
-run corpus=sample recipe=devlin steps=9
-run corpus=sample recipe=nonsense steps=9
+run corpus=sample recipe=devlin batch_size=9
+run corpus=sample recipe=nonsense batch_size=9
 run corpus=sample runner.workers=2
 run corpus=sample stages.train.steps=9
 run corpus=sample task=rte
