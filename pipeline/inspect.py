@@ -159,9 +159,11 @@ def trained_on(
     from model.loader.loader import Loader
     from model.training.schedule import batch_size
 
-    config = require_manifest(Path(train), "train", "--train").config
+    trained = require_manifest(Path(train), "train", "--train")
+    config = trained.config
     data, objective = DataConfig(**config["data"]), ObjectiveConfig(**config["objective"])
-    schedule, steps = ScheduleConfig(**config["schedule"]), config["steps"]
+    schedule = ScheduleConfig(**config["schedule"])
+    steps = config["steps"] or trained.figures["planned_steps"]
     if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
         raise InputError(
             f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}",

@@ -154,11 +154,14 @@ class ScheduleConfig(Section, key="schedule"):
         at_least=0, at_most=1,
     )  # fmt: skip
 
-    def check_steps(self, steps: int, batch_size: int) -> None:
-        """Check that a run of `steps` updates fits into the schedule."""
+    def check_steps(self, steps: int | None, batch_size: int) -> None:
+        """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
+        for key in () if steps else ("first_step", "total_steps", "first_batch"):
+            check(not getattr(self, key), f"schedule.{key}: set steps too", f"schedule.{key}")
+        end = self.first_step + (steps or 0)
         check(
-            self.total_steps is None or self.first_step + steps <= self.total_steps,
-            f"schedule.total_steps={self.total_steps}: must be at least {self.first_step + steps}, "
+            self.total_steps is None or end <= self.total_steps,
+            f"schedule.total_steps={self.total_steps}: must be at least {end}, "
             f"as steps={steps} follow schedule.first_step={self.first_step}",
             "schedule.total_steps",
         )

@@ -130,7 +130,10 @@ class TrainConfig(StageConfig):
     micro_tokens: int | None = runtime_option(
         None, "The same in tokens, of samples of full length; null: as micro_batch.", at_least=1
     )
-    steps: int = option(1000, "Steps of this run; with `words` or `epochs` at most.", at_least=1)
+    steps: int | None = option(
+        1000, "Steps of this run, with `words` or `epochs` at most; null: as many as these allow.",
+        at_least=1,
+    )  # fmt: skip
     words: int | None = option(
         None, "Words of the text, counted each time that they are read, that the run may not "
         "exceed; null: no limit.", at_least=1,
@@ -211,6 +214,8 @@ class TrainConfig(StageConfig):
             f"epochs={self.epochs}: cannot be combined with data.weights; set steps",
             "epochs",
         )
+        limits = (self.steps, self.epochs, self.words)
+        check(any(limits), "steps=null: needs a limit; set epochs or words", "steps")
         marks = self.save_at_words
         check(
             sorted(set(marks)) == list(marks),

@@ -11,15 +11,15 @@ from model.training.schedule import batch_size
 
 def begin(
     cache: ShardCache, loader: Loader, config: TrainConfig, run: str, rank: int, step: int,
-    start: int, beat: Callable[[], None],
+    last: int, start: int, beat: Callable[[], None],
 ) -> None:  # fmt: skip
-    """Fetch ahead what the steps after `step` read, from sample `start` on; all ranks call it.
+    """Fetch ahead what the steps from `step` to `last` read, from sample `start` on, on all ranks.
 
     Raises:
         ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
     """
-    steps = range(step, config.steps)
-    sizes = [batch_size(config.schedule, config.batch_size, n, config.steps) for n in steps]
+    steps = range(step, last)
+    sizes = [batch_size(config.schedule, config.batch_size, n, last) for n in steps]
     stop = start + sum(sizes)
     if config.epochs is not None:
         stop = min(stop, config.epochs * loader.samples)

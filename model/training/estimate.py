@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ModelConfig, TrainConfig
-from model.training import flops
+from model.training import flops, run_length
 from model.training.tracking import read_metrics
 from pipeline.common import cores, estimate
 from pipeline.common.errors import InputError
@@ -87,7 +87,10 @@ def training(
         gpu: operations per second that a GPU reaches, for the GPU hours; None: not asked for.
     """
     length = mean_length(config.data.dir, sequence_length)
-    samples = (config.steps - done) * config.batch_size
+    steps = run_length.expected(config, length)
+    if steps is None:
+        return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
+    samples = (steps - done) * config.batch_size
     work = samples * flops.of_sequences(_known(model), [length])
     # Ranks on one machine share its cores.
     seconds = None
@@ -99,7 +102,7 @@ def training(
         seconds=seconds,
         disk=SAVED * count * (config.keep + 1),
         memory=memory_of(model) * ranks,
-        about=f"{config.steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
+        about=f"{steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )
 

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 
 def lines(
-    config: TrainConfig, model: ModelConfig, engine: Any, world: "World", peak: float, step: int
+    config: TrainConfig,
+    model: ModelConfig,
+    engine: Any,
+    world: "World",
+    peak: float,
+    step: int,
+    steps: int,
 ) -> Iterator[str]:
     """Yield what is trained and how, and an estimate if it is long.
 
-    `peak` is the device's TFLOP/s, `step` the number of updates done before.
+    `peak` is the device's TFLOP/s, `step` the number of updates done before, of `steps`.
     """
     done = f", resumed after step {step:,}" if step else ""
     count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
@@ -27,9 +33,9 @@ def lines(
     batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
     yield (
         f"train: {model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
-        f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {config.steps:,} "
+        f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {steps:,} "
         f"steps of {config.batch_size} samples ({batches} per rank), "
-        f"{warmup_steps(config.schedule, config.steps):,} of them warm-up, {peak:.3g} TFLOP/s per "
+        f"{warmup_steps(config.schedule, steps):,} of them warm-up, {peak:.3g} TFLOP/s per "
         f"device {best}{done}"
     )
     speed = None if world.device.type == "cpu" else peak * 1e12

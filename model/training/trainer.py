@@ -31,6 +31,7 @@ from model.training import (
     initial_weights,
     loss_scale,
     micro_batch,
+    run_length,
     run_summary,
 )
 from model.training.deepspeed_engine import (
@@ -80,21 +81,21 @@ class Trainer:
             rank, size = self.world.rank, self.world.size
             shards.verify(rank, size, process_group.gather, guard.starting)
         longest = self.loader.sequence_length
-        config = micro_batch.resolved(config, self.model_config, self.world, longest)
-        self.config = config
+        self.config = config = micro_batch.resolved(config, self.model_config, self.world, longest)
         micro_batch.forget(self.folder)
         self.health = Health(config.bad_steps)
         self.step = self.samples = self.tokens = 0
         self.words = WordsSeen(config, self.loader.words_per_token is not None)
+        self.steps = run_length.steps_of(config)
         self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.stop = False  # whether any rank got a signal
         self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
-        settings = dataclasses.asdict(config) | {"world_size": self.world.size}
+        settings = dataclasses.asdict(config) | {"world_size": self.world.size, "steps": self.steps}
         self.tracker = Tracker(
-            config.tracking, out, self.world.rank, self.step, config.steps, settings
+            config.tracking, out, self.world.rank, self.step, self.steps, settings
         )
         self.guard.stalled = lambda: self.tracker.alert(
             "Training stalled", f"no progress after step {self.step:,}; see the ranks' logs"
@@ -167,7 +168,7 @@ class Trainer:
         if self.cache is not None:
             cached_shards.begin(
                 self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
-                self.samples, self.guard.beat,
+                self.steps, self.samples, self.guard.beat,
             )  # fmt: skip
         with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.loader):
             meter.clock.skip()
@@ -192,7 +193,7 @@ class Trainer:
 
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
-            share = objective.share_at(self.step, self.config.steps)
+            share = objective.share_at(self.step, self.steps)
             return flops.of_sequences(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
@@ -228,11 +229,11 @@ class Trainer:
     def _drawn_batches(self) -> Iterator[GlobalBatch]:
         """Yield this rank's part of every batch up to the last step or epoch."""
         world, config, start = self.world, self.config, self.samples
-        for step in range(self.step, config.steps):
-            size = batch_size(config.schedule, config.batch_size, step, config.steps)
+        for step in range(self.step, self.steps):
+            size = batch_size(config.schedule, config.batch_size, step, self.steps)
             if config.epochs is not None and start + size > config.epochs * self.loader.samples:
                 return
-            share = config.objective.share_at(step, config.steps)
+            share = config.objective.share_at(step, self.steps)
             yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
             start += size
 
@@ -241,7 +242,7 @@ class Trainer:
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
-        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, config.steps)
+        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
@@ -307,9 +308,8 @@ class Trainer:
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
                 "at step 0. To resume the other one, restore its settings"
             )
-        for line in run_summary.lines(
-            self.config, self.model_config, self.engine, self.world, self.peak, self.step
-        ):
+        run = (self.config, self.model_config, self.engine, self.world, self.peak, self.step)
+        for line in run_summary.lines(*run, self.steps):
             self.tracker.say(line)
 
     @torch.no_grad()
@@ -387,6 +387,7 @@ class Trainer:
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
             figures={
                 "steps": self.step,
+                "planned_steps": self.steps,
                 "samples": self.samples,
                 "tokens": self.tokens,
                 "words": self.words.count,

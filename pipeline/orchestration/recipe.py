@@ -83,7 +83,9 @@ def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
         name: dict(flatten(settings or {}))
         for name, settings in config.recipe.stages.items() if type_of(name) == "train"
     }  # fmt: skip
-    for name in (name for name, settings in trainings.items() if "steps" not in settings):
+    if len(trainings) == 1:
+        return {name: settings | {"steps": config.steps} for name, settings in trainings.items()}
+    for name in (name for name, settings in trainings.items() if not settings.get("steps")):
         raise ConfigError(f"steps: recipe.stages.{name} has none to change; set {name}.steps")
     factor = config.steps / sum(settings["steps"] for settings in trainings.values())
     done = 0

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from model.training import checkpoint
+from model.config import DataConfig, TrainConfig
+from model.training import checkpoint, run_length
 from pipeline import convert, evaluate
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples
@@ -22,6 +24,7 @@ WORDS = 3000.0  # of the 300 rows
 RUNS = {
     "whole": ["steps=50", "batch_size=12", "save_every=10", "keep=20"],  # two epochs
     "epoch": ["steps=50", "epochs=1", "batch_size=16"],
+    "as many": ["steps=null", "epochs=2", "batch_size=16", "schedule=linear"],
     "limited": ["steps=50", "words=700", "save_at_words=[250,500]", "save_every=100", "keep=1"],
 }
 
@@ -31,8 +34,8 @@ def counted(work: Path, folder: Path) -> Path:
     shutil.copytree(work / "prepare", folder)
     made = Manifest.read(folder)
     assert made is not None
-    figures = made.figures | {"shards": {SHARD: {"words": WORDS}}}
-    replace(made, figures=figures).write(folder)
+    counts = {"shards": {SHARD: {"words": WORDS}}, "totals": {"train": 300}}
+    replace(made, figures=made.figures | counts).write(folder)
     return folder
 
 
@@ -84,6 +87,46 @@ def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) ->
 def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
     assert figures(runs / "epoch")["samples"] == 300 // 16 * 16
     assert figures(runs / "epoch")["words"] <= WORDS
+
+
+def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(
+    runs: Path,
+) -> None:
+    found = figures(runs / "as many")
+    assert found["steps"] == found["planned_steps"] == 600 // 16
+    rates = [row["learning_rate"] for row in rows(runs / "as many")]
+    assert rates[-1] < 0.1 * max(rates)
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"steps": 7, "epochs": 1}, 7),
+        ({"epochs": 2}, 37),
+        ({"words": 1500}, 9),  # half of the rows
+        ({"words": 1500, "epochs": 2}, 9),
+        ({"words": 15_000, "epochs": 2}, 37),
+    ],
+)
+def test_steps_follow_from_the_nearest_limit(
+    work: Path, tmp_path: Path, limits: dict[str, int], steps: int
+) -> None:
+    assert run_length.steps_of(limited(counted(work, tmp_path / "prepare"), **limits)) == steps
+
+
+def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> None:
+    folder = counted(work, tmp_path / "prepare")
+    with pytest.raises(ConfigError, match="words=100"):
+        run_length.steps_of(limited(folder, words=100))
+    with pytest.raises(ConfigError, match="steps=null"):
+        limited(folder)
+
+
+def limited(folder: Path, **limits: int) -> TrainConfig:
+    settings: dict[str, Any] = {"steps": None} | limits
+    return TrainConfig(
+        out="", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings
+    )
 
 
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:

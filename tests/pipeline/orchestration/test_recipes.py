@@ -28,7 +28,7 @@ def test_a_phase_goes_on_where_the_one_before_it_ended(recipe: str) -> None:
         assert phase.start_optimizer == bool(done)
         own = phase.schedule.total_steps is None  # a schedule of its own, as of LAMB's phases
         assert phase.schedule.first_step == (0 if own else done)
-        done += phase.steps
+        done += phase.steps or 0  # null: as many as its limits allow
     assert phases[-1].schedule.total_steps in (None, done)
     assert len({(p.model.layers, p.schedule.name, p.schedule.decay_share) for p in phases}) == 1
 
@@ -55,6 +55,12 @@ def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, ste
 def test_steps_of_one_training_are_set_beside_those_of_all() -> None:
     nodes = planned("+corpus=sample", "recipe=lamb", "steps=1000", "+stages.train-512.steps=7")
     assert [nodes[name].config.steps for name in ("train", "train-512")] == [818, 7]
+
+
+def test_a_single_training_takes_the_steps_of_the_run() -> None:
+    for words, steps in ((), None), (("steps=7",), 7):
+        nodes = planned("+corpus=sample", "recipe=babylm", "tasks=[sample_next]", *words)
+        assert nodes["train"].config.steps == steps
 
 
 def test_steps_that_leave_a_phase_without_any_are_refused() -> None:
