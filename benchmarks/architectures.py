@@ -6,7 +6,8 @@ r"""BERT next to ModernBERT: equal text, equal tokens or equal processor time, s
 Both train without sentence pairs on the same shards with the same optimizer; ModernBERT masks 30 %
 of the tokens in the first step and 15 % in the last. Held-out accuracy is at 15 % masks. The third
 row trains ModernBERT for as long as BERT: the tokens that its own rate allows. Then each is
-fine-tuned on each task. A finished training or evaluation is not repeated, so the command resumes.
+fine-tuned on each task. A second table has the training loss and the score after each epoch, which
+show who overfits. A finished training or evaluation is not repeated, so the command resumes.
 """
 
 import argparse
@@ -55,6 +56,12 @@ def main() -> None:
         bert, modern = (show(f"{kind}{options.size}", rows) for kind, rows in equal.items())
         again = submitted(pool, options, "modern-", options.tokens * modern / bert)
         show(f"modern-{options.size}", again)
+        found = {f"{kind}{options.size}": rows for kind, rows in equal.items()}
+        found[f"modern-{options.size}, equal time"] = again
+    for task in (each.split()[0] for each in options.tasks):
+        print(f"\n{task}: training loss, score after each epoch")
+        for name, futures in found.items():
+            print(by_epoch(name, [future.result()["epochs"][task] for future in futures]))
 
 
 def submitted(
@@ -100,18 +107,24 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
         "convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert",
     )  # fmt: skip
     figures = manifest(folder / "train").figures
-    row = {
-        "tokens": figures["tokens"], "core_seconds": json.loads(seconds.read_text()),
-        "accuracy": figures["validation"]["masked_lm_accuracy"],
-    }  # fmt: skip
+    scores = {"accuracy": figures["validation"]["masked_lm_accuracy"]}
+    epochs = {}
     for task, *keys in map(str.split, options.tasks):
         out = folder / f"evaluate-{task}"
         command(
             "evaluate", f"+task={task}", f"pretrained={folder}/convert", f"out={out}",
             f"seeds=[{seed}]", "baseline=false", "threads=1", *keys,
         )  # fmt: skip
-        row[task] = manifest(out).figures["score"]
-    return row
+        tuned = manifest(out).figures
+        scores[task] = tuned["score"]
+        epochs[task] = [
+            (epoch["train_loss"], epoch["scores"][tuned["metric"]])
+            for epoch in tuned["runs"][0]["epochs"]
+        ]
+    return {
+        "tokens": figures["tokens"], "core_seconds": json.loads(seconds.read_text()),
+        "scores": scores, "epochs": epochs,
+    }  # fmt: skip
 
 
 def header(tasks: list[str]) -> str:
@@ -123,10 +136,19 @@ def header(tasks: list[str]) -> str:
 def line(name: str, rows: list[dict[str, Any]]) -> str:
     """Return one line: the mean and the standard deviation over seeds."""
     cells = [f"{rows[0]['tokens']:,}", f"{statistics.mean(r['core_seconds'] for r in rows):.0f}"]
-    for key in [key for key in rows[0] if key not in ("tokens", "core_seconds")]:
-        values = [row[key] for row in rows]
+    for key in rows[0]["scores"]:
+        values = [row["scores"][key] for row in rows]
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+    return f"| {' | '.join([name, *cells])} |"
+
+
+def by_epoch(name: str, runs: list[list[tuple[float, float]]]) -> str:
+    """Return one line: training loss and score of each epoch, means over seeds."""
+    cells = []
+    for epoch in zip(*runs, strict=True):
+        loss, score = (statistics.mean(values) for values in zip(*epoch, strict=True))
+        cells.append(f"{loss:.3f}, {score:.3f}")
     return f"| {' | '.join([name, *cells])} |"
 
 
