@@ -34,10 +34,11 @@ from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Names that tokenizers of other kinds have for these, those of one family together.
+# Names that tokenizers of other kinds have for these, those of one family together. A vocabulary
+# uses the first family that it has all of: Gemma's also has <s> and </s>, as HTML.
 OTHER_NAMES = (
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
     ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"),
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 )
 
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased

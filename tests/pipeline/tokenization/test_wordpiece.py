@@ -16,7 +16,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+from pipeline.tokenization.wordpiece import (
+    SPECIAL,
+    WordPiece,
+    build,
+    is_cased,
+    read_vocab,
+    special_names,
+)
 from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
@@ -169,6 +176,17 @@ def test_other_tokenizers_are_left_to_the_library() -> None:
     ids, lengths = wordpiece.encode(["a-b c", "[MASK]", ""])
     assert lengths.tolist() == [2, 3, 0]
     assert ids.tolist() == [5, *[wordpiece.unk] * 4]
+
+
+GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
+ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+
+
+@pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
+def test_special_tokens_have_the_names_of_one_family(names: tuple[str, ...]) -> None:
+    assert special_names(names) == names
+    # Gemma has entries for HTML, and <s> is struck-out text.
+    assert special_names({*names, "<i>", "</i>", "<s>", "</s>"}) == names
 
 
 def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
