@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from safetensors.torch import save_file
@@ -292,15 +292,28 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
                 f"{folder / CONFIG}: {key} is {theirs[key]}, must be {value}", path=folder / CONFIG
             )
     try:
-        sizes = {ours: theirs[key] for ours, key in names.sizes.items() if key in theirs}
+        said = {ours: theirs.get(key) for ours, key in names.sizes.items()}
+        sizes = {ours: value for ours, value in said.items() if value is not None}
         required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
         missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
+        check_types(sizes, names)
         return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
-    except (TypeError, ValueError, ConfigError) as error:
+    except (AttributeError, TypeError, ValueError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
+
+
+def check_types(sizes: dict[str, Any], names: Names) -> None:
+    """Raise TypeError if a size has another type than ours."""
+    kinds = get_type_hints(ModelConfig)
+    for key, value in sizes.items():
+        kind = kinds[key]
+        fits = isinstance(value, int | float if kind is float else kind)
+        if not fits or (isinstance(value, bool) and kind is not bool):
+            word = "int" if key == "vocab_size" else kind.__name__
+            raise TypeError(f"{names.sizes.get(key, key)} is {value!r}, must be {word}")
 
 
 def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:

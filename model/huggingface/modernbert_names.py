@@ -15,6 +15,7 @@ from model.huggingface.names import ANSWER, CHOICE, CLASS, SIZES, TAG, Names
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
+GLOBAL_BASE = 160_000.0  # of the rotary positions, if config.json has none
 # Names in models without heads lack the prefix.
 BARE = ("embeddings.", "layers.", "final_norm.")
 
@@ -76,6 +77,8 @@ def read(theirs: dict[str, Any]) -> dict[str, Any]:
     """
     kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
     if kinds is not None:
+        if len(kinds) != theirs.get("num_hidden_layers"):
+            raise ValueError(f"layer_types has {len(kinds)} entries, must have one for each layer")
         indices = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
         every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
         if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
@@ -84,15 +87,17 @@ def read(theirs: dict[str, Any]) -> dict[str, Any]:
                 f"{LOCAL}"
             )
     found: dict[str, Any] = {"global_every": every}
-    bases = theirs.get("rope_parameters") or {}
+    bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
     for ours, kind, old in (
         ("rotary_global", GLOBAL, "global_rope_theta"),
         ("rotary_local", LOCAL, "local_rope_theta"),
     ):
-        rope = bases.get(kind) or {}
-        if rope.get("rope_type", "default") != "default":
-            raise ValueError(f"rope_type is {rope['rope_type']}, must be default")
+        rope = (bases.get(kind) or {}) | scaling
+        if (form := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            raise ValueError(f"rope_type is {form}, must be default")
         base = rope.get("rope_theta", theirs.get(old))
+        if base is None and ours == "rotary_local" and old in theirs:
+            base = found.get("rotary_global", GLOBAL_BASE)  # as null meant before transformers 5
         if base is not None:
             found[ours] = float(base)
     return found

@@ -4,6 +4,7 @@ PyTorch is not imported here: a dry run answers at once.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -11,7 +12,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from model.config import ModelConfig, TrainConfig
+from model.config import DataConfig, ModelConfig, TrainConfig
 from model.training import flops, run_length
 from model.training.tracking import read_metrics
 from pipeline.common import cores, estimate
@@ -48,9 +49,11 @@ def processor(size: int = 512, seconds: float = 0.15) -> float:
 
 def parameters(model: ModelConfig) -> int:
     """Return about how many parameters a model has."""
-    layer = 4 * model.hidden**2 + 2 * model.hidden * model.feed_forward
-    words = (model.vocab_size or VOCABULARY) + model.positions
-    return model.layers * layer + words * model.hidden + 2 * model.hidden**2
+    modern = model.architecture == "modernbert"
+    layer = 4 * model.hidden**2 + (3 if modern else 2) * model.hidden * model.feed_forward
+    words = (model.vocab_size or VOCABULARY) + (0 if modern else model.positions)
+    heads = (1 if modern else 2) * model.hidden**2
+    return model.layers * layer + words * model.hidden + heads
 
 
 def memory_of(model: ModelConfig) -> float:
@@ -58,21 +61,39 @@ def memory_of(model: ModelConfig) -> float:
     return STATE * parameters(model) + PROCESS
 
 
-def mean_length(folder: str, sequence_length: int = 128) -> float:
-    """Return the tokens of an instance on average, by the manifest of its shards."""
+def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
+    """Return the tokens of an instance on average and their number, by the shards' manifest.
+
+    The number is 0 if they are not there yet.
+    """
     try:
         manifest = Manifest.read(folder)
     except InputError:
         manifest = None
     lengths = manifest.figures.get("lengths") if manifest is not None else None
     if not lengths:
-        return FILLED * sequence_length
-    return float(sum(int(n) * count for n, count in lengths.items()) / sum(lengths.values()))
+        return FILLED * sequence_length, 0
+    count = sum(lengths.values())
+    return sum(int(n) * each for n, each in lengths.items()) / count, count
+
+
+def of_a_sample(
+    data: DataConfig, model: ModelConfig, sequence_lengths: Mapping[str, int]
+) -> tuple[float, float]:
+    """Return the tokens of a sample and the operations to train on it, on average."""
+    expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
+    found = [mean_length(*each) for each in zip(data.folders, expected, strict=True)]
+    lengths = [length for length, _ in found]
+    shares = data.weights or [count for _, count in found]
+    if not all(shares):  # not known yet
+        shares = [1] * len(found)
+    work = [flops.of_sequences(_known(model), [length]) for length in lengths]
+    return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
 
 
 def training(
     config: TrainConfig, model: ModelConfig, speed: float | None, ranks: int = 1, done: int = 0,
-    sequence_length: int = 128, timed: bool = True, gpu: float | None = None,
+    sequence_lengths: Mapping[str, int] = {}, timed: bool = True, gpu: float | None = None,
 ) -> Estimate:  # fmt: skip
     """Return the estimate of the steps after `done`.
 
@@ -83,15 +104,15 @@ def training(
         ranks: the number of processes.
         done: steps that are done.
         timed: whether the time can be known here.
-        sequence_length: of instances, where the shards are not there yet.
+        sequence_lengths: of the instances of folders whose shards are not there yet.
         gpu: operations per second that a GPU reaches, for the GPU hours; None: not asked for.
     """
-    length = mean_length(config.data.dir, sequence_length)
+    length, work = of_a_sample(config.data, model, sequence_lengths)
     steps = run_length.expected(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
     samples = (steps - done) * config.batch_size
-    work = samples * flops.of_sequences(_known(model), [length])
+    work *= samples
     # Ranks on one machine share its cores.
     seconds = None
     if timed:
@@ -113,8 +134,7 @@ def remember(config: TrainConfig) -> None:
     manifest = Manifest.read(config.out)
     if manifest is None or not rows or config.model.layers == 0:
         return
-    length = mean_length(config.data.dir)
-    work = flops.of_sequences(_known(config.model), [length])
+    _, work = of_a_sample(config.data, config.model, {})
     rate = median(row["samples_per_second"] for row in rows)
     ranks = manifest.figures.get("world_size", 1)
     estimate.remember_rate(config.workdir, "train", work * rate / ranks)

@@ -16,6 +16,11 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import WordPiece
 
 ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
+# Keys that may differ from those of the start, as in an extension of the context.
+CHOICES = (
+    "rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_pooling", "dropout",
+    "attention_dropout",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,11 @@ def start(folder: Path | str, config: ModelConfig) -> Source:
             f"{folder}: is causal, but trained with full attention here; set attention=causal to "
             "keep it causal"
         )
+    changed = [key for key in CHOICES if getattr(source.config, key) != getattr(config, key)]
+    if changed:
+        here = ", ".join(f"model.{key}={getattr(config, key)}" for key in changed)
+        keys = " ".join(f"model.{key}={getattr(source.config, key)}" for key in changed)
+        source.notes.append(f"{folder}: goes on with {here}; to keep its own, set {keys}")
     if os.environ.get("RANK", "0") == "0":
         for note in source.notes:
             print(f"start: {note}", flush=True)

@@ -1,7 +1,6 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 from model.config import TrainConfig
@@ -44,11 +43,10 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
             settings = cast(TrainConfig, node.config)
             ranks = node.ranks(config.processes, config.cores)
             if settings.model.layers:
-                folder = str(Path(settings.data.dir))
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(
                     settings, model, None, ranks or 1,
-                    sequence_length=lengths.get(folder, 128), timed=bool(ranks) and local, gpu=gpu,
+                    sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu,
                 )  # fmt: skip
                 weights = training.WEIGHTS * training.parameters(model)
         elif node.kind == "convert" and gpu is not None and weights:

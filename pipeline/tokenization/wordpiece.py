@@ -34,17 +34,17 @@ from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Names that tokenizers of other kinds have for these, those of one family together.
+# Names that tokenizers of other kinds have for these, those of one family together. A vocabulary
+# uses the first family that it has all of: Gemma's also has <s> and </s>, as HTML.
 OTHER_NAMES = (
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
     ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"),
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 )
 
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
 
 _BATCH = 256  # texts: the library's results are large, and slow once they exceed the CPU cache
 _MARKS = "|;!,."  # possible separators of words tokenized together
-_SPECIAL = re.compile(rf"\[({'|'.join(token[1:-1] for token in SPECIAL)})\]")
 
 
 def read_vocab(path: Path) -> list[str]:
@@ -194,6 +194,11 @@ def entries_of(library: Tokenizer) -> list[str]:
     return entries
 
 
+def _spread(name: re.Match[str]) -> str:
+    """Return a special token with spaces inside its brackets."""
+    return f"{name[0][0]} {name[0][1:-1]} {name[0][-1]}"
+
+
 class WordPiece:
     """Tokenizer of sentences, identical to `tokenizers` and several times as fast.
 
@@ -211,13 +216,17 @@ class WordPiece:
         self.library.no_truncation()
         self.vocab = entries_of(self.library)
         self.size = len(self.vocab)
-        self.special_ids = [self.vocab.index(name) for name in special_names(self.vocab)]
+        names = special_names(self.vocab)
+        self.special_ids = [self.vocab.index(name) for name in names]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # Serialized by the library: old files of published models lack the model's type.
         spec = json.loads(self.library.to_str())
         self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
+        self._in_text = None  # special tokens that the model itself would find in text
+        if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
+            self._in_text = re.compile("|".join(map(re.escape, names)))
         if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
             self._lowercase: bool = spec["normalizer"]["lowercase"]
@@ -248,10 +257,10 @@ class WordPiece:
         are skipped.
         """
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
-        if isinstance(self.library.model, models.BPE):  # no merges give the name of a special token
-            return self._ask(sentences)
         if self.uncached:
-            return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
+            if self._in_text is not None:
+                sentences = [self._in_text.sub(_spread, sentence) for sentence in sentences]
+            return self._ask(sentences)
         ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory

@@ -1,6 +1,7 @@
 """A folder of ours opens as ModernBERT, and a folder of theirs here, with equal logits."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
     ModernBertConfig,
@@ -54,6 +56,11 @@ def test_a_folder_opens_with_equal_logits(folder):
     encoder = AutoModel.from_pretrained(folder)
     assert type(encoder) is ModernBertModel
     assert their_logits(encoder).last_hidden_state.shape == (1, 30, 16)
+    classifier, info = AutoModelForSequenceClassification.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert set(info["missing_keys"]) == {"classifier.weight", "classifier.bias"}
+    assert torch.equal(classifier.head.dense.weight, opened.head.dense.weight)
 
 
 def test_the_file_has_the_names_that_transformers_writes(folder, theirs):
@@ -130,6 +137,40 @@ def test_a_folder_of_theirs_is_read(theirs, old):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("form", ["bf16", "in parts", "pickled", "padded"])
+def test_forms_in_which_models_are_published_are_read(tmp_path, vocab_folder, form):
+    model = their_model()
+    if form == "padded":  # to a multiple of 64, as for ModernBERT
+        model.resize_token_embeddings(64)
+    if form == "bf16":
+        model.bfloat16()
+    model.save_pretrained(tmp_path, max_shard_size="3KB" if form == "in parts" else "5GB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == (form == "in parts")
+    if form == "pickled":
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    shutil.copy(vocab_folder / "tokenizer.json", tmp_path)
+    source = initial_weights.read(tmp_path)
+    assert [note for note in source.notes if "padding" not in note] == []
+    assert len(source.notes) == (form == "padded")
+    found = our_logits(source.config, source.state)
+    opened = ModernBertForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
+    expected = their_logits(opened).logits[0, :, : CONFIG.vocab_size]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("said", "base"), [({"global_rope_theta": 900.0}, 900), ({}, 160_000)])
+def test_a_local_base_that_is_null_is_the_global_one(theirs, said, base):
+    folder, _ = theirs
+    old_spelling(folder)
+    path = folder / "config.json"
+    content = json.loads(path.read_text()) | {"local_rope_theta": None}
+    del content["global_rope_theta"]
+    path.write_text(json.dumps(content | said))
+    size = initial_weights.size_of(folder)
+    assert (size.rotary_global, size.rotary_local) == (base, base)
+
+
 def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
     folder, model = theirs
     model.model.save_pretrained(folder / "bare")
@@ -147,6 +188,17 @@ def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
         ({"hidden_activation": "silu"}, "hidden_activation is silu"),
         ({"layer_types": ["full_attention"] * 3 + ["sliding_attention"] * 2}, "layer_types is"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is yarn"),
+        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2}}}, "is linear"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type is yarn"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}}, "is linear"),
+        ({"rope_parameters": "default"}, "config.json"),
+        ({"layer_types": ["full_attention", "sliding_attention"] * 3}, "layer_types has 6"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has 2"),
+        ({"layer_types": None, "global_attn_every_n_layers": None}, "global_every is None"),
+        ({"vocab_size": "40"}, "vocab_size is '40', must be int"),
+        ({"max_position_embeddings": 64.0}, "max_position_embeddings is 64.0, must be int"),
+        ({"norm_eps": "1e-5"}, "norm_eps is '1e-5', must be float"),
+        ({"num_hidden_layers": None}, "num_hidden_layers is required"),
         ({"classifier_pooling": "max"}, "classifier_pooling"),
         ({"intermediate_size": 25}, "shape"),
     ],

@@ -50,6 +50,18 @@ def test_a_causal_start_trained_with_full_attention_is_noted(
     assert ("attention=causal" in capsys.readouterr().out) is not causal
 
 
+def test_settings_that_the_start_has_not_are_noted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    initial_weights.start(folder, CONFIG)
+    assert "goes on" not in capsys.readouterr().out
+    initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "goes on" in line]
+    before, _, after = line.partition("to keep its own, set ")
+    assert "model.layer_norm_epsilon=1e-05, model.dropout=0.0" in before
+    assert after == "model.layer_norm_epsilon=1e-12 model.dropout=0.1"
+
+
 def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path) -> None:
     other = replace(CONFIG, layers=2, hidden=32, positions=40)
     with pytest.raises(InputError) as caught:

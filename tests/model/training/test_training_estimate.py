@@ -1,18 +1,25 @@
 """The time of training follows from its operations and a speed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_modernbert
 from tiny_bert import CONFIG
 
-from model.encoders.architectures import build_model
+from model.config import DataConfig, ModelConfig
+from model.encoders.architectures import parameter_shapes
 from model.training import estimate, flops
+from pipeline.common.manifest import Manifest
+
+MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 
 
-def test_parameters_are_counted_to_a_tenth() -> None:
-    exact = sum(parameter.numel() for parameter in build_model(CONFIG).parameters())
-    assert estimate.parameters(CONFIG) == pytest.approx(exact, rel=0.1)
+@pytest.mark.parametrize("config", [CONFIG, MODERN], ids=["bert", "modernbert"])
+def test_parameters_are_counted_to_a_tenth(config: ModelConfig) -> None:
+    exact = sum(shape.numel() for shape in parameter_shapes(config).values())
+    assert estimate.parameters(config) == pytest.approx(exact, rel=0.1)
 
 
 def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
@@ -22,7 +29,28 @@ def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
 
 
 def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> None:
-    assert estimate.mean_length(str(tmp_path), 100) == 90
+    assert estimate.mean_length(str(tmp_path), 100) == (90, 0)
+
+
+def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> None:
+    short, long = (str(tmp_path / name) for name in ("short", "long"))
+    cost = {length: flops.of_sequences(MODERN, [length]) for length in (100, 200, 900, 1800)}
+    expected = {short: 1000, long: 2000}
+    data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="")
+    tokens, work = estimate.of_a_sample(data, MODERN, expected)
+    assert tokens == pytest.approx((1800 + 3 * 900) / 4)
+    assert work == pytest.approx((cost[1800] + 3 * cost[900]) / 4)
+    data = DataConfig(dir=long, more=[short], vocab="")
+    assert estimate.of_a_sample(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
+    for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
+        Path(folder).mkdir()
+        Manifest(
+            stage="prepare", fingerprint="", version=1, config={}, inputs={}, files={},
+            figures={"lengths": lengths}, summary="", seconds=0.0, finished="",
+        ).write(Path(folder))  # fmt: skip
+    tokens, work = estimate.of_a_sample(data, MODERN, expected)
+    assert tokens == pytest.approx((200 + 3 * 100) / 4)
+    assert work == pytest.approx((cost[200] + 3 * cost[100]) / 4)
 
 
 def test_a_machine_too_busy_for_a_second_look_has_a_speed_too() -> None:

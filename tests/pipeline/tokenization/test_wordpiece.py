@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab
+from pipeline.tokenization.wordpiece import (
+    SPECIAL,
+    WordPiece,
+    build,
+    is_cased,
+    read_vocab,
+    special_names,
+)
 from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
@@ -169,6 +176,51 @@ def test_other_tokenizers_are_left_to_the_library() -> None:
     ids, lengths = wordpiece.encode(["a-b c", "[MASK]", ""])
     assert lengths.tolist() == [2, 3, 0]
     assert ids.tolist() == [5, *[wordpiece.unk] * 4]
+
+
+GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
+ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+
+
+@pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
+def test_special_tokens_have_the_names_of_one_family(names: tuple[str, ...]) -> None:
+    assert special_names(names) == names
+    # Gemma has entries for HTML, and <s> is struck-out text.
+    assert special_names({*names, "<i>", "</i>", "<s>", "</s>"}) == names
+
+
+def unigram(names: tuple[str, ...]) -> Tokenizer:
+    """SentencePiece's kind, which has its special tokens among the pieces."""
+    pieces = [(name, 0.0) for name in names]
+    pieces += [(letter, -9.0) for letter in "▁abcmskpdun[]<>/MASK"]
+    library = Tokenizer(models.Unigram(pieces, unk_id=1))
+    library.pre_tokenizer = pre_tokenizers.Metaspace()
+    return library
+
+
+def merged(names: tuple[str, ...]) -> Tokenizer:
+    """BPE that takes words that are entries whole, whatever its merges are."""
+    ids = {name: number for number, name in enumerate([*names, *"abcmskpdun[]<>/MASKP_"])}
+    library = Tokenizer(models.BPE(ids, [], unk_token=names[1], ignore_merges=True))
+    library.normalizer = normalizers.Replace(" ", "_")
+    library.pre_tokenizer = pre_tokenizers.Split("_", "isolated")
+    return library
+
+
+@pytest.mark.parametrize("make", [unigram, merged])
+@pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
+def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names) -> None:
+    library = make(names)
+    library.add_special_tokens(list(names))
+    wordpiece = WordPiece(library.to_str())
+    assert wordpiece.special_ids == list(range(5))
+    special = {wordpiece.pad, wordpiece.cls, wordpiece.sep, wordpiece.mask}
+    for name in names:
+        ids, _ = wordpiece.encode([f"a {name} b", name, f"a{name}{name}b"])
+        assert not special & set(ids.tolist()), name
+    others = ["a b", "a [MASK] b" if names != SPECIAL else "a <mask> b", "a\tb", "<x> [x]"]
+    ids, lengths = wordpiece.encode(others)
+    assert cut(ids, lengths) == truth(library.to_str(), others)
 
 
 def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
