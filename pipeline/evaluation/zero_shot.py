@@ -20,6 +20,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig
+from pipeline.evaluation import pair_sequences
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
@@ -242,7 +243,7 @@ def scores_of(
 
     from model.encoders.architectures import build_model
     from model.encoders.device import device_of
-    from model.finetuning.sentence_scores import SentenceScorer
+    from model.finetuning.sentence_scores import WORD_L2R, SentenceScorer
     from model.training import initial_weights
 
     if config.threads is not None:
@@ -255,7 +256,7 @@ def scores_of(
     network = build_model(source.config)
     if start == PRETRAINED:
         network.load_state_dict(source.state)
-    sequences, first = framed(wordpiece, pairs)
+    sequences, first = pair_sequences.framed(wordpiece, pairs)
     longest = max(map(len, sequences))
     if longest > source.config.positions:
         raise InputError(
@@ -264,7 +265,10 @@ def scores_of(
             key="pretrained", path=model.folder,
         )  # fmt: skip
     scorer = SentenceScorer(network, wordpiece.mask, wordpiece.continues, device_of())
-    found = scorer.scores(sequences, first, config.score, on_sentences)
+    goes_on = None
+    if config.score == WORD_L2R and not source.config.causal:
+        goes_on = pair_sequences.word_marks(wordpiece, pairs, first)
+    found = scorer.scores(sequences, first, config.score, on_sentences, goes_on)
     return found.reshape(2, -1).T
 
 
@@ -283,28 +287,6 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
             f"{model.folder}: trained with another vocabulary than that which is there now",
             key="pretrained", path=model.folder,
         )  # fmt: skip
-
-
-def framed(
-    wordpiece: WordPiece, pairs: Pairs
-) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-    """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
-
-    A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
-    part of the sentence's first token, as it is within a text.
-    """
-    from model.finetuning import features
-
-    sides = [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
-    sentences = wordpiece.within_text([*pairs.good, *pairs.bad], map(bool, sides))
-    parts = features.texts(wordpiece, sentences)
-    if any(sides):
-        before = features.texts(wordpiece, sides)
-    else:
-        before = [np.zeros(0, np.int64)] * len(parts)
-    first = 1 + np.array([len(part) for part in before], np.int64)
-    whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
-    return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
 
 
 def account(

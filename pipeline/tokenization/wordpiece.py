@@ -248,10 +248,8 @@ class WordPiece:
         are skipped.
         """
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
-        if isinstance(self.library.model, models.BPE):  # no merges give the name of a special token
-            return self._ask(sentences)
         if self.uncached:
-            return self._ask([_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences])
+            return self._ask(self.library_texts(sentences))
         ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
@@ -307,6 +305,12 @@ class WordPiece:
     def continues(self) -> Bools:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
+
+    def library_texts(self, sentences: list[str]) -> list[str]:
+        """Return sentences so that the library finds no special token in them."""
+        if isinstance(self.library.model, models.BPE):  # no merges give the name of one
+            return sentences
+        return [_SPECIAL.sub(r"[ \1 ]", sentence) for sentence in sentences]
 
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize with the library: return concatenated ids and the count of each text."""
