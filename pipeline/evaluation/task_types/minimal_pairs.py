@@ -104,7 +104,7 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
     """Add the rows of a file; those without one of the two sentences are malformed."""
 
     def column(name: str, default: str) -> list[str]:
-        if name not in table.names:
+        if not name or name not in table.names:  # pandas leaves the name of its index empty
             return [default] * len(table.rows)
         place = table.names.index(name)
         return [row[place].strip() for row in table.rows]

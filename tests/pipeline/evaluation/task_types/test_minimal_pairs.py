@@ -287,6 +287,13 @@ def evaluated(config: EvaluateConfig) -> dict[str, Any]:
     return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
 
+def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
+    """As pandas writes its index."""
+    (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")
+    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("multiblimp"))
+    assert (pairs.contexts, pairs.groups) == ([("", "")], {"SV": ("", "")})
+
+
 def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: Path) -> None:
     import zipfile
 
