@@ -19,7 +19,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
-from pipeline.config import EvaluateConfig
+from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import pair_sequences
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
+# What the BabyLM pipeline calls the paradigms of COMPS, by the names of its files.
+OF_COMPS = {
+    "comps_base": "base", "comps_wugs": "wugs", "comps_wugs_dist-before": "wugs_dist_before",
+    "comps_wugs_dist-in-between": "wugs_dist_in_between",
+}  # fmt: skip
 CHANCE = 0.5
 Floats = npt.NDArray[np.float64]
 
@@ -159,7 +164,7 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
         found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
     return found, {
         SCORES: scores_table(pairs, done[last.name]),
-        PREDICTIONS: predictions(pairs, done[last.name]),
+        PREDICTIONS: predictions(config.task, pairs, done[last.name]),
     }
 
 
@@ -171,16 +176,18 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
     return "\n".join(lines) + "\n"
 
 
-def predictions(pairs: Pairs, scores: Floats) -> str:
+def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
     right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
-    for name, good, bad, contexts, chosen in rows:
+    for paradigm, good, bad, contexts, chosen in rows:
+        name = OF_COMPS.get(paradigm, paradigm) if task.name == "comps" else paradigm
         listed = found.setdefault(name, {"predictions": []})["predictions"]
-        text = good if chosen else bad
-        space = " " if any(contexts) else ""  # what was scored continues the context
-        listed.append({"id": f"{name}_{len(listed)}", "pred": space + text})
+        text, context = (good, contexts[0]) if chosen else (bad, contexts[1])
+        if any(contexts):  # what was scored continues the context; if these differ, it is needed
+            text = f"{context if len(task.contexts) > 1 else ''} {text}"
+        listed.append({"id": f"{name}_{len(listed)}", "pred": text})
     return json.dumps(found, ensure_ascii=False) + "\n"
 
 

@@ -287,6 +287,25 @@ def evaluated(config: EvaluateConfig) -> dict[str, Any]:
     return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
 
+def test_predictions_of_comps_tell_which_concept_was_chosen(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    """As the BabyLM pipeline writes them: whole sentences, and names of its own."""
+    folder = tmp_path / "data" / "comps"
+    folder.mkdir(parents=True)
+    row = {"property_phrase": "d e", "prefix_acceptable": "a", "prefix_unacceptable": "b"}
+    for name in ("comps_base", "comps_wugs_dist-in-between"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    config = config_of(tmp_path, model_folder, task=examples.task_of("comps"), baseline=False)
+    found = evaluated(config)
+    chosen = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    pred = "a d e" if found["score"] else "b d e"
+    assert chosen == {
+        name: {"predictions": [{"id": f"{name}_0", "pred": pred}]}
+        for name in ("base", "wugs_dist_in_between")
+    }
+
+
 def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
     """As pandas writes its index."""
     (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")
