@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
+LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
 # What the BabyLM pipeline calls the paradigms of COMPS, by the names of its files.
 OF_COMPS = {
     "comps_base": "base", "comps_wugs": "wugs", "comps_wugs_dist-before": "wugs_dist_before",
@@ -159,7 +160,7 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
         if path.with_suffix("") not in keep:
             path.unlink()
     found = account(config, pairs, done[last.name], baseline)
-    found["model"] = last.name
+    found |= {"model": last.name, "method": method_of(config, last)}
     if config.checkpoints is not None:
         found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
     return found, {
@@ -209,6 +210,19 @@ def describe(found: Record, pretrained: str) -> str:
     if found["other_files"]:
         parts.append(f"{pluralize(len(found['other_files']), 'file')} without pairs left out")
     return ", ".join(parts)
+
+
+def method_of(config: EvaluateConfig, model: Candidate) -> str:
+    """Return how a model scores sentences: `score`, unless it is causal."""
+    from model.huggingface import bert_format
+    from model.training import checkpoint
+
+    if (model.folder / bert_format.CONFIG).is_file():
+        theirs = bert_format.read_config(model.folder)
+        causal = bert_format.our_config(model.folder, theirs).causal
+    else:
+        causal = checkpoint.read_state(model.folder).model.get("causal", False)
+    return LIKELIHOOD if causal else config.score
 
 
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
@@ -308,7 +322,6 @@ def account(
         "kind": task.kind,
         "sample": task.sample,
         "metric": task.metrics[0],
-        "method": config.score,
         "rows": {"train": 0, "dev": len(pairs)},
         "score": tables["macro"]["accuracy"],
         "interval": tables["macro"]["interval"],

@@ -21,9 +21,10 @@ from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, pair_sequences, zero_shot
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization import word_marks
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
 
@@ -285,6 +286,20 @@ def write_pairs(tmp_path: Path, sides: list[tuple[str, str]]) -> None:
 def evaluated(config: EvaluateConfig) -> dict[str, Any]:
     """The results of an evaluation."""
     return stage.run("evaluate", config, evaluate.make, in_place=True).figures
+
+
+def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> None:
+    vocab = tmp_path / "vocab"
+    vocab.mkdir()
+    (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
+    config = replace(CONFIG, causal=True)
+    folder = tmp_path / "convert"
+    bert_format.save(folder, config, build_model(config).state_dict(), vocab)
+    write_pairs(tmp_path, [("a b", "b a"), ("a", "A")])
+    found = evaluated(config_of(tmp_path, folder, baseline=False))
+    assert (found["method"], found["ties"]) == ("likelihood", 1)
+    assert "likelihood" in minimal_pair_tables.note(found)
+    assert "pseudo" not in minimal_pair_tables.note(found)
 
 
 def test_predictions_of_comps_tell_which_concept_was_chosen(
