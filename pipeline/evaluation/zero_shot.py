@@ -242,9 +242,11 @@ def _scored(
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
     whole = known.is_file() and scores.is_file()
     if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
-        bar.update(2 * len(pairs))
         with scores.open("rb") as file:
-            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+            done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        if len(done) == len(pairs):  # another release may take another row for malformed
+            bar.update(2 * len(pairs))
+            return done
     known.unlink(missing_ok=True)
     values = scores_of(config, model, start, pairs, bar.update)
     np.save(scores, values)
