@@ -181,6 +181,7 @@ class Trainer:
                 self._after_step(meter, batch.last, reached)
                 self._leave_if_due(meter)
                 meter.clock.skip()
+        self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
         self._save(meter)
         self.loader.remove_cache()
