@@ -99,10 +99,10 @@ def _checkpoints(place: Path) -> list[Candidate]:
     return found
 
 
-def _number(name: str) -> int:
-    """Return the last number in a name, as it is in chck_10M; 0 where there is none."""
-    numbers = re.findall(r"\d+", name)
-    return int(numbers[-1]) if numbers else 0
+def _number(name: str) -> float:
+    """Return the last number in a name, as it is in chck_0.5M; 0 where there is none."""
+    numbers = re.findall(r"\d+(?:\.\d+)?", name)
+    return float(numbers[-1]) if numbers else 0
 
 
 def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:

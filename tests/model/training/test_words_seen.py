@@ -11,7 +11,7 @@ import pytest
 
 from model.config import TrainConfig
 from model.loader.loader import GlobalBatch
-from model.training import checkpoint
+from model.training import checkpoint, revisions
 from model.training.words_seen import WordsSeen
 from pipeline import convert, evaluate
 from pipeline.common.errors import InputError
@@ -129,6 +129,12 @@ def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> Non
     assert re.findall(r"[\d,]*\d", said[0]) == ["990", "5,000"]
     seen, reached = seen_after(config, [99.0] * 7)  # ended by its steps, far from the next mark
     assert reached[-1] == []
+
+
+def test_names_of_checkpoints_differ_as_their_words_do() -> None:
+    marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
+    names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]
+    assert [revisions.of_mark(mark) for mark in marks] == [f"chck_{name}M" for name in names]
 
 
 def test_a_limit_below_the_first_step_is_refused() -> None:
