@@ -158,8 +158,8 @@ class TrainConfig(StageConfig):
         None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
     )
     save_at_words: list[float] = runtime_option(
-        [], "Words seen at which a checkpoint is kept for good; adds one before the first step.",
-        at_least=1,
+        [], "Words seen at which a checkpoint is kept for good; adds one before the first step. "
+        "The last step reaches marks up to 2 % above it.", at_least=1,
     )  # fmt: skip
     start_timeout: float = runtime_option(
         1800.0, "Seconds until all ranks have started and finished a step.", above=0

@@ -72,11 +72,14 @@ class SentenceScorer:
     def scores(
         self, sequences: Sequence[Ids], first: Ints, method: str = PLL,
         on_sentences: Callable[[float], object] = lambda count: None,
+        goes_on: Sequence[npt.NDArray[np.bool_]] | None = None,
     ) -> npt.NDArray[np.float64]:  # fmt: skip
         """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
-        The tokens from position `first` `(S,)` on count, [SEP] does not. Products are those of
-        fp32 on a GPU too: errors of TF32 add up over the tokens and decide close pairs.
+        The tokens from position `first` `(S,)` on count, [SEP] does not. `goes_on` says whether
+        the tokens of each sequence continue a word; None: their entries in the vocabulary do.
+        Products are those of fp32 on a GPU too: errors of TF32 add up over the tokens and decide
+        close pairs.
         """
         found = np.zeros(len(sequences))
         lengths = np.array([len(sequence) for sequence in sequences], np.int64)
@@ -86,8 +89,12 @@ class SentenceScorer:
             if self._causal:
                 queries = next_token_queries(ids, first[rows])
             else:
-                goes_on = self._continues[ids] if method == WORD_L2R else None
-                queries = masked_queries(ids, first[rows], self._mask, goes_on)
+                marks = None
+                if method == WORD_L2R:
+                    marks = self._continues[ids]
+                    if goes_on is not None:
+                        marks = np.stack([goes_on[row] for row in rows.tolist()])
+                queries = masked_queries(ids, first[rows], self._mask, marks)
             values = self._values(queries, functools.partial(_share, on_sentences, len(rows)))
             found[rows] = np.bincount(queries.sentence, values, len(rows))
         return found

@@ -8,7 +8,7 @@ from pipeline.common.errors import ConfigError
 
 def of_mark(mark: float) -> str:
     """Return the name of a checkpoint that was kept for its words, in millions of them."""
-    return f"chck_{mark / 1e6:g}M"
+    return f"chck_{mark / 1e6:.12g}M"
 
 
 def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:

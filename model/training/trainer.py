@@ -182,6 +182,7 @@ class Trainer:
                 self._after_step(meter, batch.last, reached)
                 self._leave_if_due(meter)
                 meter.clock.skip()
+        self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
         self._save(meter)
         self.loader.remove_cache()
@@ -382,7 +383,6 @@ class Trainer:
         if "next_sentence_accuracy" in validation:
             figures["most_frequent_pair_accuracy"] = self.held_out.most_frequent_pair_share()
         shown = run_summary.held_out(validation, figures)
-        path = self.folder / checkpoint.name_of(self.step)
         return Result(
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
             figures={
@@ -395,6 +395,8 @@ class Trainer:
                 **figures,
                 "world_size": self.world.size,
                 "device": self.world.device.type,
-                "checkpoint": str(path.relative_to(self.out)),
+                "checkpoint": str(
+                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
+                ),
             },
         )

@@ -4,13 +4,15 @@ A sample has as many words as its tokens have on average in its shard, so that a
 the words that `prepare` counted, and a run that resumes counts as if it had not stopped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from model.config import TrainConfig
 from model.loader.loader import GlobalBatch
 from pipeline.common.errors import InputError
+
+NEAR = 0.98  # the last step reaches a mark of which it has this share: limits end a run below it
 
 
 class WordsSeen:
@@ -50,12 +52,36 @@ class WordsSeen:
                 raise InputError(f"{key}={value}: {reason}", key=key)
 
     def add(self, batch: GlobalBatch) -> list[float]:
-        """Count a batch; returns the marks of `save_at_words` that it reaches."""
+        """Count a batch; returns the marks of `save_at_words` that it reaches.
+
+        The last step also reaches a mark just above it, such as the limit of words itself.
+        """
         if self.count is None or batch.words is None:
             self.count = None
             return []
         before, self.count = self.count, self.count + batch.words
-        return [mark for mark in self._config.save_at_words if before < mark <= self.count]
+        reached = self.count / NEAR if batch.last else self.count
+        return [mark for mark in self._config.save_at_words if before < mark <= reached]
+
+    def check_end(self, step: int, say: Callable[[str], None]) -> None:
+        """Say which marks a run that ended after `step` did not reach.
+
+        Raises:
+            InputError: a limit ended it before its first step.
+        """
+        config = self._config
+        if not step:
+            key = "epochs" if config.words is None else "words"
+            raise InputError(
+                f"{key}={getattr(config, key)}: ends the run before its first step of "
+                f"{config.batch_size:,} samples; raise it, or lower batch_size",
+                key=key,
+            )
+        if self.count is not None:
+            missed = [mark for mark in config.save_at_words if mark > self.count / NEAR]
+            if missed:
+                marks = ", ".join(f"{mark:,.0f}" for mark in missed)
+                say(f"warning: save_at_words: after {self}the run ended before {marks}")
 
     def until_limit(self, batches: Iterable[GlobalBatch]) -> Iterator[GlobalBatch]:
         """Yield batches that do not pass the limit of words, if there is one; the last says so."""

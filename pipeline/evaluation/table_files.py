@@ -8,7 +8,9 @@ import csv
 import io
 import json
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -108,18 +110,19 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
 
 
 def parse(
-    place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False
-) -> Table:
+    place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
+    texts: Collection[str] = (),
+) -> Table:  # fmt: skip
     """Parse a file by the suffix of its name.
 
-    With `quoted`, fields of TSV may be in quotation marks.
+    With `quoted`, fields of TSV may be in quotation marks. `texts`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
     """
     text = decode(place, content)
     if place.endswith((".json", ".jsonl")):
-        return parse_json(place, text, key)
+        return parse_json(place, text, key, texts)
     if place.endswith(".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         kind, separator = ("CSV", ",") if place.endswith(".csv") else ("TSV", "\t")
@@ -150,22 +153,24 @@ def parse(
     return table
 
 
-def parse_json(place: str, text: str, key: str | None) -> Table:
+def parse_json(place: str, text: str, key: str | None, texts: Collection[str] = ()) -> Table:
     """Parse objects, one per line or in a list; the columns are the keys of the first.
 
-    With `key`, the file is an object and the list is its entry `key`.
+    With `key`, the file is an object and the list is its entry `key`. With `texts`, the columns
+    are all keys, of which these must be text in every row; another that is missing is empty.
 
     Raises:
         InputError: the file is malformed or has no objects.
     """
     objects: Any
-    number = 1
+    number, lines = 1, None
     try:
         if place.endswith(".jsonl"):
-            objects = []
-            for line in text.rstrip("\n").split("\n"):
-                objects.append(json.loads(line))
-                number += 1
+            objects, lines = [], []
+            for number, line in enumerate(text.split("\n"), 1):
+                if line.strip():
+                    objects.append(json.loads(line))
+                    lines.append(number)
         else:
             content = json.loads(text)
             objects = content[key] if key is not None else content
@@ -186,16 +191,26 @@ def parse_json(place: str, text: str, key: str | None) -> Table:
         )
     if not objects:
         raise InputError(f"{place}: has no objects", path=place)
-    names = list(objects[0])
+    names = list(dict.fromkeys(chain.from_iterable(objects)) if texts else objects[0])
     table = Table(place, names, [], [])
-    for number, one in enumerate(objects, 1):
-        if set(names) <= set(one):
-            table.rows.append([text_of(one[name]) for name in names])
+    for number, one in zip(lines or range(1, len(objects) + 1), objects, strict=True):
+        fault = fault_of(one, texts or names, texts)
+        if fault is None:
+            table.rows.append([text_of(one.get(name)) for name in names])
             table.lines.append(number)
         else:
-            lost = next(name for name in names if name not in one)
-            table.malformed.append(f"{place}, row {number}: {lost!r} is missing")
+            table.malformed.append(f"{place}, row {number}: {fault}")
     return table
+
+
+def fault_of(row: dict[str, Any], needed: Collection[str], texts: Collection[str]) -> str | None:
+    """Return what a JSON object lacks; None: nothing."""
+    for name in needed:
+        if name not in row:
+            return f"{name!r} is missing"
+        if name in texts and not isinstance(row[name], str | None):
+            return f"{name!r} is not text"
+    return None
 
 
 def text_of(value: Any) -> str:

@@ -19,7 +19,8 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
-from pipeline.config import EvaluateConfig
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import pair_sequences
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
+LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
+# What the BabyLM pipeline calls the paradigms of COMPS, by the names of its files.
+OF_COMPS = {
+    "comps_base": "base", "comps_wugs": "wugs", "comps_wugs_dist-before": "wugs_dist_before",
+    "comps_wugs_dist-in-between": "wugs_dist_in_between",
+}  # fmt: skip
 CHANCE = 0.5
 Floats = npt.NDArray[np.float64]
 
@@ -92,10 +99,10 @@ def _checkpoints(place: Path) -> list[Candidate]:
     return found
 
 
-def _number(name: str) -> int:
-    """Return the last number in a name, as it is in chck_10M; 0 where there is none."""
-    numbers = re.findall(r"\d+", name)
-    return int(numbers[-1]) if numbers else 0
+def _number(name: str) -> float:
+    """Return the last number in a name, as it is in chck_0.5M; 0 where there is none."""
+    numbers = re.findall(r"\d+(?:\.\d+)?", name)
+    return float(numbers[-1]) if numbers else 0
 
 
 def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
@@ -153,12 +160,12 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
         if path.with_suffix("") not in keep:
             path.unlink()
     found = account(config, pairs, done[last.name], baseline)
-    found["model"] = last.name
+    found |= {"model": last.name, "method": method_of(config, last)}
     if config.checkpoints is not None:
         found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
     return found, {
         SCORES: scores_table(pairs, done[last.name]),
-        PREDICTIONS: predictions(pairs, done[last.name]),
+        PREDICTIONS: predictions(config.task, pairs, done[last.name]),
     }
 
 
@@ -170,16 +177,18 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
     return "\n".join(lines) + "\n"
 
 
-def predictions(pairs: Pairs, scores: Floats) -> str:
+def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
     right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
-    for name, good, bad, contexts, chosen in rows:
+    for paradigm, good, bad, contexts, chosen in rows:
+        name = OF_COMPS.get(paradigm, paradigm) if task.name == "comps" else paradigm
         listed = found.setdefault(name, {"predictions": []})["predictions"]
-        text = good if chosen else bad
-        space = " " if any(contexts) else ""  # what was scored continues the context
-        listed.append({"id": f"{name}_{len(listed)}", "pred": space + text})
+        text, context = (good, contexts[0]) if chosen else (bad, contexts[1])
+        if any(contexts):  # what was scored continues the context; if these differ, it is needed
+            text = f"{context if len(task.contexts) > 1 else ''} {text}"
+        listed.append({"id": f"{name}_{len(listed)}", "pred": text})
     return json.dumps(found, ensure_ascii=False) + "\n"
 
 
@@ -203,6 +212,19 @@ def describe(found: Record, pretrained: str) -> str:
     return ", ".join(parts)
 
 
+def method_of(config: EvaluateConfig, model: Candidate) -> str:
+    """Return how a model scores sentences: `score`, unless it is causal."""
+    from model.huggingface import bert_format
+    from model.training import checkpoint
+
+    if (model.folder / bert_format.CONFIG).is_file():
+        theirs = bert_format.read_config(model.folder)
+        causal = bert_format.our_config(model.folder, theirs).causal
+    else:
+        causal = checkpoint.read_state(model.folder).model.get("causal", False)
+    return LIKELIHOOD if causal else config.score
+
+
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
     """Return where the scores of a model are, without the ending."""
     return folder / (RANDOM if start == RANDOM else f"{PRETRAINED}-{model.name}".replace(".", "_"))
@@ -220,9 +242,11 @@ def _scored(
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
     whole = known.is_file() and scores.is_file()
     if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
-        bar.update(2 * len(pairs))
         with scores.open("rb") as file:
-            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+            done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        if len(done) == len(pairs):  # another release may take another row for malformed
+            bar.update(2 * len(pairs))
+            return done
     known.unlink(missing_ok=True)
     values = scores_of(config, model, start, pairs, bar.update)
     np.save(scores, values)
@@ -242,7 +266,7 @@ def scores_of(
 
     from model.encoders.architectures import build_model
     from model.encoders.device import device_of
-    from model.finetuning.sentence_scores import SentenceScorer
+    from model.finetuning.sentence_scores import WORD_L2R, SentenceScorer
     from model.training import initial_weights
 
     if config.threads is not None:
@@ -255,7 +279,7 @@ def scores_of(
     network = build_model(source.config)
     if start == PRETRAINED:
         network.load_state_dict(source.state)
-    sequences, first = framed(wordpiece, pairs)
+    sequences, first = pair_sequences.framed(wordpiece, pairs)
     longest = max(map(len, sequences))
     if longest > source.config.positions:
         raise InputError(
@@ -264,7 +288,10 @@ def scores_of(
             key="pretrained", path=model.folder,
         )  # fmt: skip
     scorer = SentenceScorer(network, wordpiece.mask, wordpiece.continues, device_of())
-    found = scorer.scores(sequences, first, config.score, on_sentences)
+    goes_on = None
+    if config.score == WORD_L2R and not source.config.causal:
+        goes_on = pair_sequences.word_marks(wordpiece, pairs, first)
+    found = scorer.scores(sequences, first, config.score, on_sentences, goes_on)
     return found.reshape(2, -1).T
 
 
@@ -285,28 +312,6 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
         )  # fmt: skip
 
 
-def framed(
-    wordpiece: WordPiece, pairs: Pairs
-) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-    """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
-
-    A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
-    part of the sentence's first token, as it is within a text.
-    """
-    from model.finetuning import features
-
-    sides = [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
-    sentences = wordpiece.within_text([*pairs.good, *pairs.bad], map(bool, sides))
-    parts = features.texts(wordpiece, sentences)
-    if any(sides):
-        before = features.texts(wordpiece, sides)
-    else:
-        before = [np.zeros(0, np.int64)] * len(parts)
-    first = 1 + np.array([len(part) for part in before], np.int64)
-    whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
-    return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
-
-
 def account(
     config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None
 ) -> Record:
@@ -319,7 +324,6 @@ def account(
         "kind": task.kind,
         "sample": task.sample,
         "metric": task.metrics[0],
-        "method": config.score,
         "rows": {"train": 0, "dev": len(pairs)},
         "score": tables["macro"]["accuracy"],
         "interval": tables["macro"]["interval"],

@@ -96,7 +96,10 @@ def ranking(
 
 def note(figures: Figures) -> str:
     """Return how sentences were scored."""
-    how = {"pll": "pseudo-log-likelihood", "word_l2r": "pseudo-log-likelihood, words left to right"}
+    how = {
+        "pll": "pseudo-log-likelihood", "word_l2r": "pseudo-log-likelihood, words left to right",
+        "likelihood": "likelihood",
+    }  # fmt: skip
     ties = figures["ties"]
     return (
         f"Model {figures['model']}, by {how[figures['method']]}; intervals of 95% are from a "

@@ -38,14 +38,25 @@ def groups(stages: Stages) -> Groups:
     return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) > 1}
 
 
+def leader(stages: Stages, found: Groups) -> int:
+    """Return the seed with the baselines, which one seed has for all, else the first."""
+    seeds = [(seed, name) for by_seed in found.values() for seed, name in by_seed.items()]
+    own = (seed for seed, name in seeds if has_baseline(stages[name][1]))
+    return next(own, seeds[0][0] if seeds else 0)
+
+
 def leading(stages: Stages, found: Groups) -> Stages:
     """Return the stages with one of each group, its scores replaced by means.
 
-    It is the one with a baseline, which one seed has for all, else the first.
+    It is the one with a baseline, else that of `leader`.
     """
     kept = dict(stages)
+    first = leader(stages, found)
     for by_seed in found.values():
-        names = sorted(by_seed.values(), key=lambda name: not has_baseline(stages[name][1]))
+        names = sorted(
+            by_seed.values(),
+            key=lambda name: (not has_baseline(stages[name][1]), name != by_seed.get(first)),
+        )
         figures = averaged([stages[name][1] for name in names])
         folder, manifest = stages[names[0]]
         kept[names[0]] = (folder, replace(manifest, figures=manifest.figures | figures))
@@ -75,6 +86,7 @@ def averaged(manifests: list[Manifest]) -> dict[str, Any]:
     also = {
         name: part | scored([one["also"][name] for one in figures])
         for name, part in first.figures.get("also", {}).items()
+        if all(name in one.get("also", {}) for one in figures)
     }
     return scored(figures) | ({"also": also} if also else {})
 
@@ -138,7 +150,8 @@ def section(found: Groups, stages: Stages) -> dict[str, Any] | None:
         }
         for title, one in scores(found, stages).items()
     ]
-    return {"seeds": seeds, "rows": rows, "plots": list(curves(found, stages))}
+    plots = list(curves(found, stages))
+    return {"seeds": seeds, "leader": leader(stages, found), "rows": rows, "plots": plots}
 
 
 def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:

@@ -258,9 +258,7 @@ class WordPiece:
         """
         sentences, data, bounds = pretokenize.utf8_buffer(sentences)
         if self.uncached:
-            if self._in_text is not None:
-                sentences = [self._in_text.sub(_spread, sentence) for sentence in sentences]
-            return self._ask(sentences)
+            return self._ask(self.library_texts(sentences))
         ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
@@ -316,6 +314,12 @@ class WordPiece:
     def continues(self) -> Bools:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
+
+    def library_texts(self, sentences: list[str]) -> list[str]:
+        """Return sentences so that the library finds no special token in them."""
+        if self._in_text is None:
+            return sentences
+        return [self._in_text.sub(_spread, sentence) for sentence in sentences]
 
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize with the library: return concatenated ids and the count of each text."""

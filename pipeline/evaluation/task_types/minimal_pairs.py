@@ -19,6 +19,7 @@ from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Table
+from pipeline.text.clean import clean
 
 RESAMPLES = 1000  # of the bootstrap
 COVERAGE = 0.95  # of its intervals
@@ -62,7 +63,7 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}
     for place, content in files:
-        table = table_files.parse(place, content, task.header, task.key, task.quoted)
+        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted)
         lost = [name for name in wanted if name not in table.names]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)
@@ -104,10 +105,10 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
     """Add the rows of a file; those without one of the two sentences are malformed."""
 
     def column(name: str, default: str) -> list[str]:
-        if name not in table.names:
+        if not name or name not in table.names:  # pandas leaves the name of its index empty
             return [default] * len(table.rows)
         place = table.names.index(name)
-        return [row[place].strip() for row in table.rows]
+        return [_without_surrogates(row[place]).strip() for row in table.rows]
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem
     good, bad = (column(name, "") for name in task.columns)
@@ -118,7 +119,7 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
     pairs.malformed.extend(table.malformed)
     rows = zip(good, bad, contexts, paradigms, groups, table.lines, strict=True)
     for one, other, context, paradigm, group, line in rows:
-        if not one or not other:
+        if not clean(one) or not clean(other):
             pairs.malformed.append(f"{table.place}, line {line}: a sentence is empty")
             continue
         pairs.good.append(one)
@@ -126,6 +127,11 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
         pairs.contexts.append(context)
         pairs.paradigms.append(paradigm or stem)
         pairs.groups.setdefault(paradigm or stem, group)
+
+
+def _without_surrogates(text: str) -> str:
+    """Return text that can be written; the tokenizer skips lone surrogates too."""
+    return text if text.isascii() else text.encode(errors="ignore").decode()
 
 
 def is_right(good: Floats, bad: Floats) -> Bools:

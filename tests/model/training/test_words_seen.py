@@ -1,6 +1,7 @@
 """Training counts the words of the text: exactly over epochs and resumes, and ends by them."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from model.config import DataConfig, TrainConfig
-from model.training import checkpoint, run_length
+from model.loader.loader import GlobalBatch
+from model.training import checkpoint, revisions, run_length
+from model.training.words_seen import WordsSeen
 from pipeline import convert, evaluate
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples
@@ -148,6 +151,39 @@ def test_shards_without_words_train_unless_a_setting_needs_them(
     said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
     assert "error: words=500: " in said
     assert "words" not in rows(tmp_path / "old")[-1]
+
+
+def seen_after(config: TrainConfig, words: list[float]) -> tuple[WordsSeen, list[list[float]]]:
+    """The marks that each step of a run reaches whose batches have so many words."""
+    seen = WordsSeen(config, known=True)
+    batches = (GlobalBatch([], 0, 1, number) for number in words)
+    return seen, [seen.add(batch) for batch in seen.until_limit(batches)]
+
+
+def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> None:
+    config = TrainConfig(words=1000, save_at_words=[500, 1000, 5000])
+    seen, reached = seen_after(config, [99.0] * 20)
+    assert seen.count == 990
+    assert reached == [[]] * 5 + [[500]] + [[]] * 3 + [[1000]]
+    said: list[str] = []
+    seen.check_end(10, said.append)
+    assert re.findall(r"[\d,]*\d", said[0]) == ["990", "5,000"]
+    seen, reached = seen_after(config, [99.0] * 7)  # ended by its steps, far from the next mark
+    assert reached[-1] == []
+
+
+def test_names_of_checkpoints_differ_as_their_words_do() -> None:
+    marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
+    names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]
+    assert [revisions.of_mark(mark) for mark in marks] == [f"chck_{name}M" for name in names]
+
+
+def test_a_limit_below_the_first_step_is_refused() -> None:
+    seen, reached = seen_after(TrainConfig(words=50), [99.0])
+    assert reached == []
+    with pytest.raises(InputError) as raised:
+        seen.check_end(0, print)
+    assert raised.value.key == "words"
 
 
 @pytest.fixture(scope="module")

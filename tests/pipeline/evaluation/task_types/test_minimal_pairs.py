@@ -2,23 +2,29 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from transformers import BertForMaskedLM
 
 from model.config import ModelConfig
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, zero_shot
+from pipeline.evaluation import examples, pair_sequences, zero_shot
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from pipeline.tokenization import word_marks
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
 
@@ -200,7 +206,7 @@ def test_contexts_are_read_and_only_what_follows_them_is_scored(
     pairs, _ = read(tmp_path, name)
     assert pairs.contexts == [contexts]
     wordpiece = WordPiece.load(model_folder)
-    sequences, first = zero_shot.framed(wordpiece, pairs)
+    sequences, first = pair_sequences.framed(wordpiece, pairs)
     for sequence, start, context, side in zip(sequences, first, contexts, sides, strict=True):
         whole = wordpiece.encode([f"{context} {side}"])[0].tolist()
         assert sequence.tolist() == [wordpiece.cls, *whole, wordpiece.sep]
@@ -214,7 +220,7 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(
     bpe = learn_byte_level(["I live in Paris . the cat the list"] * 9, prefix_space)
     contexts = [("I live in Paris .", "the list"), ("", "")]
     pairs = Pairs(["the cat", "the cat"], ["the list", "the list"], contexts, ["a", "a"])
-    sequences, first = zero_shot.framed(bpe, pairs)
+    sequences, first = pair_sequences.framed(bpe, pairs)
     texts = [(contexts[0][0], "the cat"), ("", "the cat"),
              (contexts[0][1], "the list"), ("", "the list")]  # fmt: skip
     for sequence, start, (context, side) in zip(sequences, first, texts, strict=True):
@@ -224,6 +230,138 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(
         )
         assert sequence.tolist() == [bpe.cls, *whole, bpe.sep]
         assert start == 1 + len(before)
+
+
+@torch.no_grad()
+def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path: Path) -> None:
+    bpe = learn_byte_level(["the cat saw a dog in Paris ."] * 9)
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(bpe.library.to_str())
+    torch.manual_seed(0)
+    config = replace(CONFIG, vocab_size=bpe.size)
+    folder = tmp_path / "convert"
+    bert_format.save(folder, config, build_model(config).state_dict(), tmp_path / "vocab")
+    sides = ["the doggies .", "unsaid catnip", "the", "na\u00efve \U0001f600"]
+    write_pairs(tmp_path, [(sides[0], sides[1]), (sides[2], sides[3])])
+    evaluated(config_of(tmp_path, folder, baseline=False, score="word_l2r"))
+    theirs = BertForMaskedLM.from_pretrained(folder).eval()
+    expected = []
+    for text in sides:
+        encoded = bpe.library.encode(text, add_special_tokens=False)
+        words = np.array([-1, *encoded.word_ids, -1])
+        ids = torch.tensor([[bpe.cls, *encoded.ids, bpe.sep]])
+        total = 0.0
+        for place in range(1, len(words) - 1):
+            masked = ids.clone()
+            rest = np.flatnonzero(words[place:] == words[place]) + place
+            masked[0, rest] = bpe.mask
+            logits = theirs(input_ids=masked).logits.log_softmax(-1)
+            total += float(logits[0, place, ids[0, place]])
+        expected.append(total)
+    rows = (tmp_path / "out" / "scores.tsv").read_text().splitlines()[1:]
+    found = [float(score) for row in rows for score in row.split("\t")[1:]]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
+    bpe = learn_byte_level(["the cat saw"] * 9)
+    marks = word_marks.word_marks(bpe, ["the cats", "", "a"])
+    for text, found in zip(["the cats", "", "a"], marks, strict=True):
+        words = bpe.library.encode(text, add_special_tokens=False).word_ids
+        assert found.tolist() == [n > 0 and words[n] == words[n - 1] for n in range(len(words))]
+    spec = json.loads(bpe.library.to_str()) | {"pre_tokenizer": None}
+    pairs = Pairs(["a b"], ["b a"], [("", "")], ["p"])
+    with pytest.raises(InputError) as raised:
+        pair_sequences.word_marks(WordPiece(json.dumps(spec)), pairs, np.array([1, 1]))
+    assert raised.value.key == "score"
+
+
+def write_pairs(tmp_path: Path, sides: list[tuple[str, str]]) -> None:
+    """A paradigm of these good and bad sentences."""
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in sides]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def evaluated(config: EvaluateConfig) -> dict[str, Any]:
+    """The results of an evaluation."""
+    return stage.run("evaluate", config, evaluate.make, in_place=True).figures
+
+
+def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> None:
+    vocab = tmp_path / "vocab"
+    vocab.mkdir()
+    (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
+    config = replace(CONFIG, causal=True)
+    folder = tmp_path / "convert"
+    bert_format.save(folder, config, build_model(config).state_dict(), vocab)
+    write_pairs(tmp_path, [("a b", "b a"), ("a", "A")])
+    found = evaluated(config_of(tmp_path, folder, baseline=False))
+    assert (found["method"], found["ties"]) == ("likelihood", 1)
+    assert "likelihood" in minimal_pair_tables.note(found)
+    assert "pseudo" not in minimal_pair_tables.note(found)
+
+
+def test_predictions_of_comps_tell_which_concept_was_chosen(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    """As the BabyLM pipeline writes them: whole sentences, and names of its own."""
+    folder = tmp_path / "data" / "comps"
+    folder.mkdir(parents=True)
+    row = {"property_phrase": "d e", "prefix_acceptable": "a", "prefix_unacceptable": "b"}
+    for name in ("comps_base", "comps_wugs_dist-in-between"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    config = config_of(tmp_path, model_folder, task=examples.task_of("comps"), baseline=False)
+    found = evaluated(config)
+    chosen = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    pred = "a d e" if found["score"] else "b d e"
+    assert chosen == {
+        name: {"predictions": [{"id": f"{name}_0", "pred": pred}]}
+        for name in ("base", "wugs_dist_in_between")
+    }
+
+
+def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
+    """As pandas writes its index."""
+    (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")
+    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("multiblimp"))
+    assert (pairs.contexts, pairs.groups) == ([("", "")], {"SV": ("", "")})
+
+
+ROW = {"sentence_good": "a", "sentence_bad": "b", "UID": "x", "linguistics_term": "t"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "good", "faults"),
+    [
+        ([ROW | {"note": "n"}, ROW], ["a", "a"], []),
+        ([{"sentence_good": "a"}, ROW], ["a"], ["row 1: 'sentence_bad' is missing"]),
+        ([ROW, ROW | {"sentence_good": 5}], ["a"], ["row 2: 'sentence_good' is not text"]),
+        ([ROW | {"sentence_bad": ["b"]}, ROW], ["a"], ["row 1: 'sentence_bad' is not text"]),
+        ([ROW, ROW | {"sentence_good": None}], ["a"], ["line 2: a sentence is empty"]),
+        ([ROW, ROW | {"sentence_bad": "\u200b"}], ["a"], ["line 2: a sentence is empty"]),
+        ([ROW | {"sentence_good": "c \ud83d"}], ["c"], []),
+    ],
+)
+def test_only_rows_without_two_sentences_are_left_out(
+    tmp_path: Path, rows: list[dict[str, Any]], good: list[str], faults: list[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+    assert pairs.good == good
+    assert pairs.malformed == [f"{tmp_path}/p.jsonl, {fault}" for fault in faults]
+
+
+@pytest.mark.parametrize("end", ["\r\n\r\n", "\n \n", "\n\n\n", ""])
+def test_blank_lines_are_no_rows(tmp_path: Path, end: str) -> None:
+    row = json.dumps(ROW)
+    (tmp_path / "p.jsonl").write_bytes(f"\ufeff{row}\r\n\r\n{row}{end}".encode())
+    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+    assert pairs.good == ["a", "a"]
+    (tmp_path / "p.jsonl").write_text(f"{row}\n\n{{")
+    with pytest.raises(InputError) as raised:
+        minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+    assert raised.value.line == 3
 
 
 def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: Path) -> None:
