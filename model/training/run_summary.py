@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.config import ModelConfig, TrainConfig
+from model.loader.loader import Loader
 from model.training import estimate
 from model.training.schedule import warmup_steps
 from pipeline.common.formatting import pluralize
@@ -42,6 +43,14 @@ def lines(
     expected = estimate.training(config, model, speed, world.size, step)
     if expected.worth_saying:
         yield f"train: {expected}"
+
+
+def baselines(loader: Loader, validation: Mapping[str, float]) -> dict[str, float]:
+    """Return the accuracies on held-out samples of always giving the most frequent answer."""
+    found = {"most_frequent_accuracy": loader.most_frequent_share()}
+    if "next_sentence_accuracy" in validation:
+        found["most_frequent_pair_accuracy"] = loader.most_frequent_pair_share()
+    return found
 
 
 def held_out(validation: Mapping[str, float], baselines: Mapping[str, float]) -> str:

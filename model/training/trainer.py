@@ -379,9 +379,8 @@ class Trainer:
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        figures = {"most_frequent_accuracy": self.held_out.most_frequent_share()}
-        if "next_sentence_accuracy" in validation:
-            figures["most_frequent_pair_accuracy"] = self.held_out.most_frequent_pair_share()
+        figures = run_summary.baselines(self.held_out, validation)
+        path = self.folder / checkpoint.name_of(self.step)
         shown = run_summary.held_out(validation, figures)
         return Result(
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
@@ -395,8 +394,6 @@ class Trainer:
                 **figures,
                 "world_size": self.world.size,
                 "device": self.world.device.type,
-                "checkpoint": str(
-                    (self.folder / checkpoint.name_of(self.step)).relative_to(self.out)
-                ),
+                "checkpoint": str(path.relative_to(self.out)),
             },
         )
