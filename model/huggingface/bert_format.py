@@ -80,7 +80,7 @@ def save(
 
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
-    (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
+    (folder / vocabulary.TOKENIZER).write_bytes(vocabulary.framed(source).encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
