@@ -73,7 +73,10 @@ def save(
     write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
-    text = model_card.write(config, parameters, manifests, remarks or {})
+    text = model_card.write(
+        config, parameters, manifests, remarks or {},
+        type(Tokenizer.from_str(source).model).__name__, special_names(entries)[-1],
+    )  # fmt: skip
     (folder / "README.md").write_text(text, encoding="utf-8")
     make_readable(folder)
 
