@@ -40,7 +40,17 @@ def initialised_parts(notes: Iterable[str]) -> list[str]:
 
 
 def names_for(config: ModelConfig) -> Names:
-    """Return Hugging Face's names for a model's architecture."""
+    """Return Hugging Face's names for a model's architecture.
+
+    Raises:
+        InputError: the architecture was added here without them.
+    """
+    if config.architecture not in NAMES:
+        raise InputError(
+            f"train: architecture {config.architecture} has no Hugging Face format; add its names "
+            "to NAMES in model/huggingface/bert_format.py (docs/add-architecture.md)",
+            key="train",
+        )
     return NAMES[config.architecture]
 
 
