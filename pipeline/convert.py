@@ -161,14 +161,11 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
 
 
 def pieces_of(vocab: Path) -> list[str]:
-    """Return the entries of a WordPiece vocabulary, which show where words begin; else none."""
-    from tokenizers import Tokenizer
+    """Return the entries of a vocabulary, which show where words begin."""
+    from model.huggingface import card_example
+    from pipeline.tokenization.wordpiece import WordPiece
 
-    from model.huggingface import vocabulary
-    from pipeline.tokenization.wordpiece import is_wordpiece
-
-    source, entries = vocabulary.read(vocab)
-    return entries if is_wordpiece(Tokenizer.from_str(source)) else []
+    return card_example.pieces(WordPiece.load(vocab))
 
 
 def example_of(config: ConvertConfig, vocab: Path) -> str | None:
@@ -195,7 +192,7 @@ def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dic
             if manifest.stage == "train":
                 entries = pieces_of(vocab)
                 texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
-    if not texts:  # a vocabulary of others need not be one that we read
+    if not texts:
         return []
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 

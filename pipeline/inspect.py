@@ -6,6 +6,7 @@ the first ones of that step, exactly as this training masked them.
 """
 
 import argparse
+import functools
 import itertools
 import re
 import shutil
@@ -106,24 +107,34 @@ def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) ->
     special = int(masker.is_special(ids).sum())
     counts = masker.counts(np.array([len(ids)]), np.array([len(ids) - special]))
     masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
-    words = [wordpiece.vocab[token] for token in ids]
-    marked = with_labels(words, masks.positions, masks.labels, wordpiece)
+    shown = entries(wordpiece)
+    words = [shown[token] for token in ids]
+    marked = with_labels(words, masks.positions, masks.labels, shown)
     for index in np.flatnonzero(continues).tolist():
         words[index] = f"##{words[index].removeprefix('##')}"
     return joined(marked.get(index, word) for index, word in enumerate(words))
 
 
 def with_labels(
-    words: Sequence[str], positions: Iterable[Any], labels: Iterable[Any], wordpiece: WordPiece
+    words: Sequence[str], positions: Iterable[Any], labels: Iterable[Any], shown: Sequence[str]
 ) -> dict[int, str]:
     """Return the tokens at masked positions as {input|label}, by position."""
     pairs = zip(positions, labels, strict=True)
-    return {int(at): f"{{{words[int(at)]}|{wordpiece.vocab[int(label)]}}}" for at, label in pairs}
+    return {int(at): f"{{{words[int(at)]}|{shown[int(label)]}}}" for at, label in pairs}
+
+
+@functools.cache
+def entries(wordpiece: WordPiece) -> list[str]:
+    """Return the entries of a vocabulary as text; byte-level ones have letters for bytes."""
+    from model.huggingface import card_example
+
+    found = zip(card_example.pieces(wordpiece), wordpiece.vocab, strict=True)
+    return [piece or entry for piece, entry in found]  # special ones have no text
 
 
 def joined(words: Iterable[str]) -> str:
     """Return tokens as text; segment B may begin within a word."""
-    return re.sub(r"(?<!\]) ##", "", " ".join(words))
+    return re.sub(r"(?<![\]>]) ##", "", " ".join(words))
 
 
 def labels(shard: Shard) -> tuple[str, str]:
@@ -177,9 +188,10 @@ def trained_on(
     made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]
     if objective.predict == "masked":
         yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
-    words = [wordpiece.vocab[token] for token in made.input_ids]
+    shown = entries(wordpiece)
+    words = [shown[token] for token in made.input_ids]
     if objective.predict == "masked":
-        marked = with_labels(words, made.masked_positions, made.masked_labels, wordpiece)
+        marked = with_labels(words, made.masked_positions, made.masked_labels, shown)
         words = [marked.get(index, word) for index, word in enumerate(words)]
     for low, high in itertools.pairwise(made.cu_seqlens.tolist()):
         yield f"  {joined(words[low:high])}"

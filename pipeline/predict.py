@@ -144,10 +144,12 @@ class Pretrained:
         from model.huggingface import mask_filling
 
         first, tab, second = line.partition("\t")
+        own = self.wordpiece.vocab[self.wordpiece.mask]
         if MASK not in line and not tab:
+            meant = f"; write {MASK} for {own}" if own in line else ""
             raise InputError(
-                f"{where}: has neither {MASK} to fill nor a tab between two texts; to classify, "
-                f"use a fine-tuned model"
+                f"{where}: has neither {MASK} to fill nor a tab between two texts{meant}; to "
+                "classify, use a fine-tuned model"
             )
         if MASK not in line and not self.model.judges_pairs:
             raise InputError(

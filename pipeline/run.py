@@ -128,9 +128,13 @@ def keep_command(workdir: Path) -> None:
 
 
 def show_samples(nodes: list[graph.Node]) -> None:
-    """Show what the last converted model fills into masked sentences; nothing where it cannot."""
+    """Show what the last model filled into masked sentences; nothing where none did.
+
+    A stage that converts checkpoints keeps no samples.
+    """
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
-    samples = made[-1].figures.get("samples", []) if made and made[-1] is not None else []
+    found = [one.figures["samples"] for one in made if one is not None and "samples" in one.figures]
+    samples = found[-1] if found else []
     if not samples:
         return
     screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")

@@ -40,7 +40,17 @@ def initialised_parts(notes: Iterable[str]) -> list[str]:
 
 
 def names_for(config: ModelConfig) -> Names:
-    """Return Hugging Face's names for a model's architecture."""
+    """Return Hugging Face's names for a model's architecture.
+
+    Raises:
+        InputError: the architecture was added here without them.
+    """
+    if config.architecture not in NAMES:
+        raise InputError(
+            f"train: architecture {config.architecture} has no Hugging Face format; add its names "
+            "to NAMES in model/huggingface/bert_format.py (docs/add-architecture.md)",
+            key="train",
+        )
     return NAMES[config.architecture]
 
 
@@ -73,14 +83,17 @@ def save(
     write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
-    text = model_card.write(config, parameters, manifests, remarks or {})
+    text = model_card.write(
+        config, parameters, manifests, remarks or {},
+        type(Tokenizer.from_str(source).model).__name__, special_names(entries)[-1],
+    )  # fmt: skip
     (folder / "README.md").write_text(text, encoding="utf-8")
     make_readable(folder)
 
 
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
-    (folder / vocabulary.TOKENIZER).write_bytes(source.encode())
+    (folder / vocabulary.TOKENIZER).write_bytes(vocabulary.framed(source).encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())

@@ -7,19 +7,37 @@ from pathlib import Path
 
 from pipeline.common.errors import InputError
 from pipeline.shards import open_folder
+from pipeline.tokenization.wordpiece import WordPiece
 
 MASK = "[MASK]"
 ENDS = frozenset(".!?。！？।؟۔")
 INNER = frozenset(",;:'-、，")
+SPACES = ("Ġ", "▁")  # as they begin an entry
 ROWS = 2000  # that are looked at
 WORDS = range(6, 25)  # tokens of a sentence, its full stop apart
 UNENDED = 14  # tokens that are taken of a text whose script ends no sentences
 
 
+def pieces(tokenizer: WordPiece) -> list[str]:
+    """Return the entries of a vocabulary by id as WordPiece writes them, "##" within a word.
+
+    Byte-level BPE and SentencePiece mark the beginnings of words instead, by the space before them.
+    A part of a character has no text.
+    """
+    if tokenizer.is_wordpiece:
+        return tokenizer.vocab
+    texts = tokenizer.library.decode_batch([[number] for number in range(tokenizer.size)])
+    words = [text.strip() for text in texts]
+    return [
+        word if entry.startswith(SPACES) or not _is_word(word) else f"##{word}"
+        for entry, word in zip(tokenizer.vocab, words, strict=True)
+    ]
+
+
 def from_shards(folder: Path | str, entries: Sequence[str]) -> str | None:
     """Return the first plain sentence of held-out shards, its longest word masked, or None.
 
-    `entries` is the vocabulary by id.
+    `entries` are those of `pieces`.
     """
     return next(_sentences(folder, entries), None)
 

@@ -50,12 +50,13 @@ fill({example})
 
 
 def write(
-    config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any]
-) -> str:
+    config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any],
+    kind_of_entries: str = "WordPiece", mask: str = "[MASK]",
+) -> str:  # fmt: skip
     """Return the text of README.md, without sections of stages that left no manifest.
 
     `remarks` are rows about the weights; of these, `license` goes to the header, and `example`, a
-    text with a [MASK], to the end.
+    text with a [MASK], to the end, with the tokenizer's `mask`.
     """
     manifests = list(manifests)
     train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
@@ -74,7 +75,7 @@ def write(
         "hidden size": config.hidden,
         "attention heads": config.heads,
         "longest sequence": f"{config.positions} tokens",
-        "vocabulary": f"{config.vocab_size:,} WordPiece entries",
+        "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     license = remarks.pop("license", None) or UNLICENSED
     language = corpus.get("language")
@@ -98,6 +99,7 @@ def write(
         text += section("Held-out figures", figure_rows(train))
     if example is None:
         example = ENGLISH if language in (None, "en") else "[MASK]"
+    example = example.replace("[MASK]", mask)
     return text + USE.format(example=json.dumps(example, ensure_ascii=False))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 from torch import Tensor
 
 from model.config import ModelConfig
@@ -120,6 +120,33 @@ def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
     return general | common
 
 
+def framed(source: str) -> str:
+    """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
+
+    Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair.
+    """
+    library = Tokenizer.from_str(source)
+    entries = wordpiece.entries_of(library)
+    _, _, cls, sep, _ = wordpiece.special_names(entries)
+    (bare,) = library.encode_batch(["a"], add_special_tokens=False)
+    single, pair = library.encode_batch(["a", ("a", "a")])
+    first, last = entries.index(cls), entries.index(sep)
+    right = [first, *bare.ids, last]
+    if is_bert(json.loads(library.to_str())) or (
+        single.ids == right and pair.ids == [*right, *bare.ids, last]
+    ):
+        return source
+    template = processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, first), (sep, last)],
+    )
+    own = library.post_processor
+    keeps = own is not None and single.ids == bare.ids  # it only trims offsets
+    library.post_processor = processors.Sequence([own, template]) if keeps else template
+    return str(library.to_str(pretty=True))
+
+
 def is_bert(spec: dict[str, Any]) -> bool:
     """Return whether transformers' `BertTokenizer` can express the content of a tokenizer.json."""
     model, normalizer = spec["model"], spec["normalizer"] or {}
@@ -143,7 +170,7 @@ def check_ids(folder: Path) -> None:
 
     ours, theirs = wordpiece.WordPiece.load(folder), AutoTokenizer.from_pretrained(folder)
     for text in SAMPLES:
-        trained, found = ours.encode([text])[0].tolist(), theirs(text, add_special_tokens=False)
+        trained, found = [ours.cls, *ours.encode([text])[0].tolist(), ours.sep], theirs(text)
         if found["input_ids"] != trained:
             raise RuntimeError(
                 f"{folder}: transformers turns {text!r} into ids {found['input_ids']}, but the "

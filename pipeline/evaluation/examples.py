@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from pipeline.cli import conf_files
 from pipeline.common.errors import InputError
-from pipeline.config import TaskConfig
+from pipeline.config import TASK_KINDS, TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Table
 
@@ -70,6 +70,30 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
         key="data",
         path=path,
     )
+
+
+def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
+    """Return path and content of the files of a task of minimal pairs.
+
+    Raises:
+        InputError: there is none.
+    """
+    files = table_files.matching(data, task.folder, task.dev)
+    if not files:
+        raise InputError(
+            f"data={data}: no file {task.dev} there, nor in {task.folder or 'it'}; set data to the "
+            f"folder of the files of {task.name}",
+            key="data", path=data,
+        )  # fmt: skip
+    return files
+
+
+def check_files(data: Path | str, task: TaskConfig) -> None:
+    """Raise InputError if the files with which a task begins are not there."""
+    if TASK_KINDS[task.kind].trains:
+        need(data, task, task.train)
+    else:
+        pair_files(data, task)
 
 
 def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool = True) -> Examples:

@@ -21,7 +21,8 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
-from pipeline.config import RunConfig, StageConfig
+from pipeline.config import EvaluateConfig, RunConfig, StageConfig
+from pipeline.evaluation import examples
 from pipeline.orchestration import advice, recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
@@ -192,7 +193,10 @@ def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[st
 
 
 def check_places(config: RunConfig, nodes: list[Node]) -> None:
-    """Raise InputError if an external input does not exist or `workdir` is not writable."""
+    """Raise InputError if an external input does not exist or `workdir` is not writable.
+
+    Also if the files of a task are missing in its folder: evaluation comes after hours of training.
+    """
     makers = {os.path.normpath(node.config.out): node.name for node in nodes}
     for node in nodes:
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
@@ -203,6 +207,8 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
                     key=key,
                     path=path,
                 )
+            if not made and key == "data" and isinstance(node.config, EvaluateConfig):
+                check_task(node, node.config)
     if store_inputs.in_store(config.workdir):
         return  # its lock has been written
     above = Path(config.workdir).absolute()
@@ -217,6 +223,16 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
             key="workdir",
             path=config.workdir,
         ) from error
+
+
+def check_task(node: Node, settings: EvaluateConfig) -> None:
+    """Raise InputError if a folder of this machine lacks the files of a task."""
+    if store_inputs.in_store(settings.data):
+        return
+    try:
+        examples.check_files(settings.data, settings.task)
+    except InputError as error:
+        raise InputError(f"stage {node.name}: {error}", key="data", path=error.path) from error
 
 
 def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -13,6 +13,7 @@ from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
 
@@ -72,6 +73,16 @@ def test_the_histogram_counts_every_instance(
         totals["train"] + totals["validation"]
     )
     assert re.search(kind, shown)
+
+
+def test_byte_level_tokens_are_text() -> None:
+    text = "the naïve été"
+    tokenizer = learn_byte_level([text] * 3)
+    ids = [tokenizer.cls, *tokenizer.encode([text])[0].tolist(), tokenizer.sep]
+    shown = [inspect.entries(tokenizer)[number] for number in ids]
+    assert shown == ["[CLS]", "##the", "naïve", "été", "[SEP]"]
+    marked = inspect.with_labels(["[CLS]", "[MASK]"], [1], [ids[2]], inspect.entries(tokenizer))
+    assert marked == {1: "{[MASK]|naïve}"}
 
 
 def test_damage_and_a_wrong_vocabulary_are_errors(root: Path, tmp_path: Path) -> None:

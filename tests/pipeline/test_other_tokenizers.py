@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     AutoModelForMaskedLM,
     AutoTokenizer,
@@ -18,7 +18,7 @@ from transformers import (
 
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
-from model.huggingface import bert_format
+from model.huggingface import bert_format, vocabulary
 from model.loader.loader import Loader
 from pipeline import convert, prepare, vocab
 from pipeline.common.errors import ConfigError, InputError
@@ -143,12 +143,38 @@ def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     text = "The wheel turned by the river."
     ids = wordpiece.encode([text])[0].tolist()
     assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids
+    framed = [wordpiece.cls, *ids, wordpiece.sep]
+    assert tokenizer(text)["input_ids"] == framed
+    assert tokenizer(text, text)["input_ids"] == [*framed, *ids, wordpiece.sep]
     theirs = AutoModelForMaskedLM.from_pretrained(out.out)
     assert theirs.config.cls_token_id == wordpiece.cls
     loaded = bert_format.load(out.out)
     assert loaded[0].vocab_size == wordpiece.size
     assert all(torch.equal(loaded[1][name], tensor) for name, tensor in state.items())
-    assert sha256(first / "tokenizer.json") == sha256(made / "vocab/tokenizer.json")
+    assert sha256(first / "tokenizer.json") == sha256(made / "convert/tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        processors.ByteLevel(trim_offsets=True),
+        processors.RobertaProcessing(("</s>", 2), ("<s>", 0)),
+        processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", 2)]),
+    ],
+    ids=["none", "offsets", "roberta", "end only"],
+)
+def test_transformers_frames_texts_as_training_does(own: processors.PostProcessor | None) -> None:
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a"]
+    library = Tokenizer(models.BPE({name: n for n, name in enumerate(names)}, []))
+    library.add_special_tokens(names[:-1])
+    if own is not None:
+        library.post_processor = own
+    source = vocabulary.framed(library.to_str())
+    made = Tokenizer.from_str(source)
+    assert made.encode("a").ids == [0, 5, 2]
+    assert made.encode("a", "a").ids == [0, 5, 2, 5, 2]
+    assert vocabulary.framed(source) == source
 
 
 @pytest.mark.slow

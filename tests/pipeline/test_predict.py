@@ -176,6 +176,21 @@ def test_lines_that_cannot_be_answered_are_named(
         answers(pretrained, text, monkeypatch, capsys)
 
 
+def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, capsys) -> None:
+    source = build([*SPECIAL, *WORDS], lowercase=True)
+    for ours, theirs in zip(SPECIAL, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True):
+        source = source.replace(ours, theirs)
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab/tokenizer.json").write_text(source)
+    torch.manual_seed(0)
+    state = BertForPreTraining(CONFIG).state_dict()
+    bert_format.save(tmp_path / "model", CONFIG, state, tmp_path / "vocab")
+    with pytest.raises(InputError, match=r"write \[MASK\] for <mask>"):
+        answers(tmp_path / "model", "the <mask> sat", monkeypatch, capsys)
+    (found,) = answers(tmp_path / "model", "the [MASK] sat", monkeypatch, capsys)
+    assert len(found["masks"]) == 1
+
+
 def test_an_input_without_a_line_is_not_answered_by_silence(
     pretrained, monkeypatch, capsys
 ) -> None:

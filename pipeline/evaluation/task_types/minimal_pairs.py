@@ -18,6 +18,7 @@ from pipeline.common import counter_rng
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
+from pipeline.evaluation.examples import pair_files
 from pipeline.evaluation.table_files import Table
 from pipeline.text.clean import clean
 
@@ -52,13 +53,7 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     Raises:
         InputError: no file matches, one is broken, or has only some of the columns.
     """
-    files = table_files.matching(data, task.folder, task.dev)
-    if not files:
-        raise InputError(
-            f"data={data}: no file {task.dev} there, nor in {task.folder or 'it'}; set data to the "
-            f"folder of the files of {task.name}",
-            key="data", path=data,
-        )  # fmt: skip
+    files = pair_files(data, task)
     pairs = Pairs()
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}

@@ -12,6 +12,7 @@ from model.huggingface import bert_format, card_example, mask_filling, model_car
 from pipeline.common.manifest import Manifest
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 
 def test_the_card_says_what_the_run_was(tmp_path):
@@ -122,6 +123,34 @@ def test_the_example_is_the_first_whole_plain_sentence_of_the_held_out_text(tmp_
 )
 def test_an_example_may_be_of_any_script(tokens: str, text: str) -> None:
     assert card_example.masked(tokens.split()) == text
+
+
+def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(
+    tmp_path,
+) -> None:
+    text = "The cap was red. L'île était près d'une naïve ville, l'été. And then"
+    tokenizer = learn_byte_level([text, "The wind blew. L'été était là, près d'elle."])
+    entries = card_example.pieces(tokenizer)
+    assert (entries[tokenizer.vocab.index("Ġw")], entries[tokenizer.vocab.index("e")]) == (
+        "w",
+        "##e",
+    )
+    ids, _ = tokenizer.encode([text])
+    info = ShardInfo(
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size,
+        sequence_length=99, seed=0,
+    )  # fmt: skip
+    write_shard(
+        tmp_path / "validation-00000-of-00001.arrow", info, ids.astype(np.int64),
+        np.array([0, len(ids)]), np.array([len(ids)]), np.array([False]),
+    )  # fmt: skip
+    found = card_example.from_shards(tmp_path, entries)
+    assert found == "L'île [MASK] près d'une naïve ville, l'été."
+    card = model_card.write(CONFIG, 1, [], {"example": found}, "BPE", "<mask>")
+    assert "BPE entries" in card
+    assert "WordPiece" not in card
+    assert "<mask>" in card
+    assert "[MASK]" not in card
 
 
 def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> None:

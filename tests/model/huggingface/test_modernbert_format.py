@@ -63,6 +63,13 @@ def test_a_folder_opens_with_equal_logits(folder):
     assert torch.equal(classifier.head.dense.weight, opened.head.dense.weight)
 
 
+def test_an_architecture_without_names_there_is_one_line(tmp_path, vocab_folder, monkeypatch):
+    monkeypatch.delitem(bert_format.NAMES, "modernbert")
+    with pytest.raises(InputError, match="modernbert has no Hugging Face format") as caught:
+        bert_format.save(tmp_path / "saved", CONFIG, our_state(), vocab_folder)
+    assert caught.value.key == "train"
+
+
 def test_the_file_has_the_names_that_transformers_writes(folder, theirs):
     ours, others = (load_file(place / "model.safetensors") for place in (folder, theirs[0]))
     assert {name: t.shape for name, t in ours.items()} == {n: t.shape for n, t in others.items()}

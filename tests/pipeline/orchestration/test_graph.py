@@ -154,6 +154,23 @@ def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) 
     assert str(error).startswith("stage evaluate-cola: ")
 
 
+@pytest.mark.parametrize(
+    ("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "ewok_filtered/a.jsonl")]
+)
+def test_a_task_without_its_files_is_told_before_work_begins(
+    tmp_path: Path, task: str, file: str
+) -> None:
+    words = [f"workdir={tmp_path}/work", f"tasks=[{task}]", f"glue={tmp_path}/glue"]
+    (tmp_path / "glue").mkdir()
+    error = mistake_of(*words)
+    assert error.key == "data"
+    assert str(error).startswith(f"stage evaluate-{task}: data={tmp_path}/glue: ")
+    (tmp_path / "glue" / file).parent.mkdir()
+    (tmp_path / "glue" / file).touch()
+    config = composed_run(*words)
+    graph.check_places(config, graph.plan(config, ["+corpus=sample", *words]))
+
+
 def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (f"{tmp_path}/file/work", "/proc/work"):
