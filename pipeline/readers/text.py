@@ -1,21 +1,26 @@
-"""Plain text: one document per file, paragraph or line."""
+"""Plain text: one document per file, paragraph, line or number of lines."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from pipeline.config import CorpusConfig, check_choice
+from pipeline.common.schema import check
+from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives, text_lines
 from pipeline.readers.lines import document_id
 from pipeline.text import book_text
 
 SUFFIXES = (".txt", ".text")
+UNITS = ("file", "paragraph", "line")
 
 
 class Reader:
     """Reader of text files; unlike `books`, it keeps headers and licences.
 
-    A `document` is a `file`, a `paragraph` (delimited by blank lines) or a `line`. `hard_wraps`
-    joins the lines of a paragraph.
+    A `document` is a `file`, a `paragraph` (delimited by blank lines), a `line`, or as many lines
+    as a number says, for large files that do not mark where documents begin. `hard_wraps` joins the
+    lines of a paragraph.
     """
 
     def __init__(
@@ -23,16 +28,23 @@ class Reader:
         corpus: CorpusConfig,
         source: str,
         *,
-        document: str = "file",
+        document: str | int = "file",
         hard_wraps: bool = False,
     ):
-        check_choice("corpus.options.document", document, ("file", "paragraph", "line"))
+        check(
+            document in UNITS or (type(document) is int and document > 0),
+            f"corpus.options.document={document}: must be one of {', '.join(UNITS)}, or a number "
+            "of lines",
+            "corpus.options.document",
+        )
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)
         self.files = text_lines.TextFiles(corpus, source, text_lines.suffixes(*SUFFIXES))
 
     def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut between files, or at any byte if a document is smaller than a file."""
+        """Cut between files, or at any byte if a document is smaller and begins at a mark."""
+        if isinstance(self.document, int):
+            return self.files.splits(sys.maxsize)  # lines are counted from the first of a file
         reader = self.whole if self.document == "file" else self.files
         return reader.splits(split_bytes)
 
@@ -42,6 +54,9 @@ class Reader:
             yield from self._files(split, tally)
             return
         lines = self.files.lines(split, tally)
+        if isinstance(self.document, int):
+            yield from counted(lines, self.document, split)
+            return
         if self.document == "line":
             for line in lines:
                 if not line.owned:
@@ -59,3 +74,12 @@ class Reader:
             if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
                 yield Document(name, archives.stem(name), text)
+
+
+def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> Iterator[Document]:
+    """Yield documents of `count` lines; the last one of a file may have fewer."""
+    left = iter(lines)
+    while block := list(islice(left, count)):
+        text = "\n".join(line.text for line in block)
+        if text.strip():
+            yield Document(document_id(split, block[0].number), "", text)

@@ -363,36 +363,6 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     assert "0.518" in (work / "again" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(
-    order: tuple[int, int], tmp_path: Path
-) -> None:
-    for seed in order:
-        end = f"-seed{seed}" if seed else ""
-        blimp = pairs_figures(baseline=None if seed else 0.25, model=f"of seed {seed}")
-        manifest(tmp_path / f"evaluate-blimp{end}", "evaluate", f"{seed}b", {}, **blimp)
-        curve = pairs_figures(baseline=None, model=f"of seed {seed}", task="blimp2")
-        manifest(tmp_path / f"evaluate-curve{end}", "evaluate", f"{seed}c", {}, **curve)
-        manifest(
-            tmp_path / f"evaluate-x{end}", "evaluate", f"{seed}d", {}, task="x", metric="accuracy",
-            sample=False, score=0.5, baseline=None, majority=0.5,
-            rows={"train": 4000, "dev": 1000},
-            **({} if seed else {"also": {"y": {"metric": "accuracy", "score": 0.5}}}),
-        )  # fmt: skip
-    config = ReportConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "report"),
-        stages=[
-            str(tmp_path / f"evaluate-{name}{f'-seed{seed}' if seed else ''}")
-            for seed in order for name in ("blimp", "curve", "x")
-        ],
-    )  # fmt: skip
-    report.run(config)
-    text = (tmp_path / "report" / "report.html").read_text()
-    assert text.count("Model of seed 0") == 2
-    assert "Model of seed 1" not in text
-    assert "minimal pairs and samples are of seed 0" in text
-
-
 def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
     points = [

@@ -232,7 +232,7 @@ def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
     assert (caught.value.path, caught.value.line) == (str(path), 2)
 
 
-def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> None:
+def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One\ntwo.\n\nThree.\n")
     (tmp_path / "b.txt").write_text("Four.")
     for document, wraps, texts in [
@@ -240,12 +240,15 @@ def test_plain_text_is_a_document_a_file_paragraph_or_line(tmp_path: Path) -> No
         ("file", True, ["One two.\nThree.", "Four."]),
         ("paragraph", True, ["One two.", "Three.", "Four."]),
         ("line", False, ["One", "two.", "Three.", "Four."]),
+        (2, False, ["One\ntwo.", "\nThree.", "Four."]),
+        (9, False, ["One\ntwo.\n\nThree.", "Four."]),
     ]:
         options = {"document": document, "hard_wraps": wraps}
         assert [d.text for d in read(config("text", tmp_path, options=options))[0]] == texts
-    with pytest.raises(ConfigError) as raised:
-        read(config("text", tmp_path, options={"document": "page"}))
-    assert raised.value.key == "corpus.options.document"
+    for wrong in ("page", 0, True, 1.5):
+        with pytest.raises(ConfigError) as raised:
+            read(config("text", tmp_path, options={"document": wrong}))
+        assert raised.value.key == "corpus.options.document"
 
 
 def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
