@@ -268,11 +268,14 @@ class WordPiece:
 
     @cached_property
     def spaced(self) -> bool:
-        """Return whether a word has other ids after a space: byte-level BPE without a prefix."""
-        alone, spaced, after = (
-            self.library.encode(text, add_special_tokens=False).ids for text in ("a", " a", ". a")
+        """Return whether a part of a text lacks the space before it, as byte-level BPE's do.
+
+        Tokenizers that begin every text with a space have the same ids for it.
+        """
+        first, second, both = (
+            self.library.encode(text, add_special_tokens=False).ids for text in (".", "a", ". a")
         )
-        return not self.is_wordpiece and alone != spaced and after[-len(spaced) :] == spaced
+        return not self.is_wordpiece and both != first + second
 
     def within_text(self, parts: list[str], inner: Iterable[bool]) -> list[str]:
         """Return parts of texts as they are there: if `inner`, with the space that precedes them.

@@ -223,6 +223,23 @@ def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names) ->
     assert cut(ids, lengths) == truth(library.to_str(), others)
 
 
+@pytest.mark.parametrize(
+    ("merges", "prefix", "spaced"),
+    [([], False, True), ([("▁", "a")], False, True), ([(".", "▁")], False, True),
+     ([("▁", "a"), ("▁", ".")], True, False), ([], True, False)],
+)  # fmt: skip
+def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(
+    merges: list[tuple[str, str]], prefix: bool, spaced: bool
+) -> None:
+    names = [*SPECIAL, *".a▁", *("".join(pair) for pair in merges)]
+    library = Tokenizer(models.BPE({name: n for n, name in enumerate(names)}, merges))
+    parts = [normalizers.Prepend("▁")] if prefix else []
+    library.normalizer = normalizers.Sequence([*parts, normalizers.Replace(" ", "▁")])
+    library.add_special_tokens(list(SPECIAL))
+    wordpiece = WordPiece(library.to_str())
+    assert wordpiece.within_text([".", "a"], [False, True]) == [".", " a" if spaced else "a"]
+
+
 def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
     alone = WordPiece.load(tmp_path)
