@@ -1,5 +1,8 @@
 """Recipes are whole: every stage has keys that there are, and phases fit each other."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -8,15 +11,18 @@ from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph
+from pipeline.orchestration import estimates, graph
 
 
-def planned(*words: str) -> dict[str, graph.Node]:
+def composed(*words: str) -> RunConfig:
     entry_point.register("run", RunConfig)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("run", list(words)), RunConfig)
-    return {node.name: node for node in graph.plan(config, list(words))}
+        return entry_point.validate(compose("run", list(words)), RunConfig)
+
+
+def planned(*words: str) -> dict[str, graph.Node]:
+    return {node.name: node for node in graph.plan(composed(*words), list(words))}
 
 
 @pytest.mark.parametrize("recipe", conf_files.choices("recipe"))
@@ -84,6 +90,23 @@ def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
     assert [c.model.rotary_global for c in (first, longer, decay)] == [1e4, 1.6e5, 1.6e5]
     assert [c.objective.mask_share for c in (first, longer, decay)] == [0.3, 0.3, 0.15]
     assert decay.steps == decay.schedule.decay_share * decay.schedule.total_steps
+
+
+def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path) -> None:
+    words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35"]
+    config = composed(*words)
+    found = estimates.of_stages(config, graph.plan(config, words))
+    phases = ["train", "train-8192", "train-decay"]
+    hours = [found[phase].gpu_hours for phase in phases]
+    page = (root / "docs/modernbert.md").read_text()
+    said = re.search(r"about (\d+) GPU hours of training, of\s+which (\d+) in the first", page)
+    assert said is not None
+    assert [sum(hours), hours[0]] == pytest.approx([int(count) for count in said.groups()], abs=1)
+    tokens = [
+        float(re.search(r"([\d,.]+) M tokens", str(found[p]))[1].replace(",", "")) for p in phases
+    ]
+    assert tokens == pytest.approx([80_216, 11_324, 2_700], rel=0.02)
+    assert all("steps" in str(found[phase]) for phase in phases)
 
 
 def test_the_babylm_recipe_draws_the_curve_of_minimal_pairs_alone() -> None:
