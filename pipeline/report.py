@@ -1,6 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -187,6 +188,19 @@ def cards(stages: dict[str, tuple[Path, Manifest]], pairs: list[dict[str, Any]])
     return found
 
 
+def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
+    """Return the title of the page, with the name of the architecture that was trained last."""
+    kinds = [
+        manifest.config.get("model", {}).get("architecture", "bert")
+        for manifest in manifests
+        if manifest.stage == "train"
+    ]
+    if not kinds:
+        return f"Pre-training: {workdir.name}"
+    name = model_card.PUBLISHED.get(kinds[-1], (kinds[-1],))[0]
+    return f"{name} pre-training: {workdir.name}"
+
+
 def samples(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, dict[str, Any]]]:
     """Return what each converted model fills into masked sentences, by the stage's name."""
     return [
@@ -217,7 +231,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     )
     seconds = sum(manifest.seconds for _, manifest in stages.values())
     page = environment.get_template("report.html.j2").render(
-        title=f"BERT pre-training: {Path(config.workdir).name}",
+        title=title_of((manifest for _, manifest in stages.values()), Path(config.workdir)),
         finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
         spent=formatting.duration(seconds),
         cards=cards(leading, pairs),

@@ -101,9 +101,13 @@ def note(figures: Figures) -> str:
         "likelihood": "likelihood",
     }  # fmt: skip
     ties = figures["ties"]
+    missing = len(missing_paradigms(figures["task"], figures["tables"]))
+    part = (
+        f" {missing} published paradigms were not scored here: models are compared by the others."
+    )
     return (
         f"Model {figures['model']}, by {how[figures['method']]}; intervals of 95% are from a "
-        f"bootstrap of pairs; chance is 50%. {ties:,} ties count as right."
+        f"bootstrap of pairs; chance is 50%. {ties:,} ties count as right." + part * bool(missing)
     )
 
 
@@ -127,10 +131,14 @@ def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, floa
     """Return published models: name, source, and percent by phenomenon, "" that of all.
 
     Scores of paradigms are averaged over our phenomena; where one is missing, so is the mean. Of
-    what is published for phenomena alone the score over all is their mean.
+    what is published for phenomena alone the score over all is their mean. If only a part of the
+    paradigms was scored, what is published without them is left out, as it does not compare.
     """
     found = []
+    part = missing_paradigms(task, tables)
     for entry in published().get(task, []):
+        if part and "paradigms" not in entry:
+            continue
         for number, name in enumerate(entry["models"]):
             by_paradigm = {key: one[number] for key, one in entry.get("paradigms", {}).items()}
             scores = {key: one[number] for key, one in entry.get("phenomena", {}).items()}
@@ -147,6 +155,14 @@ def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, floa
                     scores[group] = mean(by_paradigm[member] for member in members)
             found.append((name, entry["source"], scores))
     return found
+
+
+def missing_paradigms(task: str, tables: Figures) -> set[str]:
+    """Return the paradigms that others published scores of and that were not scored here."""
+    entries = published().get(task, [])
+    return {name for entry in entries for name in entry.get("paradigms", {})} - set(
+        tables["paradigms"]
+    )
 
 
 def curves(figures: Figures) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,18 @@ def test_a_run_without_training_has_a_report(work: Path) -> None:
     for name in ("train", "evaluate-x"):
         (work / name / "manifest.json").unlink()
     assert "1,234" in page(work)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")]
+)
+def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
+    train = Manifest(
+        stage="train", fingerprint="", version=1, config={"model": {"architecture": architecture}},
+        inputs={}, files={}, figures={}, summary="", seconds=0.0, finished="",
+    )  # fmt: skip
+    assert report.title_of([train], Path("work/x")) == f"{name} pre-training: x"
+    assert report.title_of([], Path("work/x")) == "Pre-training: x"
 
 
 def test_what_a_crash_left_is_not_reported(work: Path) -> None:
@@ -278,7 +291,7 @@ def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work: Path) -
     assert "rte" in page(work)
 
 
-def pairs_figures(**changes: object) -> dict[str, object]:
+def pairs_figures(**changes: object) -> dict[str, Any]:
     """The figures of an evaluation on two paradigms of BLiMP."""
 
     def entry(accuracy: float, **more: str) -> dict[str, object]:
@@ -309,19 +322,6 @@ def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None
     assert row[8:10] == [f"{(94.0 + 73.0) / 2:.1f}", f"{(89.4 + 78.9) / 2:.1f}"]
     assert "3 ties" in text
     assert "BLiMP" not in re.findall(r"Scores on dev sets.*?</table>", text, re.S)[0]
-
-
-def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
-    points = [
-        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
-         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
-        for n in (1, 2, 3)
-    ]  # fmt: skip
-    figures = pairs_figures(checkpoints=points)
-    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
-    text = page(work)
-    assert "words seen" in text
-    assert "Phenomena 1 to 1" in text
 
 
 def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
@@ -361,28 +361,3 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     )
     report.run(config)
     assert "0.518" in (work / "again" / "report.html").read_text()
-
-
-def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
-    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
-    points = [
-        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
-         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
-        for n in (0, 1)
-    ]  # fmt: skip
-    figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
-    manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
-    text = page(work)
-    assert text.count("60.0% of 20 pairs right") == 1
-    card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
-    assert "<b>60.0%</b>" in card
-    assert "60.0% random initialisation" in card
-    assert text.count("over checkpoints (20 pairs)") == 1
-    table = text.split("<th>over all")[1].split("</table>")[0]
-    names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
-    scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]
-    assert scores == sorted(scores, reverse=True)
-    assert scores[names.index("this model")] == 60
-    assert scores[names.index("random initialisation")] == 25
-    assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
-    assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5

@@ -1,0 +1,74 @@
+"""Minimal pairs in the report: next to what others published, and over checkpoints."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.reporting import minimal_pair_tables
+from tests.pipeline.test_report import manifest, page, pairs_figures
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
+    """The same with all paradigms of BLiMP, of which the others are of another phenomenon."""
+    tables = figures["tables"]
+    entry = tables["macro"] | {"phenomenon": "others"}
+    names = minimal_pair_tables.published()["blimp"][0]["paradigms"]
+    every = {name: entry for name in names} | tables["paradigms"]
+    return figures | {"tables": tables | {"paradigms": every}}
+
+
+def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(work: Path) -> None:
+    figures = pairs_figures()
+    folder = work / "evaluate-blimp"
+    manifest(folder, "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(work)
+    assert "65 published paradigms were not scored here" in text
+    assert "BabyLM 2026" not in text
+    assert "GPT-2" in text
+    assert "not scored" not in minimal_pair_tables.note(with_all_paradigms(figures))
+
+
+def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
+    points = [
+        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
+         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    figures = pairs_figures(checkpoints=points)
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(work)
+    assert "words seen" in text
+    assert "Phenomena 1 to 1" in text
+
+
+def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
+    whole = with_all_paradigms(pairs_figures())
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **whole)
+    points = [
+        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
+         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        for n in (0, 1)
+    ]  # fmt: skip
+    figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
+    manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
+    text = page(work)
+    assert text.count("60.0% of 20 pairs right") == 1
+    card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
+    assert "<b>60.0%</b>" in card
+    assert "60.0% random initialisation" in card
+    assert text.count("over checkpoints (20 pairs)") == 1
+    table = text.split("<th>over all")[1].split("</table>")[0]
+    names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
+    scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[names.index("this model")] == 60
+    assert scores[names.index("random initialisation")] == 25
+    assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
+    assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
