@@ -216,7 +216,7 @@ def start(folder: Path | str, config: ModelConfig) -> Source:
     if changed:
         here = ", ".join(f"model.{key}={getattr(config, key)}" for key in changed)
         keys = " ".join(f"model.{key}={getattr(source.config, key)}" for key in changed)
-        source.notes.append(f"{folder}: goes on with {here}; to keep its own, set {keys}")
+        source.notes.append(f"{folder}: continues with {here}; to keep its own, set {keys}")
     if os.environ.get("RANK", "0") == "0":
         for note in source.notes:
             print(f"start: {note}", flush=True)

@@ -54,9 +54,9 @@ def test_settings_that_the_start_has_not_are_noted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     initial_weights.start(folder, CONFIG)
-    assert "goes on" not in capsys.readouterr().out
+    assert "continues with" not in capsys.readouterr().out
     initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5))
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "goes on" in line]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "continues with" in line]
     before, _, after = line.partition("to keep its own, set ")
     assert "model.layer_norm_epsilon=1e-05, model.dropout=0.0" in before
     assert after == "model.layer_norm_epsilon=1e-12 model.dropout=0.1"
