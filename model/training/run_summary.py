@@ -1,6 +1,7 @@
 """The lines that a training prints when it starts, and the one when it ends."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from model.config import ModelConfig, TrainConfig
@@ -40,7 +41,7 @@ def lines(
         f"device {best}{done}"
     )
     speed = None if world.device.type == "cpu" else peak * 1e12
-    expected = estimate.training(config, model, speed, world.size, step)
+    expected = estimate.training(replace(config, steps=steps), model, speed, world.size, step)
     if expected.worth_saying:
         yield f"train: {expected}"
 
