@@ -170,9 +170,7 @@ def curves(figures: Figures) -> list[tuple[str, str]]:
     points = figures.get("checkpoints", [])
     if len(points) < 2:
         return []
-    known = [axis for axis in AXES if all(point[axis[0]] is not None for point in points)]
-    key, label = known[0] if known else ("", "checkpoint")
-    x = [point[key] for point in points] if key else list(range(1, len(points) + 1))
+    x, label = places(points)
     pairs = f"{figures['rows']['dev']:,} pairs"
     drawn = [(f"Mean of paradigms over checkpoints ({pairs})", plots.lines(
         [("accuracy", x, [point["score"] for point in points]),
@@ -187,3 +185,12 @@ def curves(figures: Figures) -> list[tuple[str, str]]:
         drawn.append((f"Phenomena {start + 1} to {start + len(part)}",
                       plots.lines(part, label, "accuracy")))  # fmt: skip
     return drawn
+
+
+def places(points: list[Figures]) -> tuple[list[float], str]:
+    """Return where checkpoints are on the axis of a learning curve, and its label."""
+    known = [axis for axis in AXES if all(point[axis[0]] is not None for point in points)]
+    if not known:
+        return list(range(1, len(points) + 1)), "checkpoint"
+    key, label = known[0]
+    return [point[key] for point in points], label

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from model.training.tracking import read_metrics
 from pipeline.common.manifest import Manifest
 from pipeline.reporting import plots
-from pipeline.reporting.minimal_pair_tables import is_minimal_pairs
+from pipeline.reporting.minimal_pair_tables import is_minimal_pairs, places
 from pipeline.reporting.score_tables import Stages, shown
 
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
@@ -155,16 +156,33 @@ def section(found: Groups, stages: Stages) -> dict[str, Any] | None:
 
 
 def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
-    """Yield the held-out accuracy of each training over its steps, a curve per seed."""
+    """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
     for stage, by_seed in found.items():
-        drawn = []
-        for seed, name in by_seed.items():
-            folder, manifest = stages[name]
-            if manifest.stage == "train":
-                rows = [row for row in read_metrics(folder)
-                        if row["kind"] == "validation" and ACCURACY in row]  # fmt: skip
-                steps, values = [row["step"] for row in rows], [row[ACCURACY] for row in rows]
-                drawn.append((f"seed {seed}", steps, values))
-        if any(steps for _, steps, _ in drawn):
+        of_seeds = {f"seed {seed}": stages[name] for seed, name in by_seed.items()}
+        held_out = [(seed, *accuracies(folder)) for seed, (folder, manifest) in of_seeds.items()
+                    if manifest.stage == "train"]  # fmt: skip
+        if any(steps for _, steps, _ in held_out):
             title = f"Held-out masked-LM accuracy ({stage})"
-            yield title, plots.lines(drawn, "step", "share of masked tokens")
+            yield title, plots.lines(held_out, "step", "share of masked tokens")
+        scored = {
+            seed: manifest.figures
+            for seed, (_, manifest) in of_seeds.items()
+            if is_minimal_pairs(manifest) and manifest.figures.get("checkpoints")
+        }
+        axes = {seed: places(figures["checkpoints"]) for seed, figures in scored.items()}
+        labels = {label for _, label in axes.values()}
+        if len(scored) > 1 and len(labels) == 1:
+            drawn = [(seed, axes[seed][0], [point["score"] for point in figures["checkpoints"]])
+                     for seed, figures in scored.items()]  # fmt: skip
+            title = next(iter(scored.values()))["title"]
+            yield (
+                f"{title}, mean of paradigms ({stage})",
+                plots.lines(drawn, labels.pop(), "accuracy"),
+            )
+
+
+def accuracies(folder: Path) -> tuple[list[int], list[float]]:
+    """Return the steps and the values of the held-out accuracy of a training."""
+    rows = [row for row in read_metrics(folder)
+            if row["kind"] == "validation" and ACCURACY in row]  # fmt: skip
+    return [row["step"] for row in rows], [row[ACCURACY] for row in rows]

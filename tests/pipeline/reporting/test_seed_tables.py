@@ -36,4 +36,22 @@ def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(
     text = (tmp_path / "report" / "report.html").read_text()
     assert text.count("Model of seed 0") == 2
     assert "Model of seed 1" not in text
-    assert "minimal pairs and samples are of seed 0" in text
+    assert "samples and the curves elsewhere are of seed 0" in text
+
+
+def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path: Path) -> None:
+    for seed in (0, 1, 5):
+        points = [
+            {"words": words, "tokens": None, "step": None, "score": score, "phenomena": {}}
+            for words, score in ((0, 0.5), (1e6, 0.6 + seed / 100))
+        ]
+        manifest(
+            tmp_path / f"evaluate-curve{f'-seed{seed}' * bool(seed)}", "evaluate", f"{seed}", {},
+            **pairs_figures(checkpoints=points),
+        )  # fmt: skip
+    report.run(ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report")))
+    text = (tmp_path / "report" / "report.html").read_text()
+    figure = text.split("<figcaption>BLiMP, mean of paradigms (evaluate-curve)")[1]
+    figure = figure.split("</figure>")[0]
+    assert [f"seed {seed}" in figure for seed in (0, 1, 5, 7)] == [True, True, True, False]
+    assert "words seen" in figure
