@@ -68,6 +68,8 @@ def planned(config: RunConfig, chosen: list[str]) -> tuple[list[graph.Node], str
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
+    if config.executor.name == "local":
+        nodes = [graph.pushed(node) for node in nodes]
     return nodes, estimates.line(estimates.of_stages(config, nodes), config)
 
 

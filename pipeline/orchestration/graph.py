@@ -21,7 +21,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
-from pipeline.config import EvaluateConfig, RunConfig, StageConfig
+from pipeline.config import ConvertConfig, EvaluateConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration import advice, recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
@@ -149,6 +149,16 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     if config.force and config.executor.name == "slurm":
         check_forced_parts(nodes.values())
     return list(nodes.values())
+
+
+def pushed(node: Node) -> Node:
+    """Return the node with a reason to run if its folder is up to date and has to be uploaded.
+
+    Its command sends what the hub does not have; the stages that read the folder stay as they are.
+    """
+    if node.reason is None and isinstance(node.config, ConvertConfig) and node.config.push:
+        return dataclasses.replace(node, reason=f"uploads to {node.config.push}")
+    return node
 
 
 def check_force(config: RunConfig, stages: Iterable[str]) -> None:

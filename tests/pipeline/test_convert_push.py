@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +14,16 @@ from safetensors.torch import load
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
-from pipeline import convert
+from pipeline import convert, run
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
-from pipeline.config import ConvertConfig
+from pipeline.config import (
+    ConvertConfig,
+    CorpusConfig,
+    ExecutorConfig,
+    RecipeConfig,
+    RunConfig,
+)
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 
@@ -100,6 +107,27 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(
     assert (hub.models.commits, puts(hub)) == (commits + 1, sent)
     assert branches["chck_1M"].keys() == branches["main"].keys()
     assert not list(tmp_path.glob(".push-*"))
+
+
+def test_a_finished_run_uploads_its_model_when_asked_later(
+    trained: Path, hub: Hub, tmp_path: Path
+) -> None:
+    stage: dict[str, Any] = {
+        "train": str(trained / "train"), "vocab": str(trained / "vocab"), "check": False,
+    }  # fmt: skip
+    config = RunConfig(
+        workdir=str(tmp_path / "work"), corpus=CorpusConfig(name="text", reader="text", path="."),
+        recipe=RecipeConfig(name="one", stages={"convert": stage}), executor=ExecutorConfig(),
+    )  # fmt: skip
+    run.execute(config, [])
+    made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
+    assert not hub.models.repositories
+    stage["push"] = "me/model"
+    for _ in range(2):
+        run.execute(config, [])
+        assert hub.models.repositories["me/model"].keys() == {"main"}
+        assert hub.models.commits == 1
+    assert (tmp_path / "work" / "convert" / "manifest.json").read_bytes() == made
 
 
 def test_all_checkpoints_have_one_name(trained: Path, hub: Hub, tmp_path: Path) -> None:
