@@ -5,9 +5,11 @@ TSV fields are split at tabs only: quotation marks are text, and often unbalance
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,6 +18,8 @@ from typing import Any
 
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP
+
+GZIP = ".gz"
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,15 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
 
 
 def decode(place: str, content: bytes) -> str:
-    """Decode a file without its byte-order mark.
+    """Decode a file without its byte-order mark, of one that gzip compressed the content.
 
     Raises:
-        InputError: it is not UTF-8, or empty.
+        InputError: it is not UTF-8, or empty, or not whole.
     """
+    try:
+        content = gzip.decompress(content) if place.endswith(GZIP) else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{place}: is not a whole gzip file ({error})", path=place) from error
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -77,6 +85,11 @@ def decode(place: str, content: bytes) -> str:
     if not text.strip():
         raise InputError(f"{place}: is empty", path=place)
     return text
+
+
+def ends(place: str, *suffixes: str) -> bool:
+    """Return whether a file's name ends so, before the suffix of gzip."""
+    return place.removesuffix(GZIP).endswith(suffixes)
 
 
 def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, bytes]]:
@@ -113,7 +126,7 @@ def parse(
     place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
     texts: Collection[str] = (),
 ) -> Table:  # fmt: skip
-    """Parse a file by the suffix of its name.
+    """Parse a file by the suffix of its name, before that of gzip.
 
     With `quoted`, fields of TSV may be in quotation marks. `texts`: see `parse_json`.
 
@@ -121,11 +134,11 @@ def parse(
         InputError: the file is malformed.
     """
     text = decode(place, content)
-    if place.endswith((".json", ".jsonl")):
+    if ends(place, ".json", ".jsonl"):
         return parse_json(place, text, key, texts)
-    if place.endswith(".csv") or quoted:
+    if ends(place, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
-        kind, separator = ("CSV", ",") if place.endswith(".csv") else ("TSV", "\t")
+        kind, separator = ("CSV", ",") if ends(place, ".csv") else ("TSV", "\t")
         reader = csv.reader(io.StringIO(text), delimiter=separator)
         try:
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
@@ -165,7 +178,7 @@ def parse_json(place: str, text: str, key: str | None, texts: Collection[str] = 
     objects: Any
     number, lines = 1, None
     try:
-        if place.endswith(".jsonl"):
+        if ends(place, ".jsonl"):
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
