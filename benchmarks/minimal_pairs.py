@@ -70,18 +70,22 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
     from model.finetuning import features
     from model.finetuning.sentence_scores import SentenceScorer
     from model.huggingface import bert_format
+    from pipeline.tokenization.word_marks import word_marks
     from pipeline.tokenization.wordpiece import WordPiece
 
     size, state, _ = bert_format.load(options.pretrained)
     model = build_model(size)
     model.load_state_dict(state)
     wordpiece = WordPiece.load(options.pretrained)
-    scorer = SentenceScorer(model, wordpiece.mask, wordpiece.continues, torch.device("cpu"))
+    scorer = SentenceScorer(model, wordpiece.mask, torch.device("cpu"))
 
     def score(block: list[str]) -> Scores:
         parts = features.texts(wordpiece, block)
         sequences = [features.frame(wordpiece, part, None)[0] for part in parts]
-        return scorer.scores(sequences, np.ones(len(block), np.int64), options.score)
+        goes_on = None
+        if options.score == "word_l2r":
+            goes_on = [np.pad(part, 1) for part in word_marks(wordpiece, block)]
+        return scorer.scores(sequences, np.ones(len(block), np.int64), goes_on)
 
     return score
 

@@ -28,9 +28,6 @@ from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
 from model.finetuning.features import Ids, Ints
 from model.loader.device_copy import sent
 
-PLL, WORD_L2R = "pll", "word_l2r"
-METHODS = (PLL, WORD_L2R)
-
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17
 # Logits that are made at once, predictions and entries: 1 MiB on a CPU, in a core's cache.
@@ -55,13 +52,9 @@ class Queries:
 class SentenceScorer:
     """Scores sentences with one model."""
 
-    def __init__(
-        self, model: PretrainingModel, mask: int, continues: npt.NDArray[np.bool_],
-        device: torch.device,
-    ):  # fmt: skip
-        """`continues` `(V,)` says which tokens continue the word of the token before them."""
+    def __init__(self, model: PretrainingModel, mask: int, device: torch.device):
         self._model = model.to(device).eval()
-        self._mask, self._continues, self._device = mask, continues, device
+        self._mask, self._device = mask, device
         self._causal = model.config.causal
         cpu = device.type == "cpu"
         self._tokens = BATCH_TOKENS if cpu else GPU_TOKENS
@@ -70,16 +63,18 @@ class SentenceScorer:
     @torch.no_grad()
     @exact_products()
     def scores(
-        self, sequences: Sequence[Ids], first: Ints, method: str = PLL,
-        on_sentences: Callable[[float], object] = lambda count: None,
+        self,
+        sequences: Sequence[Ids],
+        first: Ints,
         goes_on: Sequence[npt.NDArray[np.bool_]] | None = None,
-    ) -> npt.NDArray[np.float64]:  # fmt: skip
+        on_sentences: Callable[[float], object] = lambda count: None,
+    ) -> npt.NDArray[np.float64]:
         """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
-        The tokens from position `first` `(S,)` on count, [SEP] does not. `goes_on` says whether
-        the tokens of each sequence continue a word; None: their entries in the vocabulary do.
-        Products are those of fp32 on a GPU too: errors of TF32 add up over the tokens and decide
-        close pairs.
+        The tokens from position `first` `(S,)` on count, [SEP] does not. With `goes_on`, whether
+        the tokens of each sequence continue a word, the later tokens of a word are masked with an
+        earlier one; a causal model, which does not read them, ignores it. Products are those of
+        fp32 on a GPU too: errors of TF32 add up over the tokens and decide close pairs.
         """
         found = np.zeros(len(sequences))
         lengths = np.array([len(sequence) for sequence in sequences], np.int64)
@@ -90,10 +85,8 @@ class SentenceScorer:
                 queries = next_token_queries(ids, first[rows])
             else:
                 marks = None
-                if method == WORD_L2R:
-                    marks = self._continues[ids]
-                    if goes_on is not None:
-                        marks = np.stack([goes_on[row] for row in rows.tolist()])
+                if goes_on is not None:
+                    marks = np.stack([goes_on[row] for row in rows.tolist()])
                 queries = masked_queries(ids, first[rows], self._mask, marks)
             values = self._values(queries, functools.partial(_share, on_sentences, len(rows)))
             found[rows] = np.bincount(queries.sentence, values, len(rows))

@@ -266,7 +266,7 @@ def scores_of(
 
     from model.encoders.architectures import build_model
     from model.encoders.device import device_of
-    from model.finetuning.sentence_scores import WORD_L2R, SentenceScorer
+    from model.finetuning.sentence_scores import SentenceScorer
     from model.training import initial_weights
 
     if config.threads is not None:
@@ -287,11 +287,11 @@ def scores_of(
             f"reads {source.config.positions}",
             key="pretrained", path=model.folder,
         )  # fmt: skip
-    scorer = SentenceScorer(network, wordpiece.mask, wordpiece.continues, device_of())
+    scorer = SentenceScorer(network, wordpiece.mask, device_of())
     goes_on = None
-    if config.score == WORD_L2R and not source.config.causal:
+    if config.score == "word_l2r" and not source.config.causal:
         goes_on = pair_sequences.word_marks(wordpiece, pairs, first)
-    found = scorer.scores(sequences, first, config.score, on_sentences, goes_on)
+    found = scorer.scores(sequences, first, goes_on, on_sentences)
     return found.reshape(2, -1).T
 
 

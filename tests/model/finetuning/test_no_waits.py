@@ -13,7 +13,7 @@ from model.encoders.architectures import build_model
 from model.finetuning import loop
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import BertWithHead, HeadConfig
-from model.finetuning.sentence_scores import METHODS, SentenceScorer
+from model.finetuning.sentence_scores import SentenceScorer
 
 # The attention of fp32 on a GPU.
 CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
@@ -86,12 +86,13 @@ def test_logits_are_all_that_is_waited_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("method", METHODS)
-def test_scores_of_sentences_are_all_that_is_waited_for(method: str, causal: bool) -> None:
+@pytest.mark.parametrize("words", [False, True])
+def test_scores_of_sentences_are_all_that_is_waited_for(words: bool, causal: bool) -> None:
     model = build_model(dataclasses.replace(CONFIG, causal=causal))
-    scorer = SentenceScorer(model, mask=4, continues=np.arange(30) % 3 == 0, device=CPU)
+    scorer = SentenceScorer(model, mask=4, device=CPU)
     samples = some("classes")
+    goes_on = [ids % 3 == 0 for ids in samples.ids] if words else None
     with HostWaits() as waits:
-        found = scorer.scores(samples.ids, np.ones(ROWS, np.int64), method)
+        found = scorer.scores(samples.ids, np.ones(ROWS, np.int64), goes_on)
     assert (found < 0).all()
     assert waits.total == 0, waits.places

@@ -17,8 +17,9 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import features, sentence_scores
-from model.finetuning.sentence_scores import METHODS, SentenceScorer
+from model.finetuning.sentence_scores import SentenceScorer
 from model.huggingface import bert_format
+from pipeline.tokenization.word_marks import word_marks
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
 
@@ -33,6 +34,7 @@ KINDS = {
     "modernbert": replace(tiny_modernbert.CONFIG, vocab_size=len(tiny_bert.WORDS), local_window=4),
     "causal": replace(tiny_bert.CONFIG, causal=True),
 }
+METHODS = ("pll", "word_l2r")
 EXACT = 1e-4
 
 
@@ -61,9 +63,10 @@ def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> 
     model.load_state_dict(state)
     wordpiece = WordPiece.load(folder)
     sequences = [features.frame(wordpiece, ids, None)[0] for ids in texts(wordpiece, sentences)]
-    scorer = SentenceScorer(model, wordpiece.mask, wordpiece.continues, torch.device("cpu"))
+    scorer = SentenceScorer(model, wordpiece.mask, torch.device("cpu"))
     starts = np.ones(len(sequences), np.int64) if first is None else np.array(first)
-    return scorer.scores(sequences, starts, method)
+    marks = [np.pad(part, 1) for part in word_marks(wordpiece, sentences)]
+    return scorer.scores(sequences, starts, marks if method == "word_l2r" else None)
 
 
 def texts(wordpiece: WordPiece, sentences: list[str]) -> list[np.ndarray]:
@@ -165,7 +168,7 @@ def test_products_are_exact_while_scores_are_made_and_as_before_afterwards() -> 
     model.encoder.layers[0].register_forward_pre_hook(
         lambda *_: seen.append(torch.get_float32_matmul_precision())
     )
-    scorer = SentenceScorer(model, 4, np.zeros(len(tiny_bert.WORDS), bool), torch.device("cpu"))
+    scorer = SentenceScorer(model, 4, torch.device("cpu"))
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # as `device_of` sets it on a GPU
     try:
