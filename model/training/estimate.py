@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +78,10 @@ def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
 
 
 def of_a_sample(
-    data: DataConfig, model: ModelConfig, sequence_lengths: Mapping[str, int]
+    data: DataConfig,
+    model: ModelConfig,
+    sequence_lengths: Mapping[str, int],
+    masked_share: float = flops.MASKED,
 ) -> tuple[float, float]:
     """Return the tokens of a sample and the operations to train on it, on average."""
     expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
@@ -87,8 +90,13 @@ def of_a_sample(
     shares = data.weights or [count for _, count in found]
     if not all(shares):  # not known yet
         shares = [1] * len(found)
-    work = [flops.of_sequences(_known(model), [length]) for length in lengths]
+    work = [flops.of_sequences(_known(model), [length], masked_share) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
+
+
+def masked(config: TrainConfig) -> float:
+    """Return the share of masked tokens, on average over a training."""
+    return fmean(config.objective.share_at(step, 100) for step in range(100))
 
 
 def training(
@@ -107,7 +115,7 @@ def training(
         sequence_lengths: of the instances of folders whose shards are not there yet.
         gpu: operations per second that a GPU reaches, for the GPU hours; None: not asked for.
     """
-    length, work = of_a_sample(config.data, model, sequence_lengths)
+    length, work = of_a_sample(config.data, model, sequence_lengths, masked(config))
     steps = run_length.expected(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
@@ -134,7 +142,7 @@ def remember(config: TrainConfig) -> None:
     manifest = Manifest.read(config.out)
     if manifest is None or not rows or config.model.layers == 0:
         return
-    _, work = of_a_sample(config.data, config.model, {})
+    _, work = of_a_sample(config.data, config.model, {}, masked(config))
     rate = median(row["samples_per_second"] for row in rows)
     ranks = manifest.figures.get("world_size", 1)
     estimate.remember_rate(config.workdir, "train", work * rate / ranks)

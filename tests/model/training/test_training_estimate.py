@@ -8,7 +8,13 @@ import pytest
 import tiny_modernbert
 from tiny_bert import CONFIG
 
-from model.config import DataConfig, ModelConfig
+from model.config import (
+    DataConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
 from model.encoders.architectures import parameter_shapes
 from model.training import estimate, flops
 from pipeline.common.manifest import Manifest
@@ -51,6 +57,23 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
     assert work == pytest.approx((cost[200] + 3 * cost[100]) / 4)
+
+
+@pytest.mark.parametrize(
+    ("objective", "share"),
+    [(ObjectiveConfig(mask_share=0.3), 0.3), (ObjectiveConfig(mask_share=[0.5, 0.3, 0.1]), 0.3),
+     (ObjectiveConfig(predict="next"), 1.0)],
+)  # fmt: skip
+def test_tokens_that_are_predicted_cost_a_head_each(
+    objective: ObjectiveConfig, share: float, tmp_path: Path
+) -> None:
+    config = TrainConfig(
+        out=str(tmp_path), steps=10, batch_size=4, objective=objective, schedule=ScheduleConfig(),
+        data=DataConfig(dir=str(tmp_path / "prepare"), vocab=""), workdir=str(tmp_path),
+    )  # fmt: skip
+    found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
+    work = 40 * flops.of_sequences(MODERN, [90], share)
+    assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9))
 
 
 def test_a_machine_too_busy_for_a_second_look_has_a_speed_too() -> None:
