@@ -78,6 +78,7 @@ ROWS: dict[str, list[str]] = {
     "1 layer of 192": ["model.layers=1", "model.hidden=192", "model.feed_forward=768"],
 }
 THEN = "then."
+ACCURACY = "masked_lm_accuracy"
 PREPARE = {"pairs": "none", "sequence_length": "64", "validation_share": "0.05"}
 
 
@@ -173,9 +174,9 @@ def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
         )  # fmt: skip
     scored = options.out / f"evaluate-{slug}"
     command(
-        "evaluate", "+task=blimp", f"data={options.data}", f"pretrained={folders[-1]}",
-        "checkpoints=all", f"out={scored}", "baseline=false", f"maximum_rows={options.pairs}",
-        "threads=1",
+        "evaluate", "+task=blimp", f"data={options.data}", f"out={scored}", "baseline=false",
+        f"maximum_rows={options.pairs}", "threads=1",
+        *model_of(options, name, folders[-1], options.out / f"convert-{slug}"),
     )  # fmt: skip
     trained, pairs = [manifest(folder).figures for folder in folders], manifest(scored).figures
     return {
@@ -184,6 +185,15 @@ def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
         "validation": trained[-1]["validation"], "blimp": pairs["score"],
         "interval": pairs["interval"], "core_seconds": seconds,
     }  # fmt: skip
+
+
+def model_of(options: argparse.Namespace, name: str, train: Path, converted: Path) -> list[str]:
+    """Return the settings for the model to score; with a moving average, that is what is scored."""
+    if not any(word.startswith("ema=") for word in ROWS[name]):
+        return [f"pretrained={train}", "checkpoints=all"]
+    vocab, _, _ = inputs_of(options, phases(name)[-1])
+    command("convert", f"train={train}", f"vocab={vocab}", f"out={converted}", "ema=true")
+    return [f"pretrained={converted}"]
 
 
 def steps_of(options: argparse.Namespace, words: list[str]) -> int:
@@ -234,11 +244,13 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in rows.items():
+        held_out = row["validation"]
+        accuracy = held_out.get(f"average_{ACCURACY}", held_out[ACCURACY])
         low, high = row["interval"]
         gain = 100 * (row["blimp"] - 0.5) / (row["core_seconds"] / 3600)
         lines.append(
             f"| {name} | {row['steps']:,} of {row['batch']} | {row['tokens']:,} | "
-            f"{row['core_seconds']:.0f} | {row['validation']['masked_lm_accuracy']:.3f} | "
+            f"{row['core_seconds']:.0f} | {accuracy:.3f} | "
             f"{100 * row['blimp']:.1f} | {100 * low:.1f} to {100 * high:.1f} | {gain:.0f} |"
         )
     return "\n".join(lines)
