@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.common import counter_rng, forced
+from pipeline.common import counter_rng, forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
@@ -143,13 +143,12 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
         pairs = minimal_pairs.head(pairs, config.maximum_rows)
     if config.force:
         forced.start_over(folder)
-    done = {}
     with tqdm(
         total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name,
         unit="sentence", disable=None,
     ) as bar:  # fmt: skip
-        for model in models:
-            done[model.name] = _scored(config, model, PRETRAINED, pairs, folder, bar)
+        done = _each_scored(config, models, pairs, folder, bar)
+        models = [model for model in models if model.name in done]
         last = models[-1]
         baseline = None
         if config.baseline:
@@ -228,6 +227,21 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
     """Return where the scores of a model are, without the ending."""
     return folder / (RANDOM if start == RANDOM else f"{PRETRAINED}-{model.name}".replace(".", "_"))
+
+
+def _each_scored(
+    config: EvaluateConfig, models: list[Candidate], pairs: Pairs, folder: Path, bar: Any
+) -> dict[str, Floats]:
+    """Return the scores by model, without those that a running training has removed meanwhile."""
+    done = {}
+    for model in models:
+        try:
+            done[model.name] = _scored(config, model, PRETRAINED, pairs, folder, bar)
+        except InputError:
+            if model.folder.exists() or model is models[-1]:
+                raise
+            screen.say(f"{model.name}: left out; the training has removed it since")
+    return done
 
 
 def _scored(

@@ -17,7 +17,7 @@ from pipeline import convert, evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
-from pipeline.evaluation import examples
+from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
 from tests.model.conftest import SMALL, rows, train_many
 
@@ -211,22 +211,46 @@ def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
     assert found["chck_0.00025M"]["words"] >= 250
 
 
+def pairs_config(top: Path, pretrained: Path) -> EvaluateConfig:
+    (top / "data").mkdir()
+    lines = [
+        json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)
+    ]
+    (top / "data" / "pairs.jsonl").write_text("\n".join(lines))
+    return EvaluateConfig(
+        workdir=str(top), out=str(top / "out"), task=examples.task_of("blimp"),
+        data=str(top / "data"), pretrained=str(pretrained), checkpoints="all", threads=1,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("start", ["limited", "convert"])
 def test_minimal_pairs_are_scored_over_a_training(
     converted: Path, runs: Path, tmp_path: Path, start: str
 ) -> None:
     """From checkpoints and from converted folders alike."""
-    (tmp_path / "data").mkdir()
-    lines = [
-        json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)
-    ]
-    (tmp_path / "data" / "pairs.jsonl").write_text("\n".join(lines))
-    config = EvaluateConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "out"), task=examples.task_of("blimp"),
-        data=str(tmp_path / "data"), pretrained=str(runs / start), checkpoints="all", threads=1,
-    )  # fmt: skip
+    config = pairs_config(tmp_path, runs / start)
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures["checkpoints"]
     words = [point["words"] for point in found]
     assert words == sorted(words)
     assert words[0] == 0
     assert len(found) == (4 if start == "limited" else 3)  # the last one of all has no mark
+
+
+def test_checkpoints_that_a_training_removes_meanwhile_are_left_out(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("limited", "vocab"):
+        shutil.copytree(runs / name, tmp_path / name)
+    config = pairs_config(tmp_path, tmp_path / "limited")
+    config.baseline = False
+    first, second, *others = zero_shot.candidates(config)
+    scores_of = zero_shot.scores_of
+
+    def removing(*args: Any) -> zero_shot.Floats:
+        shutil.rmtree(second.folder, ignore_errors=True)
+        return scores_of(*args)
+
+    monkeypatch.setattr(zero_shot, "scores_of", removing)
+    found = stage.run("evaluate", config, evaluate.make, in_place=True).figures["checkpoints"]
+    assert [point["name"] for point in found] == [one.name for one in (first, *others)]
+    assert f"{second.name}: left out" in capsys.readouterr().out
