@@ -12,6 +12,8 @@ import torch
 from benchmarks.host_waits import HostWaits
 from tests.model.conftest import SMALL
 
+# All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
+pytestmark = pytest.mark.timeout(900)
 HALF = ["precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32",
         "+deepspeed.communication_data_type=fp32"]  # as on a GPU  # fmt: skip
 RUNS = {
