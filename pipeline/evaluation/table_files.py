@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
@@ -74,7 +73,7 @@ def decode(place: str, content: bytes) -> str:
     """
     try:
         content = gzip.decompress(content) if place.endswith(GZIP) else content
-    except (OSError, EOFError, zlib.error) as error:
+    except BROKEN_ZIP as error:
         raise InputError(f"{place}: is not a whole gzip file ({error})", path=place) from error
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
