@@ -5,7 +5,6 @@ TSV fields are split at tabs only: quotation marks are text, and often unbalance
 
 import codecs
 import csv
-import gzip
 import io
 import json
 import zipfile
@@ -17,8 +16,7 @@ from typing import Any
 
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP
-
-GZIP = ".gz"
+from pipeline.readers.io import compressed
 
 
 @dataclass(frozen=True)
@@ -66,15 +64,13 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
 
 
 def decode(place: str, content: bytes) -> str:
-    """Decode a file without its byte-order mark, of one that gzip compressed the content.
+    """Decode a file, plain or compressed, without its byte-order mark.
 
     Raises:
         InputError: it is not UTF-8, or empty, or not whole.
     """
-    try:
-        content = gzip.decompress(content) if place.endswith(GZIP) else content
-    except BROKEN_ZIP as error:
-        raise InputError(f"{place}: is not a whole gzip file ({error})", path=place) from error
+    if place.lower().endswith(compressed.PACKED):
+        content = compressed.decompressed(place, content)
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -87,8 +83,8 @@ def decode(place: str, content: bytes) -> str:
 
 
 def ends(place: str, *suffixes: str) -> bool:
-    """Return whether a file's name ends so, before the suffix of gzip."""
-    return place.removesuffix(GZIP).endswith(suffixes)
+    """Return whether a file's name ends so, before the suffix of a compression."""
+    return compressed.plain_name(place).endswith(suffixes)
 
 
 def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, bytes]]:
@@ -125,7 +121,7 @@ def parse(
     place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
     texts: Collection[str] = (),
 ) -> Table:  # fmt: skip
-    """Parse a file by the suffix of its name, before that of gzip.
+    """Parse a file by the suffix of its name, before that of a compression.
 
     With `quoted`, fields of TSV may be in quotation marks. `texts`: see `parse_json`.
 

@@ -206,9 +206,7 @@ def evaluation_files(places: list[str]) -> list[Path]:
 
 def kind_of(path: Path) -> str:
     """Return the suffix of a file's name, of a compressed file the one before: `.tsv`."""
-    name = path.name.lower()
-    packed = next((end for end in compressed.PACKED if name.endswith(end)), "")
-    return Path(name.removesuffix(packed)).suffix
+    return Path(compressed.plain_name(path.name.lower())).suffix
 
 
 def check_left_out(place: str, files: list[Path]) -> None:

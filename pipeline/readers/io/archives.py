@@ -198,6 +198,4 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
 
 def stem(name: str) -> str:
     """Return the name of a file without folders and suffixes."""
-    path = PurePosixPath(name)
-    packed = name.lower().endswith(compressed.PACKED)
-    return PurePosixPath(path.stem).stem if packed else path.stem
+    return PurePosixPath(compressed.plain_name(name)).stem

@@ -5,6 +5,7 @@ anywhere without an index: ten bytes mark the start of a stream.
 """
 
 import bz2
+import io
 import itertools
 import lzma
 import re
@@ -113,6 +114,12 @@ _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
 _DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
+def plain_name(name: str) -> str:
+    """Return the name of a file without the suffix of a compression."""
+    packed = next((end for end in PACKED if name.lower().endswith(end)), "")
+    return name[: len(name) - len(packed)]
+
+
 def compression(path: File | str) -> str:
     """Return the compression by the file's first bytes: plain, gzip, bzip2, zstd or xz.
 
@@ -124,6 +131,10 @@ def compression(path: File | str) -> str:
             head = file.read(8)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+    return _kind(path, head)
+
+
+def _kind(path: File | str, head: bytes) -> str:
     if not head:
         raise InputError(f"{path}: {EMPTY}", path=path)
     for magic, name in _FOREIGN.items():
@@ -216,6 +227,20 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
             yield from _plain(file, start, split)
         else:
             yield from _unpack(file, start, split, _UNPACKERS[kind])
+
+
+def decompressed(place: str, content: bytes) -> bytes:
+    """Decompress the content of a small file; it may be plain.
+
+    Raises:
+        InputError: it is empty, truncated or damaged, or has an unsupported compression.
+    """
+    kind = _kind(place, content[:8])
+    if kind == "plain":
+        return content
+    whole = FileRange(place, 0, len(content))
+    chunks = _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind])
+    return b"".join(chunk for chunk, _ in chunks)
 
 
 def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:

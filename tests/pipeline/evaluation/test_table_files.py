@@ -1,12 +1,15 @@
 """Task files in other forms than a folder of TSV."""
 
+import bz2
 import gzip
 import json
+import lzma
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
@@ -16,7 +19,16 @@ OWN = TaskConfig(name="own", columns=["text"], labels=["0", "1"], metrics=["accu
 ROWS = [{"text": "good", "label": 1, "more": None}, {"text": "b\u2028d\n", "label": 0, "more": 2}]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+PACKINGS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "nested.json", "a.csv"])
 def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix: str) -> None:
     content = {
@@ -25,18 +37,18 @@ def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix
         "nested.json": json.dumps({"other": [], "mine": ROWS}),
         "a.csv": 'more,text,label\n,good,1\n2,"b\u2028d\n",0\n',
     }[name]
-    whole = gzip.compress(content.encode()) if suffix else content.encode()
-    (tmp_path / (name + suffix)).write_bytes(whole)
+    (tmp_path / (name + suffix)).write_bytes(PACKINGS[suffix](content.encode()))
     task = replace(OWN, key="mine" if name == "nested.json" else None)
     found = examples.read_examples(tmp_path, task, name + suffix)
     assert (found.first, found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
-@pytest.mark.parametrize("cut", [0, 5, -3])
-def test_a_gzip_file_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\ngood,1\n" * 9)[:cut] or b"text")
-    with pytest.raises(InputError, match=r"a\.csv\.gz: is not a whole gzip file"):
+@pytest.mark.parametrize("cut", [5, -3])
+def test_a_compressed_file_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\ngood,1\n" * 9)[:cut])
+    with pytest.raises(InputError, match=r"a\.csv\.gz: truncated at byte") as error:
         examples.read_examples(tmp_path, OWN, "a.csv.gz")
+    assert error.value.path == str(tmp_path / "a.csv.gz")
 
 
 def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
