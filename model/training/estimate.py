@@ -25,26 +25,27 @@ FILLED = 0.9  # share of a sequence that is real tokens, where the shards are no
 VOCABULARY = 30522  # entries, where they are not known yet
 STATE = 16  # bytes of memory per parameter: weights, gradient, two moments, in fp32
 SAVED = 12  # bytes of a checkpoint per parameter
+AVERAGE = 4  # bytes per parameter of a moving average, in memory and in a checkpoint
 WEIGHTS = 4  # bytes of a converted model per parameter
 PROCESS = 0.8e9  # bytes of memory of a rank besides
 
 
-def processor(size: int = 512, seconds: float = 0.15) -> float:
-    """Return the operations per second of fp32 matrix products on this machine's cores.
+def processor(size: int = 1024, seconds: float = 0.15) -> float:
+    """Return the operations per second of fp32 matrix products on all cores of this process.
 
-    The best of many short ones on one core, as other programs may use them too; two cores that the
-    system counts are usually one with two threads.
+    The best of many, as other programs may use the cores too. Counting cores would not do: two are
+    often one with two threads.
     """
     from threadpoolctl import threadpool_limits  # only the trainer image has it
 
     matrix = np.ones((size, size), np.float32)
     best, until = float("inf"), time.perf_counter() + seconds
-    with threadpool_limits(1):
+    with threadpool_limits(cores.available()):
         while best == float("inf") or time.perf_counter() < until:  # at least once
             began = time.perf_counter()
             matrix @ matrix
             best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best * max(1.0, cores.available() / 2)
+    return 2 * size**3 / best
 
 
 def parameters(model: ModelConfig) -> int:
@@ -99,6 +100,19 @@ def masked(config: TrainConfig) -> float:
     return fmean(config.objective.share_at(step, 100) for step in range(100))
 
 
+def checkpoints(config: TrainConfig, steps: int) -> int:
+    """Return how many checkpoints there are at most at once, one of them being written."""
+    kept = config.keep + 1
+    if config.keep_every is not None:
+        kept += steps // config.keep_every
+    return kept + marked(config)
+
+
+def marked(config: TrainConfig) -> int:
+    """Return how many checkpoints `save_at_words` keeps, one of them before the first step."""
+    return len(config.save_at_words) + bool(config.save_at_words)
+
+
 def training(
     config: TrainConfig, model: ModelConfig, speed: float | None, ranks: int = 1, done: int = 0,
     sequence_lengths: Mapping[str, int] = {}, timed: bool = True, gpu: float | None = None,
@@ -127,10 +141,11 @@ def training(
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
     count = parameters(model)
+    average = AVERAGE * count * (config.ema is not None)
     return Estimate(
         seconds=seconds,
-        disk=SAVED * count * (config.keep + 1),
-        memory=memory_of(model) * ranks,
+        disk=(SAVED * count + average) * checkpoints(config, steps),
+        memory=(memory_of(model) + average) * ranks,
         about=f"{steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )

@@ -40,8 +40,7 @@ def lines(
         f"{warmup_steps(config.schedule, steps):,} of them warm-up, {peak:.3g} TFLOP/s per "
         f"device {best}{done}"
     )
-    speed = None if world.device.type == "cpu" else peak * 1e12
-    expected = estimate.training(replace(config, steps=steps), model, speed, world.size, step)
+    expected = estimate.training(replace(config, steps=steps), model, peak * 1e12, world.size, step)
     if expected.worth_saying:
         yield f"train: {expected}"
 

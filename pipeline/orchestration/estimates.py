@@ -1,6 +1,7 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from model.config import TrainConfig
@@ -9,7 +10,7 @@ from model.training.published_peak import PUBLISHED
 from pipeline.beam import estimate as preparation
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.estimate import Estimate, hours
-from pipeline.config import PrepareConfig, RunConfig, VocabConfig
+from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration.graph import Node
 
 
@@ -29,9 +30,9 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
         for node in nodes
         if node.kind == "prepare"
     }
-    sizes = [cast(VocabConfig, node.config).size for node in nodes if node.kind == "vocab"]
+    sizes = [_entries(cast(VocabConfig, node.config)) for node in nodes if node.kind == "vocab"]
     entries = sizes[0] if sizes else training.VOCABULARY
-    local, weights = config.executor.name == "local", 0.0
+    local, weights, marked = config.executor.name == "local", 0.0, 0
     for node in nodes:
         if node.reason is None:
             continue
@@ -49,9 +50,24 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
                     sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu,
                 )  # fmt: skip
                 weights = training.WEIGHTS * training.parameters(model)
+                marked = training.marked(settings)
         elif node.kind == "convert" and gpu is not None and weights:
-            found[node.name] = Estimate(None, disk=weights)
+            each = cast(ConvertConfig, node.config).checkpoints is not None
+            found[node.name] = Estimate(None, disk=weights * (marked if each else 1))
     return found
+
+
+def _entries(config: VocabConfig) -> int:
+    """Return the number of entries of a vocabulary, those of `additions` apart."""
+    if config.existing is None:
+        return config.size
+    from pipeline.vocab import load_existing  # slow to import
+
+    try:
+        entries, _ = load_existing(config, Path(config.existing))
+    except UserError:  # the stage itself will say it
+        return config.size
+    return entries.count("\n") + config.learn
 
 
 def _gpu_speed(config: RunConfig) -> float | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,31 @@ def test_tokens_that_are_predicted_cost_a_head_each(
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * flops.of_sequences(MODERN, [90], share)
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)],
+)
+def test_all_checkpoints_that_are_kept_need_room(
+    settings: dict[str, Any], kept: int, tmp_path: Path
+) -> None:
+    folder = str(tmp_path)
+    data = DataConfig(dir=folder, vocab="")
+    config = TrainConfig(
+        out=folder,
+        steps=10,
+        data=data,
+        objective=ObjectiveConfig(),
+        schedule=ScheduleConfig(),
+        workdir=folder,
+        **settings,
+    )
+    plain = estimate.training(config, MODERN, speed=1e9)
+    assert plain.disk == kept * estimate.SAVED * estimate.parameters(MODERN)
+    averaged = estimate.training(replace(config, ema=0.9), MODERN, speed=1e9)
+    assert averaged.disk / plain.disk == pytest.approx(4 / 3)
+    assert averaged.memory > plain.memory
 
 
 def test_a_machine_too_busy_for_a_second_look_has_a_speed_too() -> None:

@@ -109,6 +109,19 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path) -> Non
     assert all("steps" in str(found[phase]) for phase in phases)
 
 
+def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None:
+    def disk(*more: str) -> float:
+        words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]
+        config = composed(*words)
+        return estimates.of_stages(config, graph.plan(config, words))["train"].disk
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1019))]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    existing = disk(f"++stages.vocab.existing={tmp_path}")
+    assert existing == disk("++stages.vocab.size=1024") < disk("++stages.vocab.size=2048")
+    assert disk(f"++stages.vocab.existing={tmp_path}", "++stages.vocab.learn=1024") == disk("++stages.vocab.size=2048")
+
+
 def test_the_babylm_recipe_draws_the_curve_of_minimal_pairs_alone() -> None:
     nodes = planned("+corpus=sample", "recipe=babylm", "tasks=[blimp,sample_next]", "glue=FOLDER")
     evaluations = [name for name, node in nodes.items() if node.kind == "evaluate"]
