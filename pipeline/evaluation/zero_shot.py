@@ -172,7 +172,7 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
     """Return the log-likelihoods of each pair as TSV, in the order of the files."""
     lines = ["paradigm\tgood\tbad"]
     for name, (good, bad) in zip(pairs.paradigms, scores.tolist(), strict=True):
-        lines.append(f"{name}\t{good:.6f}\t{bad:.6f}")
+        lines.append(f"{' '.join(name.split())}\t{good:.6f}\t{bad:.6f}")
     return "\n".join(lines) + "\n"
 
 

@@ -83,6 +83,12 @@ def test_blimp_is_scored_without_training(tmp_path: Path, model_folder: Path) ->
     assert len(found["other_files"]) == 1
 
 
+def test_a_name_with_a_tab_is_one_cell_of_the_scores() -> None:
+    pairs = Pairs(["a"], ["b"], [("", "")], ["an\tisland\neffect"])
+    lines = zero_shot.scores_table(pairs, np.array([[-1.0, -2.0]])).split("\n")
+    assert lines == ["paradigm\tgood\tbad", "an island effect\t-1.000000\t-2.000000", ""]
+
+
 def test_the_chosen_sentences_are_those_of_the_scores(tmp_path: Path, model_folder: Path) -> None:
     write_blimp(tmp_path / "data")
     config = config_of(tmp_path, model_folder, baseline=False)
