@@ -117,9 +117,9 @@ def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1019))]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    existing = disk(f"++stages.vocab.existing={tmp_path}")
-    assert existing == disk("++stages.vocab.size=1024") < disk("++stages.vocab.size=2048")
-    assert disk(f"++stages.vocab.existing={tmp_path}", "++stages.vocab.learn=1024") == disk("++stages.vocab.size=2048")
+    existing, twice = f"++stages.vocab.existing={tmp_path}", disk("++stages.vocab.size=2048")
+    assert disk(existing) == disk("++stages.vocab.size=1024") < twice
+    assert disk(existing, "++stages.vocab.learn=1024") == twice
 
 
 def test_the_babylm_recipe_draws_the_curve_of_minimal_pairs_alone() -> None:
