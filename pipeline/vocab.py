@@ -28,7 +28,7 @@ from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
 from pipeline.readers.io.text_sample import TextSample, is_uncut
 from pipeline.stages import stage
-from pipeline.tokenization import alphabet, normalization, wordpiece
+from pipeline.tokenization import alphabet, existing, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -141,36 +141,6 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
     }
 
 
-def load_existing(config: VocabConfig, path: Path) -> tuple[str, str]:
-    """Return the contents of vocab.txt and tokenizer.json of an existing vocabulary.
-
-    A tokenizer.json may be of any kind, and defines its normalization, as a tokenizer_config.json
-    does in a folder; that of a vocab.txt is configured, and `lowercase=null` derives it from the
-    entries.
-
-    Raises:
-        InputError: the vocabulary was not found, or is not a BERT vocabulary.
-        ConfigError: the configured normalization differs from that of the tokenizer.
-    """
-    options: normalization.Options = {
-        "lowercase": config.lowercase,
-        "strip_accents": config.strip_accents,
-        "split_chinese": None if config.split_chinese else False,
-    }
-    only_vocab = (path / "vocab.txt").is_file() and not (path / "tokenizer.json").is_file()
-    if path.suffix == ".json" or (path.is_dir() and not only_vocab):
-        source = wordpiece.read(path)
-        normalization.combined(options, normalization.of_tokenizer(source), str(path))
-        return "".join(f"{entry}\n" for entry in WordPiece(source).vocab), source
-    if path.is_dir():
-        stated = normalization.of_config(path / "tokenizer_config.json")
-        options, path = normalization.combined(options, stated, str(path)), path / "vocab.txt"
-    vocab = wordpiece.read_vocab(path)
-    wordpiece.check_special(vocab, str(path))
-    source = wordpiece.build(vocab, **options)
-    return "".join(f"{entry}\n" for entry in vocab), source
-
-
 def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> str:
     """Return a tokenizer.json with the entries of `additions` and then learnt ones appended.
 
@@ -240,7 +210,7 @@ def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        entries, source = load_existing(config, Path(config.existing))
+        entries, source = existing.load(config)
         before = WordPiece(source).size
         if config.additions is not None or config.learn:
             source = extend_vocabulary(config, source, out)

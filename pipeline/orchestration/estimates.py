@@ -1,7 +1,6 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 from model.config import TrainConfig
@@ -12,6 +11,7 @@ from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration.graph import Node
+from pipeline.tokenization import existing
 
 
 def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
@@ -61,10 +61,8 @@ def _entries(config: VocabConfig) -> int:
     """Return the number of entries of a vocabulary, those of `additions` apart."""
     if config.existing is None:
         return config.size
-    from pipeline.vocab import load_existing  # slow to import
-
     try:
-        entries, _ = load_existing(config, Path(config.existing))
+        entries, _ = existing.load(config)
     except UserError:  # the stage itself will say it
         return config.size
     return entries.count("\n") + config.learn
