@@ -118,12 +118,14 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute attention per sequence without padding; adjacent equal lengths are batched.
 
     The scores of a few sequences fit in a core's cache. In fp32 one at a time is faster. With a
-    window, longer sequences are computed in blocks.
+    window, longer sequences are computed in blocks. Rows after the last sequence are padding: they
+    keep their values.
     """
     heads, width = q.shape[1:]
     groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1)
     sizes = [count * length for count, length in groups]
-    pieces = (x.split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
+    tokens, padding = sum(sizes), v[sum(sizes) :]
+    pieces = (x[:tokens].split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
     mixed = []
     for (count, length), *piece in zip(groups, *pieces, strict=True):
         if how.window is not None and length > 3 * how.window:
@@ -147,7 +149,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
         mixed.append(
             torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
         )
-    return torch.cat(mixed)
+    return torch.cat([*mixed, padding] if len(padding) else mixed)
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -321,6 +323,12 @@ class TakeRows(torch.autograd.Function):
 def take_rows(x: Tensor, index: Tensor) -> Tensor:
     """Return the rows `index` `(K,)`, all distinct, of `x` `(R, ...)`: `(K, ...)`."""
     return TakeRows.apply(x, index)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def pad_rows(x: Tensor, multiple: int) -> Tensor:
+    """Append zeros to `x` `(R, ...)` up to a multiple of rows."""
+    missing = -len(x) % multiple
+    return torch.cat((x, x.new_zeros(missing, *x.shape[1:]))) if missing else x
 
 
 def put_rows(x: Tensor, index: Tensor, rows: int) -> Tensor:

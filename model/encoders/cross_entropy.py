@@ -20,7 +20,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the summed loss (fp32 scalar) and the number of correct predictions (int64).
 
     Overwrites `logits` `(M, V)`, of any floating-point type; they must not be read afterwards.
-    `labels` `(M,)` int64. Sums are taken in fp32; the gradient has the logits' type.
+    `labels` `(M,)` int64, fewer than logits if these end in padding. Sums are taken in fp32; the
+    gradient has the logits' type.
     """
     loss, correct = CrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
     return loss, correct
@@ -35,7 +36,8 @@ class CrossEntropy(torch.autograd.Function):
         wanted = ctx.needs_input_grad[0]
         loss = logits.new_zeros((), dtype=torch.float32)
         correct = labels.new_zeros(())
-        values = logits.detach()
+        whole = logits.detach()
+        values, padding = whole[: len(labels)], whole[len(labels) :]
         on_cpu = values.device.type == "cpu"  # where an index takes six times as long as a value
         classes = torch.arange(values.shape[1]) if on_cpu else None
         for piece, label in zip(pieces(values), pieces(labels[:, None], values), strict=True):
@@ -57,7 +59,8 @@ class CrossEntropy(torch.autograd.Function):
                 if x is not piece:
                     piece.copy_(x)
         if wanted:
-            ctx.save_for_backward(values)
+            padding.zero_()
+            ctx.save_for_backward(whole)
         ctx.mark_non_differentiable(correct)
         return loss, correct
 

@@ -41,6 +41,7 @@ class Sequences:
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # upper limit
     backend: str  # a name from `attention.resolve`, or `attention.EQUAL`
+    multiple: int = 1  # of rows in a matrix product, padding included
     # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
@@ -80,10 +81,16 @@ class EncoderLayer(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
-        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`."""
+        """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`.
+
+        T includes padding, and K too gets it, up to `where.multiple`.
+        """
         mixed = self.attend(x, where)
         if keep is not None:
-            mixed, x = attention.take_rows(mixed, keep), attention.take_rows(x, keep)
+            mixed, x = (
+                attention.pad_rows(attention.take_rows(rows, keep), where.multiple)
+                for rows in (mixed, x)
+            )
         return self.after(mixed, x)
 
     def compile_rest(self) -> None:
@@ -119,6 +126,7 @@ class Encoder(nn.Module):
         self.config = config
         self.recompute = False  # what layers compute, in the backward pass, instead of keeping it
         self.compiled = False  # whether layers are
+        self.multiple = 1  # of rows in a matrix product, padding included
         self.period = parts.period(config)
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
@@ -141,8 +149,12 @@ class Encoder(nn.Module):
 
         `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is longer than
         `max_length`. `keep` `(K,)` holds distinct positions in any order; the last layer skips the
-        others, which does not change the result.
+        others, which does not change the result. Rows that pad the result up to a multiple of
+        `self.multiple` follow.
         """
+        input_ids, segment_ids, position_ids = (
+            attention.pad_rows(ids, self.multiple) for ids in (input_ids, segment_ids, position_ids)
+        )
         x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         where = self._sequences(x, position_ids, cu_seqlens, max_length)
         for number, call in enumerate(self._calls, 1):
@@ -180,7 +192,7 @@ class Encoder(nn.Module):
     ) -> Sequences:
         """Return where the sequences of `x` are, with what the layers have in common."""
         backend = self.backend(x.device, x.dtype)
-        where = Sequences(position_ids, cu_seqlens, max_length, backend)
+        where = Sequences(position_ids, cu_seqlens, max_length, backend, self.multiple)
         for layer in self._prepared:
             layer.prepare(where)
         if self.compiled:  # else the compiler takes sizes for constants that were the same twice
@@ -329,6 +341,18 @@ def prepare_for_gpu(module: nn.Module) -> None:
     """Choose the equivalent computations of a model that are fast on a GPU."""
     for part in module.modules():
         if isinstance(part, MaskedHead):
+            part.multiple = 64
+
+
+def prepare_for_bf16_on_a_cpu(module: nn.Module) -> None:
+    """Pad the rows of a model's matrix products to few different numbers.
+
+    A CPU takes several times as long to make a kernel for a shape in bf16 as to run it, and keeps
+    only the last thousand.
+    """
+    cpu = torch.device("cpu")
+    for part in module.modules():
+        if isinstance(part, Encoder) and part.backend(cpu, torch.bfloat16) == "each":
             part.multiple = 64
 
 

@@ -95,7 +95,8 @@ class BertWithHead(nn.Module):
         else:
             pooling = self.encoder.config.classifier_pooling
             keep = places if pooling == "cls" else None  # only these tokens are read
-            x = self.encoder(*arguments, keep)  # (S, H), or (T, H)
+            rows = len(ids if keep is None else keep)
+            x = self.encoder(*arguments, keep)[:rows]  # (S, H), or (T, H), without padding
             if places is not None and keep is None:
                 x = pool_tokens(x, starts, places, pooling)
             x = x if self.pooler is None else self.pooler(x)

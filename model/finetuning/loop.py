@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig
+from model.encoders.encoder import prepare_for_bf16_on_a_cpu
 from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
@@ -98,7 +99,7 @@ def train(
     """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
-    worker = model if recipe.precision == "fp32" else copy.deepcopy(model).bfloat16()
+    worker = model if recipe.precision == "fp32" else half_copy(model, device)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
@@ -119,6 +120,14 @@ def train(
             step += 1
             on_batch()
         yield float(loss_sum) / len(samples)
+
+
+def half_copy(model: BertWithHead, device: torch.device) -> BertWithHead:
+    """Return a copy in bf16, prepared for its device."""
+    copied = copy.deepcopy(model).bfloat16()
+    if device.type == "cpu":
+        prepare_for_bf16_on_a_cpu(copied)
+    return copied
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from model.config import TrainConfig
 from model.encoders.device import choose_products
-from model.encoders.encoder import prepare_for_gpu
+from model.encoders.encoder import prepare_for_bf16_on_a_cpu, prepare_for_gpu
 from model.resilience import process_group
 from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
@@ -64,7 +64,6 @@ def start_world(
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-        choose_products(device)
     else:
         device = torch.device("cpu")
         torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
@@ -168,6 +167,9 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     """
     if world.device.type == "cuda":
         prepare_for_gpu(module)
+    elif config.precision == "bf16":
+        prepare_for_bf16_on_a_cpu(module)
+    choose_products(world.device, config.precision)
     optimizer = build_optimizer(module, config.optimizer)
     if config.ema is not None:
         keep_average(optimizer, config.ema)

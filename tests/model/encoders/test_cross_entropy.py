@@ -15,7 +15,7 @@ def both(logits: torch.Tensor, labels: torch.Tensor, factor: float):
     ours = logits.clone().requires_grad_()
     value, correct = cross_entropy.cross_entropy(ours * 1, labels)
     (value * factor).backward()
-    true = logits.double().requires_grad_()
+    true = logits[: len(labels)].double().requires_grad_()
     expected = functional.cross_entropy(true, labels, reduction="sum")
     (expected * factor).backward()
     return (value, ours.grad, correct), (expected, true.grad)
@@ -30,6 +30,17 @@ def test_loss_and_gradient_equal_those_in_double_precision(rows, classes, scale)
     torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gradient.double(), true, rtol=1e-4, atol=1e-6)
     assert correct.item() == (logits.argmax(-1) == labels).sum().item()
+
+
+def test_rows_without_a_label_are_padding():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(8, 7), torch.randint(7, (5,))
+    (value, gradient, correct), _ = both(logits, labels, 0.37)
+    (expected, true, right), _ = both(logits[:5], labels, 0.37)
+    assert torch.equal(value, expected)
+    assert torch.equal(correct, right)
+    assert torch.equal(gradient[:5], true)
+    assert not gradient[5:].any()
 
 
 def test_more_rows_than_are_worked_on_at_once(monkeypatch):

@@ -1,5 +1,6 @@
 """Heads give what transformers' give, and pool what they say."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import transformers
 
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
+from model.encoders.encoder import prepare_for_bf16_on_a_cpu
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
@@ -200,3 +202,21 @@ def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, pro
     with pytest.raises(InputError, match=problem) as raised:
         saved_model.load(folder)
     assert raised.value.path == str(folder)
+
+
+@pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -> None:
+    config = dataclasses.replace(
+        CONFIG, architecture="modernbert", classifier_pooling=pooling, local_window=8
+    )
+    ours = loop.build(config, None, HeadConfig(kind, 2), seed=1).eval()
+    starts = torch.tensor([0, *LENGTHS]).cumsum(0)
+    tokens = int(starts[-1])
+    ids = torch.arange(tokens) % 25 + 5
+    places = torch.cat([torch.arange(length) for length in LENGTHS])
+    arguments = (ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS), None)
+    wanted = ours(*arguments)
+    prepare_for_bf16_on_a_cpu(ours)
+    assert tokens % ours.encoder.multiple
+    torch.testing.assert_close(ours(*arguments), wanted)
