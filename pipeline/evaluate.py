@@ -54,7 +54,8 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     grid_search.run_trials(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = summary_of(context, records)
-    files = [context.train, context.dev]
+    # A dev set that is a part of the training file has the same faults.
+    files = [context.train, *([] if config.task.dev_share else [context.dev])]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
     best = grid_search.best_of(metric, keys, done)

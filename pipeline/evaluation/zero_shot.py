@@ -77,10 +77,7 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    places = (folder, folder.parent)
-    made = next(filter(None, (Manifest.read(place, of_input=True) for place in places)), None)
-    figures = made.figures if made is not None and made.stage == "convert" else {}
-    figures = figures.get("checkpoints", {}).get(folder.name, figures)
+    figures = fingerprints.figures_of(folder)
     known = {key: figures.get(key) for key in ("step", "tokens", "words")}
     return Candidate(folder.name, folder, **known)
 

@@ -7,6 +7,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.evaluation import chance
 from pipeline.reporting import plots
 from pipeline.reporting.minimal_pair_tables import is_minimal_pairs
+from pipeline.stages import fingerprints
 
 Stages = dict[str, tuple[Path, Manifest]]
 
@@ -80,12 +81,13 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
     points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
         start = manifest.config.get("pretrained")
-        made = Manifest.read(start, of_input=True) if start else None
-        if made is not None and (step := made.figures.get("step")) is not None:
-            figures = manifest.figures
-            pair = (figures["score"], figures.get("baseline"))
-            place = figures.get("title", figures["task"]), str(made.config.get("train"))
-            points.setdefault(place, {})[step] = pair
+        made = fingerprints.manifest_of(start) if start else None
+        if made is None or (step := fingerprints.figures_of(start).get("step")) is None:
+            continue
+        figures = manifest.figures
+        pair = (figures["score"], figures.get("baseline"))
+        place = figures.get("title", figures["task"]), training_of(str(made.config.get("train")))
+        points.setdefault(place, {})[step] = pair
     drawn = []
     for (title, _), found in sorted(points.items()):
         steps = sorted(found)
@@ -98,6 +100,15 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
                 )
             drawn.append((f"{title} over checkpoints", plots.lines(curves, "step", "score")))
     return drawn
+
+
+def training_of(source: str) -> str:
+    """Return the folder of a training, from that folder or from one of its checkpoints.
+
+    >>> training_of("work/train"), training_of("work/train/checkpoints/4f78b391e481/step-00000020")
+    ('work/train', 'work/train')
+    """
+    return source.partition("/checkpoints/")[0]
 
 
 def score_plot(scores: list[dict[str, Any]]) -> str:

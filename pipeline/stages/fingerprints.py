@@ -20,6 +20,8 @@ from pipeline.config import StageConfig
 from pipeline.stages import legacy
 from pipeline.stages.registry import stage_of
 
+CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
+
 
 def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
@@ -91,12 +93,37 @@ def manifest_of(path: Path | str) -> Manifest | None:
     return Manifest.read(path, of_input=True) or enclosing_manifest(path)
 
 
+def figures_of(model: Path | str) -> dict[str, Any]:
+    """Return what `convert` noted about a model's folder, its own if that made one of several."""
+    made = manifest_of(model)
+    if made is None or made.stage != "convert":
+        return {}
+    own: dict[str, Any] = made.figures.get("checkpoints", {}).get(Path(model).name, made.figures)
+    return own
+
+
 def fingerprint_path(path: Path | str) -> str:
     """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times."""
-    manifest = manifest_of(path)
+    manifest = Manifest.read(path, of_input=True)
     if manifest is not None:
         return manifest.fingerprint
-    return fingerprint_files(path)
+    manifest = enclosing_manifest(path)
+    return fingerprint_files(path) if manifest is None else of_part(manifest.fingerprint, path)
+
+
+def of_part(whole: str, path: Path | str) -> str:
+    """Return the fingerprint of a folder in a stage's folder, whose fingerprint is `whole`.
+
+    It is the same, except for the checkpoints that `convert` writes side by side.
+    """
+    name = os.path.basename(os.path.normpath(path))
+    return f"{whole}/{name}" if name.startswith(CHECKPOINT) else whole
+
+
+def fingerprint_to_be(path: str, known: Mapping[str, str]) -> str | None:
+    """Return the fingerprint of an input that is made by a stage of `known`; None if none does."""
+    made = producer_of(path, known)
+    return made if made is None or os.path.normpath(path) in known else of_part(made, path)
 
 
 def fingerprint_files(path: Path | str) -> str:
@@ -123,7 +150,7 @@ def fingerprint(
     """
     sources = {
         # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
-        key: producer_of(path, known or {})
+        key: fingerprint_to_be(path, known or {})
         or (
             fingerprint_files(path)
             if key.startswith("corpus.") and storage.is_address(path)
@@ -166,9 +193,24 @@ def recognise(
         return present
     if present.version != stage_of(stage).version and stage_of(stage).quick:
         return None
-    if present.inputs != dict(sources):
+    if not same_inputs(present, config, sources):
         return None
     return present if not changes(present.config, config) else None
+
+
+def same_inputs(present: Manifest, config: StageConfig, sources: Mapping[str, str]) -> bool:
+    """Return whether a manifest has these inputs.
+
+    Before checkpoints in one folder had fingerprints of their own, their paths told them apart.
+    """
+    paths = inputs(config)
+
+    def before(key: str, now: str) -> str:
+        where = _lookup(present.config, key, None)
+        return now.partition("/")[0] if "/" in now and str(where) == paths[key] else now
+
+    older = {key: before(key, now) for key, now in sources.items()}
+    return present.inputs in (dict(sources), older)
 
 
 def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:

@@ -224,6 +224,32 @@ def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
     assert page(work).count("RTE over checkpoints") == 2
 
 
+def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) -> None:
+    trained = work / "train" / "checkpoints" / "4f78b391e481"
+    for step in (100, 200):
+        one = work / f"convert-{step}"
+        manifest(one, "convert", "f", {}, step=step)
+        configure(one, {"train": str(trained / f"step-{step:08d}")})
+        glue(work, f"rte-{step}", 0.6)
+        configure(work / f"evaluate-rte-{step}", {"pretrained": str(one)}, task="rte", title="RTE")
+    both, steps = work / "convert-checkpoints", {"chck_1M": {"step": 10}, "chck_2M": {"step": 20}}
+    for name in steps:
+        (both / name).mkdir(parents=True)
+        (both / name / "config.json").write_text("{}")
+    made = Manifest(
+        stage="convert", fingerprint="f" * 64, version=1, config={"train": str(work / "other")},
+        inputs={}, files={f"{name}/config.json": {"bytes": 2} for name in steps},
+        figures={"checkpoints": steps}, summary="", seconds=1.0, finished="now",
+    )  # fmt: skip
+    made.write(both)
+    for name in steps:
+        glue(work, f"wnli-{name}", 0.6)
+        place = {"pretrained": str(both / name)}
+        configure(work / f"evaluate-wnli-{name}", place, task="wnli", title="WNLI")
+    text = page(work)
+    assert text.count("RTE over checkpoints") == text.count("WNLI over checkpoints") == 1
+
+
 def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None:
     manifest(tmp_path / "other" / "train", "train", "c", {}, validation={})
     stages = [str(work / "train"), str(tmp_path / "other" / "train")]

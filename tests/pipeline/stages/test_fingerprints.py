@@ -154,6 +154,60 @@ def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
     assert stage.current("report", config) is None
 
 
+def side_by_side(top: Path) -> Manifest:
+    """What `convert checkpoints=marked` leaves, and another folder of a stage."""
+    files = {f"{name}/config.json": {} for name in ("chck_1M", "chck_2M", "model")}
+    for name in files:
+        (top / name).parent.mkdir(parents=True)
+        (top / name).write_text("{}")
+    sizes = {"chck_1M": {"step": 3}, "chck_2M": {"step": 6}}
+    made = Manifest(
+        stage="convert", fingerprint="f" * 64, version=1, config={}, inputs={}, files=files,
+        figures={"checkpoints": sizes}, summary="", seconds=1.0, finished="now",
+    )  # fmt: skip
+    made.write(top)
+    return made
+
+
+def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> None:
+    top = tmp_path / "convert-checkpoints"
+    made = side_by_side(top)
+    of = fingerprints.fingerprint_path
+    found = [of(top / name) for name in ("chck_1M", "chck_2M")]
+    assert len({*found, made.fingerprint}) == 3
+    assert of(top) == of(top / "model") == of(f"{top}/model/") == made.fingerprint
+    assert fingerprints.figures_of(top / "chck_2M") == {"step": 6}
+    # A graph knows them before the folder is there.
+    known = {str(top): made.fingerprint}
+    names = ("chck_1M", "chck_2M", "model", "")
+    assert [fingerprints.fingerprint_to_be(f"{top}/{name}", known) for name in names] == [
+        of(top / name) for name in names
+    ]
+    assert fingerprints.fingerprint_to_be(str(tmp_path / "other"), known) is None
+
+
+def test_a_training_from_a_checkpoint_is_known_from_before_that(tmp_path: Path) -> None:
+    top = tmp_path / "convert-checkpoints"
+    side_by_side(top)
+    data = tmp_path / "data"
+    data.mkdir()
+
+    def config(name: str) -> Any:
+        text = [f"start={top}/{name}", f"data.dir={data}", f"data.vocab={data}"]
+        return composed("train", [*text, f"out={tmp_path}/train", "tracking=none"])
+
+    def made_of(config: Any, out: Path) -> Result:
+        return Result(summary="made", figures={})
+
+    present = stage.run("train", config("chck_1M"), made_of)
+    before = {key: value.partition("/")[0] for key, value in present.inputs.items()}
+    assert before != present.inputs
+    older = dataclasses.replace(present, inputs=before, fingerprint="0" * 64)
+    older.write(tmp_path / "train")
+    assert stage.current("train", config("chck_1M")) == older
+    assert stage.current("train", config("chck_2M")) is None
+
+
 def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
     found = set()
     for raw in (b"caf\xe9.txt", b"caf\xe8.txt", "café.txt".encode()):
