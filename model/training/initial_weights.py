@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
-from model.huggingface import bert_format
+from model.huggingface import bert_format, vocabulary
 from model.training import checkpoint
 from model.training.checkpoint import State
 from model.training.optimizer import AVERAGE
@@ -192,14 +192,36 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         )  # fmt: skip
 
 
-def start(folder: Path | str, config: ModelConfig) -> Source:
+def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -> None:
+    """Check that a model to start from was trained with the entries of the data's tokenizer.
+
+    Raises:
+        InputError: It was not, although both have as many.
+    """
+    if source.tokenizer is not None:
+        same = source.tokenizer == wordpiece.sha256
+    elif vocabulary.exists(Path(folder)):
+        same = vocabulary.read(Path(folder))[1] == list(wordpiece.vocab)
+    else:  # of weights alone nothing is known
+        same = True
+    if not same:
+        raise InputError(
+            f"start={folder}: was trained with another vocabulary than data.vocab, although both "
+            f"have {wordpiece.size:,} entries: every embedding would be another word's; make the "
+            "shards with the model's own (vocab.existing)",
+            key="start", path=folder,
+        )  # fmt: skip
+
+
+def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Source:
     """Read the model to start training from; rank 0 prints its notes.
 
     Raises:
-        InputError: The model has another size, or some of its weights are not finite.
+        InputError: The model has another size or vocabulary, or weights that are not finite.
     """
     source = read(folder)
     check_size(folder, source.config, config)
+    check_vocabulary(folder, source, wordpiece)
     broken = [name for name, tensor in source.state.items() if not tensor.isfinite().all()]
     if broken:
         raise InputError(

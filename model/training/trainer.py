@@ -73,7 +73,7 @@ class Trainer:
             config.data, config.objective, wordpiece, config.seed, "train", self.cache
         )
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
-        self.tokenizer = wordpiece.sha256
+        self.wordpiece = wordpiece
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
@@ -148,7 +148,7 @@ class Trainer:
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
             return tensors, state.updates
         if self.config.start is not None:
-            source = initial_weights.start(self.config.start, self.model_config)
+            source = initial_weights.start(self.config.start, self.model_config, self.wordpiece)
             module.load_state_dict(source.state)
             if self.config.start_optimizer:
                 path, state = source.checkpoint()
@@ -366,7 +366,7 @@ class Trainer:
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
-                tokenizer=self.tokenizer,
+                tokenizer=self.wordpiece.sha256,
             )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             path = checkpoint.write(self.folder, state, weights, moments)

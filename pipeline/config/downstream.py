@@ -203,7 +203,8 @@ class EvaluateConfig(StageConfig):
     seeds: list[int] = option([0], "Seeds of the grid.")
     sequence_length: int = option(128, "Tokens per sequence, at most.", at_least=8)
     truncation: str = option(
-        "head", "Part of a long text that is kept; chunks: all of it, in several sequences.",
+        "head", "Of classification and choice: part of a long text that is kept; chunks, of "
+        "classification: all of it, in several sequences.",
         choices=("head", "tail", "head_tail", "chunks"),
     )  # fmt: skip
     chunks: int = option(8, "Chunks per text, at most.", at_least=1)
@@ -270,6 +271,12 @@ class EvaluateConfig(StageConfig):
             "force",
         )
         self._check_zero_shot()
+        check(
+            self.truncation != "chunks" or self.task.kind != "choice",
+            f"truncation=chunks: task {self.task.name} chooses among endings, each of which is one "
+            "sequence; set another truncation",
+            "truncation",
+        )
         check(
             bool(self.task.train) or not self.task.trains,
             f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",

@@ -292,6 +292,15 @@ def test_every_protocol_runs(config, change):
     assert 0 <= found["score"] <= 1
 
 
+def test_a_fault_of_a_file_that_is_split_is_counted_once(config):
+    train = Path(config.data) / "Toy" / "train.tsv"
+    train.write_text(train.read_text() + "alone\n")
+    task = replace(config.task, dev="train.tsv", dev_share=0.3)
+    found = run(replace(config, task=task, baseline=False)).figures
+    assert found["malformed"] == 1
+    assert len(found["faults"]) == 1
+
+
 def test_a_model_is_scored_on_other_tasks_sets_too(config):
     rows = (Path(config.data) / "Toy" / "dev.tsv").read_text()
     mnli = Path(config.data) / "MNLI"

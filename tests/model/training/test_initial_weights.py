@@ -1,7 +1,7 @@
 """Starts for training: what fits, and what is said."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,16 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM
 
 from model.config import ModelConfig
+from model.encoders.architectures import build_model
 from model.huggingface.bert_names import BERT
-from model.training import initial_weights
+from model.training import checkpoint, initial_weights
 from pipeline.common.errors import InputError
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20,
                      vocab_size=30)  # fmt: skip
+ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]
+WORDS = WordPiece(build(ENTRIES))
 
 
 @pytest.fixture
@@ -30,12 +34,12 @@ def folder(tmp_path: Path) -> Path:
 def test_rank_0_says_what_was_drawn(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = initial_weights.start(folder, CONFIG).state
+    state = initial_weights.start(folder, CONFIG, WORDS).state
     drawn = {name for name in state if name.startswith(("pooler.", "next_sentence."))}
     lines = capsys.readouterr().out.splitlines()
     assert set(lines) == {f"start: {name}: not in {folder}, randomly initialised" for name in drawn}
     monkeypatch.setenv("RANK", "1")
-    again = initial_weights.start(folder, CONFIG).state
+    again = initial_weights.start(folder, CONFIG, WORDS).state
     assert capsys.readouterr().out == ""
     assert all(torch.equal(again[name], state[name]) for name in state)
 
@@ -46,16 +50,16 @@ def test_a_causal_start_trained_with_full_attention_is_noted(
 ) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
-    initial_weights.start(folder, replace(CONFIG, causal=causal))
+    initial_weights.start(folder, replace(CONFIG, causal=causal), WORDS)
     assert ("attention=causal" in capsys.readouterr().out) is not causal
 
 
 def test_settings_that_the_start_has_not_are_noted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    initial_weights.start(folder, CONFIG)
+    initial_weights.start(folder, CONFIG, WORDS)
     assert "continues with" not in capsys.readouterr().out
-    initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5))
+    initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5), WORDS)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "continues with" in line]
     before, _, after = line.partition("to keep its own, set ")
     assert "model.layer_norm_epsilon=1e-05, model.dropout=0.0" in before
@@ -65,7 +69,7 @@ def test_settings_that_the_start_has_not_are_noted(
 def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path) -> None:
     other = replace(CONFIG, layers=2, hidden=32, positions=40)
     with pytest.raises(InputError) as caught:
-        initial_weights.start(folder, other)
+        initial_weights.start(folder, other, WORDS)
     for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
         assert f"model.{key}={getattr(CONFIG, key)}" in str(caught.value)
     assert "layers, hidden, positions" in str(caught.value)
@@ -74,8 +78,30 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"data\.vocab") as raised:
-        initial_weights.start(folder, replace(CONFIG, vocab_size=60))
+        initial_weights.start(folder, replace(CONFIG, vocab_size=60), WORDS)
     assert (raised.value.key, raised.value.path) == ("start", str(folder))
+
+
+def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("".join(f"{entry}\n" for entry in ENTRIES))
+    initial_weights.start(folder, CONFIG, WORDS)
+    others = WordPiece(build([*ENTRIES[:-1], "##w"]))
+    with pytest.raises(InputError) as caught:
+        initial_weights.start(folder, CONFIG, others)
+    assert caught.value.key == "start"
+
+
+def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path) -> None:
+    weights = build_model(CONFIG).state_dict()
+    state = checkpoint.State(
+        step=1, samples=1, tokens=1, fingerprint="f" * 64, model=asdict(CONFIG), data="",
+        tokenizer=WORDS.sha256,
+    )  # fmt: skip
+    path = checkpoint.write(tmp_path, state, weights, {})
+    initial_weights.start(path, CONFIG, WORDS)
+    with pytest.raises(InputError) as caught:
+        initial_weights.start(path, CONFIG, WordPiece(build([*ENTRIES[:-1], "##w"])))
+    assert caught.value.key == "start"
 
 
 def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> None:
@@ -83,7 +109,7 @@ def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> No
     weights["bert.encoder.layer.0.output.dense.bias"][3] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"encoder\.layers\.0\.down\.dense\.bias"):
-        initial_weights.start(folder, CONFIG)
+        initial_weights.start(folder, CONFIG, WORDS)
 
 
 AUTO = ModelConfig(name="auto", layers=0, hidden=0, heads=0, feed_forward=0, positions=0)
@@ -103,5 +129,5 @@ def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None
 
 def test_a_model_alone_has_no_optimizer_to_go_on_with(folder: Path) -> None:
     with pytest.raises(InputError) as raised:
-        initial_weights.start(folder, CONFIG).checkpoint()
+        initial_weights.start(folder, CONFIG, WORDS).checkpoint()
     assert raised.value.key == "start_optimizer"

@@ -34,6 +34,12 @@ def test_a_model_of_chunks_is_neither_kept_nor_submitted(
     assert raised.value.key == "truncation"
 
 
+def test_endings_are_not_cut_into_chunks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        configured(tmp_path, examples.task_of("swag"), truncation="chunks")
+    assert raised.value.key == "truncation"
+
+
 @pytest.mark.parametrize("name", ["own", "sample_next", "squad", "babylm_rte"])
 def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -> None:
     task = examples.task_of(name)
