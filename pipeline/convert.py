@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
+OF_AVERAGE = "average_"  # begins the held-out figures of a moving average
 SAMPLES = 3  # sentences of held-out text to fill in
 
 
@@ -93,7 +94,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
-        out, source.config, source.state, vocab, histories(config),
+        out, source.config, source.state, vocab, of_weights(config, source),
         dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
     )  # fmt: skip
     sentence_model.copy(Path(config.train), out)
@@ -265,6 +266,42 @@ def histories(config: ConvertConfig) -> Iterator[Manifest]:
                 if shards is not None and shards.stage == "prepare":
                     yield shards
             return
+
+
+def of_weights(config: ConvertConfig, source: "Source") -> Iterator[Manifest]:
+    """Yield the same manifests, that of the training with the figures of the weights themselves."""
+    for made in histories(config):
+        if made.stage != "train" or source.last is None:
+            yield made
+            continue
+        state = source.last[1]
+        own = {
+            "steps": state.step,
+            "tokens": state.tokens,
+            "validation": validation_of(config, made, source),
+        }
+        yield replace(made, figures=made.figures | own)
+
+
+def validation_of(config: ConvertConfig, made: Manifest, source: "Source") -> dict[str, float]:
+    """Return the held-out figures of weights that a training left, or none if it has none of them.
+
+    A checkpoint before the last may have been evaluated; a mean of several was not.
+    """
+    from model.training.tracking import read_metrics
+
+    assert source.last is not None
+    path, state = source.last
+    found: dict[str, float] = made.figures.get("validation", {})
+    if state.step != made.figures.get("steps"):
+        rows = read_metrics(path.parents[2])
+        now = {"kind": "validation", "step": state.step}
+        there = [row for row in rows if now.items() <= row.items()]
+        found = {key: there[-1][key] for key in found if key in there[-1]} if there else {}
+    if config.ema:
+        kept = {key: value for key, value in found.items() if key.startswith(OF_AVERAGE)}
+        return {key.removeprefix(OF_AVERAGE): value for key, value in kept.items()}
+    return found if len(source.steps) == 1 else {}
 
 
 def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> float:

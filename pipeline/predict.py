@@ -156,6 +156,12 @@ class Pretrained:
                 f"{where}: has no {MASK} to fill, and this model does not classify pairs of texts",
                 key="pretrained", path=self.folder,
             )  # fmt: skip
+        if MASK in line and self.size.causal:
+            raise InputError(
+                f"{where}: {self.folder} was trained from left to right and fills no masks; use a "
+                "model that was trained with attention=full",
+                key="pretrained", path=self.folder,
+            )  # fmt: skip
         unpaired = sorted({"next_sentence", "pooler"} & self.initialised)
         lost = sorted({"masked_head"} & self.initialised) if MASK in line else unpaired
         if lost:

@@ -11,15 +11,13 @@ from pipeline.common.manifest import Manifest
 HEAD = """---
 license: {license}
 library_name: transformers
-pipeline_tag: fill-mask
-{language}tags:
-- {tag}
-- fill-mask
+{task}{language}tags:
+- {tags}
 ---
 
 # {title}
 
-{kind} ({size}), {start} with masked-language modelling{pairs}
+{kind} ({size}), {start} {objective}
 ({paper}).
 
 | | |
@@ -66,8 +64,6 @@ def write(
     example = remarks.pop("example", None)
     start = train.config.get("start") if train else None
     how = origin_of(start, remarks.pop("converted from", None))
-    judged = config.architecture == "bert"
-    pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
     kind, tag, paper = PUBLISHED[config.architecture]
     rows = {
         "parameters": f"{parameters:,}",
@@ -82,13 +78,14 @@ def write(
     text = HEAD.format(
         language=f"language: {language}\n" if language else "",
         kind=kind,
-        tag=tag,
+        task="" if config.causal else "pipeline_tag: fill-mask\n",
+        tags=tag if config.causal else f"{tag}\n- fill-mask",
         paper=paper,
         title=f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
         size=config.size_name,
         license=license,
         start=how,
-        pairs=" and next-sentence prediction" if pairs else "",
+        objective=objective_of(config, train),
         rows=table(rows | remarks),
     )
     for part, prepare in enumerate(data, 1):
@@ -97,10 +94,21 @@ def write(
     if train:
         text += section("Training", recipe_rows(train))
         text += section("Held-out figures", figure_rows(train))
+    if config.causal:  # it fills no masks
+        return text
     if example is None:
         example = ENGLISH if language in (None, "en") else "[MASK]"
     example = example.replace("[MASK]", mask)
     return text + USE.format(example=json.dumps(example, ensure_ascii=False))
+
+
+def objective_of(config: ModelConfig, train: Manifest | None) -> str:
+    """Describe what the model was trained to predict as a sentence fragment."""
+    if config.causal:
+        return "from left to right, to predict the next token"
+    judged = config.architecture == "bert"
+    pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
+    return "with masked-language modelling" + (" and next-sentence prediction" if pairs else "")
 
 
 def origin_of(start: str | None, copied: str | None) -> str:
@@ -177,12 +185,14 @@ def recipe_rows(train: Manifest) -> dict[str, Any]:
 
 
 def figure_rows(train: Manifest) -> dict[str, Any]:
-    """Return the rows of held-out metrics and baselines."""
+    """Return the rows of held-out metrics and baselines; none if the weights were not evaluated."""
     rows = {
         name.replace("_", " "): f"{value:.4f}"
         for name, value in train.figures.get("validation", {}).items()
         if isinstance(value, int | float)
     }
+    if not rows:
+        return {}
     for name, key in (
         ("most frequent token's share", "most_frequent_accuracy"),
         ("more frequent class of pairs' share", "most_frequent_pair_accuracy"),

@@ -90,6 +90,14 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
     assert raised.value.key == "pretrained"
 
 
+def test_a_left_to_right_model_fills_no_masks(vocab, tmp_path, monkeypatch, capsys) -> None:
+    config = dataclasses.replace(CONFIG, causal=True)
+    bert_format.save(tmp_path, config, build_model(config).state_dict(), vocab)
+    with pytest.raises(InputError, match="line 1: ") as raised:
+        answers(tmp_path, "The [MASK] sat.\n", monkeypatch, capsys)
+    assert raised.value.key == "pretrained"
+
+
 def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
     found = answers(pretrained, "the cat\tsat .\na dog\tran [MASK]\n", monkeypatch, capsys)
     tokenizer = transformers.AutoTokenizer.from_pretrained(pretrained)

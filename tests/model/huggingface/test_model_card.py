@@ -64,6 +64,13 @@ def test_a_size_that_is_not_the_published_one_is_not_called_so() -> None:
     assert "# BERT 2 x 16" in model_card.write(other, 1, [], {})
 
 
+def test_a_left_to_right_model_is_not_offered_to_fill_masks() -> None:
+    assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
+    text = model_card.write(replace(CONFIG, causal=True), 1, [], {"example": "a [MASK]"})
+    assert "mask" not in text.lower()
+    assert "from left to right" in text
+
+
 def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
     common = {"fingerprint": "c" * 64, "version": 1, "inputs": {}, "files": {}, "summary": "",
               "finished": "now", "seconds": 1.0, "figures": {}}  # fmt: skip
