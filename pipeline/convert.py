@@ -63,8 +63,8 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
             found[name] = make_one(alone, out / name).figures
     if not found:
         raise InputError(
-            f"train={config.train}: has no checkpoint of save_at_words; train with that option, or "
-            "remove checkpoints",
+            f"train={config.train}: has no checkpoint of save_at_words; train again with that "
+            "option (a finished training: with force=true), or remove checkpoints",
             key="checkpoints", path=config.train,
         )  # fmt: skip
     summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"

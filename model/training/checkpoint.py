@@ -164,14 +164,15 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 def prune(last: Path, keep: int, keep_every: int | None = None) -> None:
     """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
-    `last` is the checkpoint that was just written. Any after it are damaged: it was not resumed
-    from them.
+    Those kept for their words do not count. `last` is the checkpoint that was just written. Any
+    after it are damaged: it was not resumed from them.
     """
     found = steps(last.parent)
     good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
+    plain = [step for step in good if mark_of(found[step]) is None]
     for step, path in found.items():
-        spare = step in good[:-keep] and (keep_every is None or step % keep_every)
-        if step not in good or (spare and mark_of(path) is None):
+        spare = step in plain[:-keep] and (keep_every is None or step % keep_every)
+        if step not in good or spare:
             _remove(path)
     remove_leftovers(last.parent)
 
@@ -243,7 +244,8 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     if len(before) + 1 < count:
         raise InputError(
             f"{path.parent}: average={count} needs {count} checkpoints up to {path.name}, found "
-            f"{len(before) + 1} apart from those of save_at_words; train with keep={count} or more",
+            f"{len(before) + 1} apart from those of save_at_words; train again with keep={count} "
+            "or more (a finished training: with force=true)",
             key="average",
             path=path.parent,
         )

@@ -1,5 +1,6 @@
 """Checkpoints on disk: whatever moment a process dies at, a good one is found again."""
 
+import dataclasses
 import multiprocessing
 import os
 import shutil
@@ -129,6 +130,17 @@ def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         name_of(step) for step in (4, 8, 10, 12)
     ]
+
+
+def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: Path) -> None:
+    for step in range(1, 8):
+        mark = 1e6 if step in (2, 6, 7) else None
+        write(tmp_path, dataclasses.replace(state(step), mark=mark), *tensors(step))
+    prune(tmp_path / name_of(7), 3)
+    kept = [path.name for path in checkpoint.steps(tmp_path).values()]
+    assert kept == [name_of(step) for step in (2, 3, 4, 5, 6, 7)]
+    path, last = checkpoint.locate(tmp_path / name_of(7))
+    assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
 def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path) -> None:
