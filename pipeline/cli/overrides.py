@@ -23,6 +23,8 @@ LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and i
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
+# Of a run: keys of all trainings, whose schema the stages check.
+OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
 
 def search_path(overrides: list[str]) -> list[Path]:
@@ -92,6 +94,8 @@ def normalized(overrides: list[str], command: str, schema: type | None = None) -
     made = default_groups(command)
     words = [as_text(readable(word), schema) for word in overrides]
     words = [with_sign(whole_number(word), made) for word in words]
+    if command == "run":
+        words = [OF_TRAININGS.sub("++", word, count=1) for word in words]
     return [f"++{word}" if OPEN.match(word) else word for word in words]
 
 

@@ -33,7 +33,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     """Return (name, type, overrides) of every stage of the recipe, in recipe order.
 
     `chosen` are the overrides of the run's command line; those of `corpus` and `model.KEY` are
-    passed to the stages that have these keys.
+    passed to the stages that have these keys, in place of what the recipe sets.
 
     Raises:
         ConfigError: a stage has an unknown type, or settings name a stage missing from the recipe.
@@ -43,6 +43,7 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     recipe = config.recipe.stages | in_steps(config)
     folders = search_path(chosen)
     asked = [(settings or {}).get("task") or [] for settings in recipe.values()]
+    sizes = {_name(override) for override in chosen if _about(override, "model")} - {"model"}
     samples = any(task.startswith(SAMPLE_TASK) for tasks in asked for task in as_list(tasks))
     for name, settings in recipe.items():
         kind = type_of(name)
@@ -50,7 +51,10 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             continue
         if kind == "tasks" and not samples:
             continue
-        settings = dict(settings or {}) | dict(flatten(config.stages.get(name) or {}))
+        settings = dict(settings or {})
+        if kind == "train":
+            settings = {key: settings[key] for key in settings if key not in sizes}
+        settings |= dict(flatten(config.stages.get(name) or {}))
         for task in tasks_of(kind, settings, folders):
             own = f"{name}-{task}" if task else name
             overrides = passed_on(config, chosen, own, kind)
@@ -135,8 +139,13 @@ def passed_on(config: RunConfig, chosen: list[str], name: str, kind: str) -> lis
 
 def _about(override: str, group: str) -> bool:
     """Return whether an override selects a file of a config group or sets a key of the group."""
-    name = override.lstrip("+~").partition("=")[0].partition("@")[0]
+    name = _name(override)
     return name == group or name.startswith(f"{group}.")
+
+
+def _name(override: str) -> str:
+    """Return the key or the group that an override is about."""
+    return override.lstrip("+~").partition("=")[0].partition("@")[0]
 
 
 def trains(task: str, own: list[Path]) -> bool:

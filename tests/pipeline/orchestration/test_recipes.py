@@ -11,7 +11,7 @@ from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunConfig
-from pipeline.orchestration import estimates, graph
+from pipeline.orchestration import estimates, graph, run_arguments
 
 
 def composed(*words: str) -> RunConfig:
@@ -23,6 +23,11 @@ def composed(*words: str) -> RunConfig:
 
 def planned(*words: str) -> dict[str, graph.Node]:
     return {node.name: node for node in graph.plan(composed(*words), list(words))}
+
+
+def typed(*words: str) -> dict[str, graph.Node]:
+    """The graph of a command line as users type it."""
+    return planned(*run_arguments.overrides_of(run_arguments.expand(list(words))))
 
 
 @pytest.mark.parametrize("recipe", conf_files.choices("recipe"))
@@ -79,6 +84,21 @@ def test_a_modern_recipe_brings_its_model_and_another_may_be_named() -> None:
     mini = planned("+corpus=sample", "recipe=modern-laptop", "model=modern-mini")
     assert mini["train"].config.model.name == "modern-mini"
     assert planned("+corpus=sample")["train"].config.model.name == "tiny"
+
+
+def test_a_key_of_the_model_is_that_of_all_trainings_whatever_the_recipe_says() -> None:
+    words = ("+corpus=sample", "recipe=modern", "model.rotary_global=2e4", "+model.dropout=0.25")
+    nodes = typed(*words, "train-decay.model.dropout=0.5")
+    phases = [nodes[name].config.model for name in ("train", "train-8192", "train-decay")]
+    assert [size.dropout for size in phases] == [0.25, 0.25, 0.5]
+    assert [size.rotary_global for size in phases] == [2e4] * 3
+    assert {size.name for size in phases} == {"modern-base"}
+    assert typed("+corpus=sample", "model.dropout=0.2")["train"].config.model.dropout == 0.2
+
+
+def test_a_key_that_no_model_has_is_refused_with_a_near_one() -> None:
+    with pytest.raises(ConfigError, match=r"model\.dropout\?"):
+        typed("+corpus=sample", "model.dropuot=0.2")
 
 
 def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
