@@ -23,6 +23,7 @@ from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
+OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
@@ -93,6 +94,25 @@ def _forget_wandb() -> None:
 
     with contextlib.suppress(Exception):
         wandb.teardown()
+
+
+def take_back(out: Path, run: Path) -> None:
+    """Put away the curve of a training with other settings in `out`, and take back this one's.
+
+    `run` is the folder of this training's checkpoints, `out/checkpoints/FINGERPRINT`; the other's
+    curve goes to its own.
+    """
+    mark = out / OWNER
+    owner = mark.read_text() if mark.exists() else run.name  # earlier releases did not write it
+    if owner != run.name:
+        for name in (METRICS, RUN_ID):
+            if (out / name).exists():
+                away = run.parent / owner
+                away.mkdir(parents=True, exist_ok=True)
+                (out / name).replace(away / name)
+            if (run / name).exists():
+                (run / name).replace(out / name)
+    write_text(mark, run.name)
 
 
 class Tracker:

@@ -43,7 +43,7 @@ from model.training.deepspeed_engine import (
 )
 from model.training.schedule import batch_size, lr_factor
 from model.training.step_metrics import Meter, losses
-from model.training.tracking import Tracker
+from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
 from pipeline.common import counter_rng, forced
 from pipeline.common.errors import InputError, Restart
@@ -94,6 +94,8 @@ class Trainer:
         self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
         settings = dataclasses.asdict(config) | {"world_size": self.world.size, "steps": self.steps}
+        if self.world.rank == 0:
+            take_back(out, self.folder)
         self.tracker = Tracker(
             config.tracking, out, self.world.rank, self.step, self.steps, settings
         )

@@ -15,7 +15,7 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import RUN_ID, Tracker, has_key, read_metrics
+from model.training.tracking import RUN_ID, Tracker, has_key, read_metrics, take_back
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
 
@@ -55,6 +55,27 @@ def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
     assert len({run.run_id for run in runs}) == 1
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
     assert settings["seed"] == 7
+
+
+def test_a_training_with_other_settings_has_a_curve_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+    def trained(name: str, start: int, steps: list[int]) -> tuple[list[int], str]:
+        take_back(tmp_path, tmp_path / "checkpoints" / name)
+        run(tmp_path, start, steps)
+        rows = read_metrics(tmp_path)
+        return [r["step"] for r in rows if r["kind"] == "train"], (tmp_path / RUN_ID).read_text()
+
+    first, one = trained("aaaa", 0, [1, 2, 3])
+    other, two = trained("bbbb", 0, [1, 2])
+    again, three = trained("aaaa", 3, [4])
+    more, four = trained("bbbb", 2, [3])
+    wandb.teardown()
+    assert (first, other, again, more) == ([1, 2, 3], [1, 2], [1, 2, 3, 4], [1, 2, 3])
+    assert (one, two) == (three, four)
+    assert one != two
 
 
 def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
