@@ -10,7 +10,6 @@ PyTorch and the model are imported when work starts, so that `--help` is fast.
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.common.manifest import MANIFEST, Result, require_manifest
 from pipeline.common.stores import hub_upload
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
-OF_AVERAGE = "average_"  # begins the held-out figures of a moving average
 SAMPLES = 3  # sentences of held-out text to fill in
 
 
@@ -80,7 +78,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     import torch
 
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import initial_weights
+    from model.training import history, initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -94,7 +92,8 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
-        out, source.config, source.state, vocab, of_weights(config, source),
+        out, source.config, source.state, vocab,
+        history.of_weights(config.train, source, config.ema),
         dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
     )  # fmt: skip
     sentence_model.copy(Path(config.train), out)
@@ -172,9 +171,10 @@ def pieces_of(vocab: Path) -> list[str]:
 def example_of(config: ConvertConfig, vocab: Path) -> str | None:
     """Return a sentence with a [MASK] from the training's shards, or None if they are missing."""
     from model.huggingface import card_example
+    from model.training import history
 
     entries = pieces_of(vocab)
-    for manifest in histories(config):
+    for manifest in history.histories(config.train):
         if manifest.stage == "train":
             return card_example.from_shards(manifest.config["data"]["dir"], entries)
     return None
@@ -183,13 +183,14 @@ def example_of(config: ConvertConfig, vocab: Path) -> str | None:
 def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
     """Return what the model fills into sentences of the config or of held-out text, if it can."""
     from model.huggingface import card_example, mask_filling
+    from model.training import history
     from pipeline.tokenization.wordpiece import WordPiece
 
     if not mask_filling.has_head(source.config, source.notes):
         return []
     texts = list(config.examples)
     if not texts:
-        for manifest in histories(config):
+        for manifest in history.histories(config.train):
             if manifest.stage == "train":
                 entries = pieces_of(vocab)
                 texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
@@ -252,56 +253,6 @@ def describe(figures: dict[str, Any]) -> str:
     if "largest_onnx_difference" in figures:
         parts.append(f"in ONNX within {figures['largest_onnx_difference']:.1e}")
     return ", ".join(parts)
-
-
-def histories(config: ConvertConfig) -> Iterator[Manifest]:
-    """Yield the existing manifests of the training and its data."""
-    start = Path(config.train)
-    for folder in (start, *start.parents[:3]):  # a checkpoint is up to three levels below its run
-        manifest = Manifest.read(folder, of_input=True)
-        if manifest is not None and manifest.stage == "train":
-            yield manifest
-            data = manifest.config["data"]
-            for shards in map(Manifest.read, [data["dir"], *data.get("more", [])]):
-                if shards is not None and shards.stage == "prepare":
-                    yield shards
-            return
-
-
-def of_weights(config: ConvertConfig, source: "Source") -> Iterator[Manifest]:
-    """Yield the same manifests, that of the training with the figures of the weights themselves."""
-    for made in histories(config):
-        if made.stage != "train" or source.last is None:
-            yield made
-            continue
-        state = source.last[1]
-        own = {
-            "steps": state.step,
-            "tokens": state.tokens,
-            "validation": validation_of(config, made, source),
-        }
-        yield replace(made, figures=made.figures | own)
-
-
-def validation_of(config: ConvertConfig, made: Manifest, source: "Source") -> dict[str, float]:
-    """Return the held-out figures of weights that a training left, or none if it has none of them.
-
-    A checkpoint before the last may have been evaluated; a mean of several was not.
-    """
-    from model.training.tracking import read_metrics
-
-    assert source.last is not None
-    path, state = source.last
-    found: dict[str, float] = made.figures.get("validation", {})
-    if state.step != made.figures.get("steps"):
-        rows = read_metrics(path.parents[2])
-        now = {"kind": "validation", "step": state.step}
-        there = [row for row in rows if now.items() <= row.items()]
-        found = {key: there[-1][key] for key in found if key in there[-1]} if there else {}
-    if config.ema:
-        kept = {key: value for key, value in found.items() if key.startswith(OF_AVERAGE)}
-        return {key.removeprefix(OF_AVERAGE): value for key, value in kept.items()}
-    return found if len(source.steps) == 1 else {}
 
 
 def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> float:

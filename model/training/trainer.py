@@ -66,14 +66,13 @@ class Trainer:
         self.fingerprint = fingerprint
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
-        wordpiece = WordPiece.load(config.data.vocab)
+        wordpiece = self.wordpiece = WordPiece.load(config.data.vocab)
         self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
         self.cache = ShardCache(config.data, addresses) if config.data.cache else None
         self.loader = Loader(
             config.data, config.objective, wordpiece, config.seed, "train", self.cache
         )
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
-        self.wordpiece = wordpiece
         self.folder = checkpoint.runs(out) / self.fingerprint[:12]
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)

@@ -81,9 +81,10 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
     points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
     for manifest in evaluations(stages):
         start = manifest.config.get("pretrained")
-        made = fingerprints.manifest_of(start) if start else None
-        if made is None or (step := fingerprints.figures_of(start).get("step")) is None:
+        if not start or (step := fingerprints.figures_of(start).get("step")) is None:
             continue
+        made = fingerprints.manifest_of(start)
+        assert made is not None
         figures = manifest.figures
         pair = (figures["score"], figures.get("baseline"))
         place = figures.get("title", figures["task"]), training_of(str(made.config.get("train")))

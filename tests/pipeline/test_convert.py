@@ -25,8 +25,6 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
-from model.training.optimizer import AVERAGE
-from model.training.tracking import METRICS
 from pipeline import convert
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, sha256
@@ -339,44 +337,6 @@ def test_weights_are_averaged_over_the_last_checkpoints(run):
     with pytest.raises(InputError, match="step-00000009") as raised:
         converted(run, average=4)
     assert raised.value.key == "average"
-
-
-def card_of(config: ConvertConfig, **changes) -> str:
-    converted(config, force=True, **changes)
-    return (Path(config.out) / "README.md").read_text()
-
-
-def test_the_card_has_the_figures_of_the_weights_and_of_no_others(run):
-    train = Path(run.train)
-    made = Manifest.read(train)
-    last = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}
-    figures = {"steps": 7, "tokens": 600, "validation": last, "most_frequent_accuracy": 0.25}
-    dataclasses.replace(made, figures=figures).write(train)
-    newest, state = checkpoint.locate(train)
-    tensors = checkpoint.Tensors(newest)
-    weights = {name: tensors.weight(name) for name in load_file(newest / checkpoint.WEIGHTS)}
-    average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
-    for step in (3, 5):
-        earlier = dataclasses.replace(state, step=step, tokens=100 * step)
-        checkpoint.write(newest.parent, earlier, weights, average)
-    rows = [{"kind": "train", "step": 3, "loss": 9.0},
-            {"kind": "validation", "step": 3, "masked_lm_loss": 4.5,
-             "average_masked_lm_loss": 4.75}]  # fmt: skip
-    (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    card = card_of(run)
-    assert "| steps | 7 |" in card
-    assert "| masked lm loss | 1.2500 |" in card
-    card = card_of(run, train=str(newest.parent / checkpoint.name_of(3)))
-    assert "| steps | 3 |\n" in card
-    assert "| tokens seen | 300 |" in card
-    assert "| masked lm loss | 4.5000 |" in card
-    assert "| most frequent token's share | 0.2500 |" in card
-    card = card_of(run, train=str(newest.parent / checkpoint.name_of(3)), ema=True)
-    assert "| masked lm loss | 4.7500 |" in card
-    assert "4.5000" not in card
-    for not_evaluated in ({"train": str(newest.parent / checkpoint.name_of(5))}, {"average": 2}):
-        assert "Held-out figures" not in card_of(run, **not_evaluated)
 
 
 def test_one_model_cannot_be_averaged(run, published):

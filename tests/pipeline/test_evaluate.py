@@ -297,8 +297,7 @@ def test_a_fault_of_a_file_that_is_split_is_counted_once(config):
     train.write_text(train.read_text() + "alone\n")
     task = replace(config.task, dev="train.tsv", dev_share=0.3)
     found = run(replace(config, task=task, baseline=False)).figures
-    assert found["malformed"] == 1
-    assert len(found["faults"]) == 1
+    assert found["malformed"] == len(found["faults"]) == 1
 
 
 def test_a_model_is_scored_on_other_tasks_sets_too(config):

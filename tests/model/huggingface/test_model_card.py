@@ -192,3 +192,16 @@ def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> N
         assert words[0] == {"word": "captain", "probability": 1.0}
     assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])
     assert mask_filling.has_head(config, [])
+
+
+def test_weights_that_were_not_evaluated_have_no_held_out_figures() -> None:
+    figures = {"steps": 5, "validation": {"masked_lm_loss": 1.5}, "most_frequent_accuracy": 0.25}
+    train = Manifest(
+        stage="train", fingerprint="t" * 64, seconds=1.0, config={}, figures=figures,
+        version=1, inputs={}, files={}, summary="", finished="now",
+    )  # fmt: skip
+    assert "| most frequent token's share | 0.2500 |" in model_card.write(CONFIG, 1, [train], {})
+    bare = replace(train, figures=figures | {"validation": {}})
+    text = model_card.write(CONFIG, 1, [bare], {})
+    assert "Held-out figures" not in text
+    assert "0.2500" not in text

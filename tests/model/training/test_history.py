@@ -1,0 +1,72 @@
+"""The figures that go with weights are those of the weights, and no others."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.config import ModelConfig
+from model.encoders.architectures import build_model
+from model.training import checkpoint, history, initial_weights
+from model.training.optimizer import AVERAGE
+from model.training.tracking import METRICS
+from pipeline.common.manifest import Manifest
+
+CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20,
+                     vocab_size=30)  # fmt: skip
+LAST = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}
+EARLIER = {"masked_lm_loss": 4.5, "average_masked_lm_loss": 4.75}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A training that ended after step 7 and was evaluated after steps 3 and 7, not after 5."""
+    train = tmp_path / "train"
+    torch.manual_seed(0)
+    weights = build_model(CONFIG).state_dict()
+    average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
+    for step in (3, 5, 7):
+        state = checkpoint.State(
+            step=step, samples=step, tokens=100 * step, fingerprint="t" * 64,
+            model=asdict(CONFIG), data="", tokenizer="",
+        )  # fmt: skip
+        checkpoint.write(checkpoint.runs(train) / ("t" * 12), state, weights, average)
+    rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
+    (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
+    Manifest(
+        stage="train", fingerprint="t" * 64, version=1, inputs={}, files={}, summary="",
+        config={"data": {"dir": str(tmp_path / "prepare")}}, figures=figures, seconds=1.0,
+        finished="now",
+    ).write(train)  # fmt: skip
+    return train
+
+
+@pytest.mark.parametrize(
+    ("step", "average", "validation"),
+    [
+        (None, False, LAST),
+        (7, False, LAST),
+        (3, False, EARLIER),
+        (5, False, {}),
+        (None, True, {"masked_lm_loss": 1.5}),
+        (3, True, {"masked_lm_loss": 4.75}),
+    ],
+)
+def test_a_checkpoint_has_the_figures_of_its_step(
+    folder: Path, step: int | None, average: bool, validation: dict[str, float]
+) -> None:
+    place = folder
+    if step is not None:
+        place = checkpoint.runs(folder) / ("t" * 12) / checkpoint.name_of(step)
+    (made,) = history.of_weights(str(place), initial_weights.read(place, 1, average), average)
+    step = step or 7
+    expected = {"steps": step, "tokens": 100 * step, "validation": validation, "device": "cpu"}
+    assert made.figures == expected
+
+
+def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
+    (made,) = history.of_weights(str(folder), initial_weights.read(folder, 2), False)
+    assert (made.figures["steps"], made.figures["validation"]) == (7, {})
