@@ -201,7 +201,7 @@ def recognise(
 def same_inputs(present: Manifest, config: StageConfig, sources: Mapping[str, str]) -> bool:
     """Return whether a manifest has these inputs.
 
-    Before checkpoints in one folder had fingerprints of their own, their paths told them apart.
+    Before checkpoints in one folder had fingerprints of their own, only their paths differed.
     """
     paths = inputs(config)
 
