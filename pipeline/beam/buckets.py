@@ -57,8 +57,8 @@ class TokenizedDocuments:
         if not chunk:
             return
         sentences = [s for each in chunk for s in each.sentences]
-        inner = (number > 0 for each in chunk for number in range(len(each.sentences)))
-        sentences = wordpiece.within_text(sentences, inner)
+        spaced = (space for each in chunk for space in each.after_space)
+        sentences = wordpiece.within_text(sentences, spaced)
         ids, lengths = self.tokens_of(wordpiece, sentences)
         counts = np.array([len(each.sentences) for each in chunk])
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]

@@ -22,6 +22,18 @@ LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simpl
 ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
 
 
+def language_of_mix(default: str, *, _parent_: DictConfig, _root_: DictConfig) -> str:
+    """Return the language of the mix that a corpus is a part of, else `default`.
+
+    In YAML `${language_of_mix:en}`, for files of corpora with `${.language}` in other values.
+    """
+    corpus = _root_.get("corpus")
+    return default if corpus is None or corpus is _parent_ else str(corpus.language)
+
+
+OmegaConf.register_new_resolver("language_of_mix", language_of_mix, replace=True)
+
+
 @dataclass(kw_only=True)
 class DownloadFile:
     """One file with an address, and the publisher's list of checksums that names it."""

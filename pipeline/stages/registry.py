@@ -29,9 +29,9 @@ class Stage:
 
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
-    Stage("vocab", 2, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
-    Stage("prepare", 4, "pipeline.config:PrepareConfig", "pipeline.prepare"),
-    Stage("tasks", 2, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
+    Stage("vocab", 3, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
+    Stage("prepare", 5, "pipeline.config:PrepareConfig", "pipeline.prepare"),
+    Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
     Stage("evaluate", 4, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),

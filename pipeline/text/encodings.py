@@ -1,5 +1,7 @@
 """Encoding detection: a byte order mark, else UTF-8, else a legacy encoding of the language.
 
+Text that is UTF-8 but for a few torn letters is UTF-8.
+
 Detectors that see only the bytes are often wrong on short or mostly ASCII text. The candidates are
 therefore the legacy encodings of the corpus's language; if several fit, `charset-normalizer`
 chooses by letter frequencies.
@@ -41,6 +43,12 @@ FEW_CONTROLS = 8  # control characters allowed in any text, however short
 # Control characters that do not occur in text, as in file(1): all but BEL to CR, and ESC.
 _CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
 
+_HIGH = bytes(range(0x80, 0x100))
+# Torn UTF-8 has more letters beyond ASCII per torn place than this. Re-encoded in the encodings of
+# their languages, texts in 15 languages have at most 0.4, their 40,000 lines at most 3.
+TORN = 4
+TORN_LINE = 1  # of a line in a file of UTF-8, where a legacy encoding is unlikely
+
 SAMPLE = 1 << 16  # bytes used to choose among several candidates
 
 # By byte; the five that cp1252 leaves open become the control characters of Latin-1.
@@ -70,7 +78,7 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
     """Return the encoding of a text, or of its beginning (`final=False`)."""
     if (stated := marked(raw)) is not None:
         return stated
-    if _fits(raw, "utf-8", final):
+    if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
     known = candidates(language)
     fitting = [name for name in known if _fits(raw, name, final)] or list(known[:1])
@@ -82,6 +90,14 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
         if best is not None and best.encoding in fitting:
             return best.encoding
     return fitting[0]
+
+
+def is_torn_utf8(raw: bytes, least: int = TORN, *, final: bool = True) -> bool:
+    """Return whether `raw` has more than `least` letters of several bytes per torn place."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final)
+    torn = text.count("\ufffd") - raw.count("\ufffd".encode())
+    beyond_ascii = len(text) - len(raw.translate(None, _HIGH))
+    return beyond_ascii - torn > least * torn
 
 
 def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:

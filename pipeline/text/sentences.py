@@ -11,6 +11,13 @@ from pipeline.common.language_codes import wikipedia_code
 # length; in books these are lists and verse without full stops.
 LONGEST = 2048
 
+# In text without spaces the library looks back from each end of a sentence to the last space: twice
+# the characters take four times as long, 400,000 of them 15 s. Longer runs are broken.
+LONGEST_RUN = 10_000
+_RUN = re.compile(rf"(?<![^ \n])[^ \n]{{{LONGEST_RUN + 1},}}")
+# Marks that end a sentence without a space behind them, and quotes that they close.
+_END = re.compile(r"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+[”’」』）》〉\"')]*")
+
 _PIECE = re.compile(
     rf".{{1,{LONGEST}}}(?=\s|$)"  # up to the last space that fits,
     rf"|.{{1,{LONGEST}}}(?<=[、，；：。])"  # else the last punctuation that fits,
@@ -31,6 +38,8 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
         lines = filter(None, map(str.strip, text.split("\n")))
         return [piece for line in lines for piece in _capped(line)]
     language = wikipedia_code(language)
+    if _has_run(text):
+        text = _RUN.sub(_broken, text)
     # The library takes blank lines as paragraph ends: one call per document is enough, and an open
     # quote does not extend beyond its line.
     parts = _segment(language, text.replace("\n", "\n\n"))
@@ -42,6 +51,28 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     if max(map(len, found), default=0) > LONGEST:
         found = [piece for sentence in found for piece in _capped(sentence)]
     return found
+
+
+def _has_run(text: str) -> bool:
+    """Return whether a cleaned text may have a run of more than `LONGEST_RUN` characters.
+
+    Such a run fills one of the windows; a look at their first words is much faster than a search.
+    """
+    size = LONGEST_RUN // 2
+    return any(
+        text.find(" ", start, start + size) < 0 and text.find("\n", start, start + size) < 0
+        for start in range(0, len(text) - size, size)
+    )
+
+
+def _broken(run: re.Match[str]) -> str:
+    """Return a run as lines that end at the first end of a sentence beyond `LONGEST_RUN`."""
+    lines, start = [], 0
+    for end in _END.finditer(run[0]):
+        if end.end() - start >= LONGEST_RUN:
+            lines.append(run[0][start : end.end()])
+            start = end.end()
+    return "\n".join([*lines, run[0][start:]])
 
 
 def _segment(language: str, text: str) -> list[str] | None:

@@ -272,14 +272,14 @@ class WordPiece:
         )
         return not self.is_wordpiece and both != first + second
 
-    def within_text(self, parts: list[str], inner: Iterable[bool]) -> list[str]:
-        """Return parts of texts as they are there: if `inner`, with the space that precedes them.
+    def within_text(self, parts: list[str], spaces: Iterable[bool]) -> list[str]:
+        """Return parts of texts as they are there: with the space that precedes them, if any.
 
         Nothing changes unless the vocabulary is `spaced`.
         """
         if not self.spaced:
             return parts
-        return [f" {part}" if within else part for part, within in zip(parts, inner, strict=True)]
+        return [f" {part}" if space else part for part, space in zip(parts, spaces, strict=True)]
 
     @property
     def cuts_chinese(self) -> bool:

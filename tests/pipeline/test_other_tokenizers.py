@@ -35,7 +35,8 @@ GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 TEXT = [
     f"The mill number {n} stood by the river. Its wheel turned <mask> {n % 7} times a day, they "
-    f"said. Nobody [MASK] knew why; naïve visitors asked 中文 {n}." for n in range(60)
+    f"said. Nobody [MASK] knew why; naïve visitors asked 中文 {n}. "
+    f"他走了。真的嗎？是的 {n}！" for n in range(60)
 ]  # fmt: skip
 
 

@@ -126,10 +126,17 @@ class TextFiles:
                 if form.stated:
                     bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
                     continue
-                decoded = encodings.decode(raw, self.corpus.language)
-                text = decoded.text
-                tally.notes[f"lines not in the file's encoding, read as {decoded.encoding}"] += 1
+                text, note = other_encoding(raw, self.corpus.language, form)
+                tally.notes[note] += 1
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
+
+
+def other_encoding(raw: bytes, language: str, form: FileFormat) -> tuple[str, str]:
+    """Return the text of a line that is not in the encoding of its file, and a note for it."""
+    if form.encoding.startswith("utf-8") and encodings.is_torn_utf8(raw, encodings.TORN_LINE):
+        return raw.decode("utf-8", "replace"), "lines with letters that could not be decoded"
+    decoded = encodings.decode(raw, language)
+    return decoded.text, f"lines not in the file's encoding, read as {decoded.encoding}"
 
 
 def line_ends(head: bytes) -> tuple[str, bytes]:

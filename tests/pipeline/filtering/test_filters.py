@@ -5,13 +5,15 @@ import gzip
 import itertools
 import json
 import lzma
+import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline import prepare
@@ -68,6 +70,32 @@ def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(
     line = json.dumps({"text": text}, ensure_ascii=False) if name.endswith("jsonl") else text
     (tmp_path / name).write_bytes(f"{line}\r\n".encode())
     assert text in list(filters.evaluation_texts(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("क्षेत्र की राजधानी", ["क्षेत्र", "की", "राजधानी"]),
+        ("தமிழ் மொழி", ["தமிழ்", "மொழி"]),
+        ("בְּרֵאשִׁית בָּרָא", ["בְּרֵאשִׁית", "בָּרָא"]),
+        ("İzmir’de x̌ast", ["i̇zmir", "de", "x̌ast"]),
+        ("東京がx_y2", ["東", "京", "が", "x", "y2"]),
+        ("ภาษาไทยดีมาก", ["ภาษาไทยดี", "มาก"]),
+        ("\u0301 a \u0301", ["a"]),
+    ],
+)
+def test_marks_belong_to_their_words(text: str, wanted: list[str]) -> None:
+    assert ngrams.words(text) == [unicodedata.normalize("NFC", word) for word in wanted]
+    for form in ("NFC", "NFD"):
+        assert ngrams.words(unicodedata.normalize(form, text)) == ngrams.words(text)
+
+
+@given(st.text(st.characters(exclude_categories=["Mn", "Mc", "Cs"])))
+def test_words_without_marks_are_runs_of_letters_and_digits(text: str) -> None:
+    text = unicodedata.normalize("NFC", text.lower())
+    assume(not any(unicodedata.category(char) in ("Mn", "Mc") for char in text))
+    runs = re.sub(rf"([{ngrams._CJK}])|[\W_]", r" \1 ", text).split()
+    assert ngrams.words(text) == runs
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))

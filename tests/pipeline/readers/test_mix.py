@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.config import CorpusConfig
+from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers import mix as mixed
 
 
 def part(path: Path, weight: float | None = None, **more: object) -> dict[str, object]:
@@ -109,3 +111,31 @@ def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_o
     assert [d.language for d in found] == ["ru", "ru", "de"]
     assert [d.text.replace("?", "—") for d in found[:2]] == [text, text]
     assert found[2].text != text  # detected, with the encodings of German
+
+
+def composed(*words: str) -> CorpusConfig:
+    config = entry_point.compose("prepare", PrepareConfig, ["vocab=v", *words])
+    assert config is not None
+    return entry_point.validate(config, PrepareConfig).corpus
+
+
+def test_published_corpora_in_a_mix_have_its_language() -> None:
+    words = ["+corpus=mix", "+corpus@corpus.parts.w=wiki", "+corpus@corpus.parts.s=simplewiki"]
+    words += ["++corpus.parts.w.path=d.xml", "++corpus.parts.s.path=s.xml"]
+    mix = composed(*words, "corpus.language=fr", "+corpus@corpus.parts.c=culturax")
+    parts = {name: mixed.part_config(mix, name)[0] for name in mix.parts}
+    assert {name: part.language for name, part in parts.items()} == {
+        "w": "fr",
+        "s": "en",
+        "c": "fr",
+    }
+    assert (parts["w"].name, parts["c"].name) == ("frwiki", "culturax-fr")
+    own = composed(*words, "corpus.language=fr", "++corpus.parts.w.language=de")
+    assert (own.parts["w"]["language"], own.parts["w"]["name"]) == ("de", "dewiki")
+    assert composed(*words).parts["w"]["language"] == "en"
+
+
+def test_a_published_corpus_alone_has_the_language_that_is_set() -> None:
+    assert composed("+corpus=wiki").name == "enwiki"
+    assert composed("+corpus=wiki", "corpus.language=vi").name == "viwiki"
+    assert composed("+corpus=culturax").path == "hf://datasets/uonlp/CulturaX@main/en/*.parquet"

@@ -1,5 +1,6 @@
 """Bytes become text in the encoding that they were written in."""
 
+import bz2
 import io
 import random
 import sys
@@ -10,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import candidates, decode, is_binary, line_ends
+from pipeline.text.encodings import (
+    candidates,
+    decode,
+    detect,
+    is_binary,
+    is_torn_utf8,
+    line_ends,
+)
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -41,6 +49,37 @@ def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) ->
 def test_unicode_is_read_whatever_the_language(text: str, codec: str) -> None:
     mark = "\ufeff" if codec == "utf-16-le" else ""
     assert decode((mark + text).encode(codec), "el").text == text
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_utf8_with_a_torn_letter_is_utf8(language: str) -> None:
+    text = TEXTS[language] * 3
+    raw = text.encode()
+    last = max(at for at, byte in enumerate(raw) if byte > 0x7F)
+    decoded = decode(raw[:last] + raw[last + 1 :], language)
+    assert (decoded.encoding, decoded.whole) == ("utf-8", False)
+    intact = len(raw[:last].decode(errors="ignore"))
+    assert decoded.text == text[:intact] + "\ufffd" + text[intact + 1 :]
+
+
+def test_the_end_of_the_beginning_of_a_file_is_not_torn() -> None:
+    raw = TEXTS["zh"].encode()
+    assert detect(raw[:-1], "zh", final=False) == "utf-8"
+    assert not is_torn_utf8("“".encode()[:-1] + b" and more")
+    replaced = "\ufffd".encode() * 9  # letters that were lost before
+    assert is_torn_utf8("Zürich".encode() + replaced + b" \xff")
+
+
+@pytest.mark.shared_data
+def test_real_lines_in_their_old_encodings_are_not_taken_for_utf8(shared_data: Path) -> None:
+    dumps = sorted((shared_data / "wiki_xml/minidumps").glob("*.bz2"))
+    assert dumps
+    for dump in dumps:
+        language = dump.name.partition(".")[0]
+        for line in bz2.decompress(dump.read_bytes()).decode().split("\n"):
+            for codec in candidates(language):
+                raw = line.encode(codec, "ignore")
+                assert decode(raw, language).whole or decode(raw, language).encoding != "utf-8"
 
 
 @given(st.binary(max_size=200), st.sampled_from(["en", "zh", "ru", "xx"]))

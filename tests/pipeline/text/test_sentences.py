@@ -1,11 +1,13 @@
 """Sentences: nothing is lost, nothing is empty, nothing reaches over a line's end."""
 
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.text import sentences
 from pipeline.text.clean import clean
-from pipeline.text.sentences import LONGEST, split_sentences
+from pipeline.text.sentences import LONGEST, LONGEST_RUN, split_sentences
 
 TEXTS = st.text(st.sampled_from("ab A.!?。！\"“”'()«0 é中…:;\n") | st.characters())
 
@@ -70,3 +72,55 @@ def test_a_failure_of_the_library_costs_one_line_only() -> None:
         broken,
         "Three.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [("zh", "今天天气很好。"), ("ja", "「行った！」"), ("zh", "今天好!"), ("my", "ကခ။")],
+)
+def test_the_library_gets_no_endless_run_of_sentences(
+    language: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def segment(language: str, text: str) -> list[str]:
+        seen.extend(text.split("\n"))
+        return sentencex.segment(language, text)
+
+    monkeypatch.setattr(sentences, "segment", segment)
+    number = 4 * LONGEST_RUN // len(sentence)
+    text = f"One. {sentence * number}\nTwo. Three."
+    wanted = ["One.", *[sentence] * number, "Two.", "Three."]
+    assert split_sentences(text, language) == wanted
+    assert max(map(len, seen)) <= LONGEST_RUN + len(f"One. {sentence}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "今天天气很好。" * 1400,
+        "今天天气很好。 " * 9000,
+        "He left. " * 9000,
+        "x.y!" * 9000,
+        "今天" * 9000,
+    ],
+)
+def test_other_long_lines_reach_the_library_as_they_are(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def segment(_: str, text: str) -> list[str]:
+        seen.append(text)
+        return [text]
+
+    monkeypatch.setattr(sentences, "segment", segment)
+    split_sentences(text.strip(), "zh")
+    assert seen == [text.strip()]
+
+
+@given(st.lists(st.sampled_from(["今天", "好。", "！”", "“", "?", "x", " ", "\n"]), max_size=40))
+def test_breaking_a_run_loses_no_letter(parts: list[str]) -> None:
+    text = clean("".join(part * 999 for part in parts))
+    found = split_sentences(text, "zh")
+    assert "".join("".join(found).split()) == "".join(text.split())

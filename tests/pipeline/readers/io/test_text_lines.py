@@ -81,3 +81,18 @@ def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path: Path) -> None:
             with pytest.raises(InputError) as caught:
                 read(config("jsonl", path), split_bytes)
             assert caught.value.line == 51
+
+
+def test_a_torn_letter_does_not_change_the_encoding_of_a_file(tmp_path: Path) -> None:
+    rows = [f'{{"text": "Zürich grüßt {n}."}}\n'.encode() for n in range(40)]
+    rows[3] = rows[3].replace("ü".encode(), b"\xc3", 1)
+    rows[7] = '{"text": "Früh."}\n'.encode("cp1252")
+    (tmp_path / "a.jsonl").write_bytes(b"".join(rows))
+    found, tally = read(config("jsonl", tmp_path, language="de"))
+    wanted = [f"Zürich grüßt {n}." for n in range(40)]
+    wanted[3], wanted[7] = "Z\ufffdrich grüßt 3.", "Früh."
+    assert [d.text for d in found] == wanted
+    assert tally.notes == {
+        "lines with letters that could not be decoded": 1,
+        "lines not in the file's encoding, read as cp1252": 1,
+    }
