@@ -7,6 +7,7 @@ the first ones of that step, exactly as this training masked them.
 
 import argparse
 import functools
+import io
 import itertools
 import re
 import shutil
@@ -266,6 +267,8 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may be any bytes
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         show(parser.parse_args())
     except UserError as error:

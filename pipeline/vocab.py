@@ -28,7 +28,7 @@ from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
 from pipeline.readers.io.text_sample import TextSample, is_uncut
 from pipeline.stages import stage
-from pipeline.tokenization import alphabet, existing, wordpiece
+from pipeline.tokenization import alphabet, existing, normalization, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -169,20 +169,19 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
             )  # fmt: skip
         known |= dict.fromkeys(added)
     if config.learn:
-        learnt = learn(sample_corpus(config, folder), like_existing(config, spec, len(known)))
+        learnt = learn(sample_corpus(config, folder), like_existing(config, source, len(known)))
         learnt = [word for word in learnt if word not in known]
         lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(tokenizer_with(spec, added).to_str(pretty=True))
 
 
-def like_existing(config: VocabConfig, spec: dict[str, Any], entries: int) -> VocabConfig:
-    """Return the configuration with the normalization of the tokenizer `spec`."""
-    normalizer = spec["normalizer"] or {}
+def like_existing(config: VocabConfig, source: str, entries: int) -> VocabConfig:
+    """Return the configuration with the normalization of an existing tokenizer.json."""
+    treated = normalization.of_tokenizer(source)
     return replace(
-        config, size=max(entries + config.learn, 100), lowercase=normalizer.get("lowercase"),
-        strip_accents=normalizer.get("strip_accents"),
-        split_chinese=normalizer.get("handle_chinese_chars", config.split_chinese),
+        config, size=max(entries + config.learn, 100), lowercase=treated["lowercase"],
+        strip_accents=treated["strip_accents"], split_chinese=bool(treated["split_chinese"]),
     )  # fmt: skip
 
 
@@ -240,27 +239,25 @@ def make(config: VocabConfig, out: Path) -> Result:
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", entries)
     write_text(out / "tokenizer.json", source)
-    normalizer = json.loads(source)["normalizer"] or {}
-    summary += f"; {treatment(normalizer)}"
+    treated = normalization.of_tokenizer(source)
+    summary += f"; {treatment(treated)}"
     if tokenizer.uncached:
         summary += f"; encoded by the tokenizers library, slower than ours ({tokenizer.uncached})"
     figures |= {
         "size": tokenizer.size,
         "sha256": tokenizer.sha256,
-        "lowercase": normalizer.get("lowercase"),
+        "lowercase": treated["lowercase"],
         "existing": config.existing,
     }
     return Result(summary=summary, figures=figures)
 
 
-def treatment(normalizer: dict[str, Any]) -> str:
+def treatment(treated: normalization.Options) -> str:
     """Describe the treatment of capitals and accents, which distinguish words in some languages."""
-    lowercase = bool(normalizer.get("lowercase"))
-    stripped = normalizer.get("strip_accents")
-    accents = "stripped" if (lowercase if stripped is None else stripped) else "kept"
-    if not lowercase and accents == "kept":
+    if not treated["lowercase"] and not treated["strip_accents"]:
         return "capitals and accents kept"
-    return f"{'lowercased' if lowercase else 'capitals kept'}, accents {accents}"
+    capitals = "lowercased" if treated["lowercase"] else "capitals kept"
+    return f"{capitals}, accents {'stripped' if treated['strip_accents'] else 'kept'}"
 
 
 def main() -> None:

@@ -1,5 +1,7 @@
 """What is in a folder of shards can be seen, and damage is found."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +55,21 @@ def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
     assert len(shown) == 4
     assert all(re.search(r"\{\S+\|(##)?\w+\}|\{\S+\|\.\}", text) for text in shown)
     assert (tmp_path / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_that_are_not_utf8_are_shown_with_escapes(root: Path, tmp_path: Path) -> None:
+    folder = make(tmp_path, "none")
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content["figures"]["warnings"] = ["caf\udce9.txt: broken"]
+    path.write_text(json.dumps(content))
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.inspect", str(folder), "--samples", "0"], cwd=root,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "caf\\udce9" in done.stdout
 
 
 @pytest.mark.parametrize(("pairs", "kind"), [("sop", "in order|swapped"), ("none", "full")])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers
 
 from pipeline import vocab
 from pipeline.common.errors import ConfigError, InputError
@@ -290,6 +290,29 @@ def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
     assert "words" in entries
     assert "running" not in entries
     assert len(entries) == len(small.read_text().splitlines()) + result.figures["added"]
+
+
+def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("Berlin lies in Brandenburg . " * 60)
+    spec = json.loads(build(small.read_text().splitlines())) | {"normalizer": None}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    existing = str(tmp_path / "tokenizer.json")
+    out, result = make(tmp_path / "text", tmp_path / "out", existing=existing, learn=60)
+    assert "capitals and accents kept" in result.summary
+    assert result.figures["lowercase"] is False
+    learnt = {*(out / "vocab.txt").read_text().splitlines()} - {*small.read_text().splitlines()}
+    assert {"Berlin", "Brandenburg"} <= learnt
+
+
+def test_what_any_normalizer_does_to_capitals_is_said(books: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.Unigram([(token, 0.0) for token in [*SPECIAL, "a"]], unk_id=1))
+    kinds = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    tokenizer.normalizer = normalizers.Sequence(kinds)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    _, result = make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"))
+    assert "lowercased, accents stripped" in result.summary
+    assert result.figures["lowercase"] is True
 
 
 def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: Path) -> None:

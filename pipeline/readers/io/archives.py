@@ -8,6 +8,9 @@ import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import BinaryIO
+
+import zstandard
 
 from pipeline.common import storage
 from pipeline.common.errors import InputError
@@ -18,11 +21,13 @@ from pipeline.readers.io import byte_ranges, compressed, read_position
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+ZSTD_TARS = (".tar.zst", ".tzst")  # which tarfile cannot read by itself
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", *ZSTD_TARS)
 ARCHIVES = (".zip", *TARS)
 # What tarfile raises for a damaged archive, including errors of the libraries that it uses.
 BROKEN_TAR = (
-    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, TypeError,
+    tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError,
+    ValueError, TypeError,
 )  # fmt: skip
 LARGEST = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
 
@@ -141,7 +146,7 @@ class ArchiveFiles:
         try:
             with (
                 storage.at(path).open("rb") as packed,
-                tarfile.open(fileobj=packed, mode="r|*") as archive,
+                opened_tar(path, packed) as archive,
             ):
                 for member in archive:
                     read_position.reached(split, packed.tell())
@@ -159,6 +164,13 @@ class ArchiveFiles:
             raise InputError(
                 f"{path}: damaged tar archive after {last} ({error}); download it again", path=path
             ) from error
+
+
+def opened_tar(path: str, packed: BinaryIO) -> tarfile.TarFile:
+    """Return a tar archive as a stream, whatever compresses it."""
+    if path.lower().endswith(ZSTD_TARS):
+        return tarfile.open(fileobj=compressed.unpacked_zstd(packed), mode="r|")
+    return tarfile.open(fileobj=packed, mode="r|*")
 
 
 def zip_members(path: File) -> list[zipfile.ZipInfo]:

@@ -38,6 +38,8 @@ _PACKINGS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\x00": "xz",
 }
+# A zstd frame without data, which other programs may write first (RFC 8878, section 3.1.2).
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 _WINDOW = 1 << 31  # largest zstd window in bytes, as written by `zstd --long=31`
 EMPTY = "is empty; replace or delete the file"
 PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
@@ -145,6 +147,8 @@ def _kind(path: File | str, head: bytes) -> str:
     for magic, name in _PACKINGS.items():
         if head.startswith(magic):
             return name
+    if _SKIPPABLE.match(head):
+        return "zstd"
     return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
 
 
@@ -227,6 +231,12 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
             yield from _plain(file, start, split)
         else:
             yield from _unpack(file, start, split, _UNPACKERS[kind])
+
+
+def unpacked_zstd(packed: BinaryIO) -> BinaryIO:
+    """Return the decompressed bytes of a zstd file as a file that is read once."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+    return decompressor.stream_reader(packed, read_across_frames=True)
 
 
 def decompressed(place: str, content: bytes) -> bytes:

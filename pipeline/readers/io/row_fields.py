@@ -49,7 +49,7 @@ class RowFields:
         )
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
-        """Return the value of a field, possibly nested (`meta.text`).
+        """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
 
         Raises:
             ValueError: the field is missing.
@@ -58,6 +58,8 @@ class RowFields:
             return row[name]
         found: Any = row
         for part in name.split("."):
+            if found is None:
+                return None
             if not isinstance(found, Mapping) or part not in found:
                 raise ValueError(
                     f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; "

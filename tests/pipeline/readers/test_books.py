@@ -1,5 +1,6 @@
 """Books in folders and archives."""
 
+import gzip
 import io
 import tarfile
 import zipfile
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
@@ -50,7 +52,15 @@ def fill_tar(place: Path) -> Path:
     return place / "books.tar.gz"
 
 
-@pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar])
+def fill_zstd_tar(place: Path) -> Path:
+    packed = fill_tar(place)
+    path = place / "books.tar.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(gzip.decompress(packed.read_bytes())))
+    packed.unlink()
+    return path
+
+
+@pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar, fill_zstd_tar])
 @pytest.mark.parametrize("split_bytes", [1, 30, 100, 2**20])
 def test_each_book_is_read_once_however_it_is_cut(
     fill: Callable[[Path], Path], split_bytes: int, tmp_path: Path
@@ -95,7 +105,7 @@ def test_a_damaged_file_with_a_mark_does_not_fit_the_stated_encoding(tmp_path: P
     assert caught.value.path == str(tmp_path / "marked.txt")
 
 
-@pytest.mark.parametrize("fill", [fill_zip, fill_tar])
+@pytest.mark.parametrize("fill", [fill_zip, fill_tar, fill_zstd_tar])
 def test_a_broken_archive_is_named(fill: Callable[[Path], Path], tmp_path: Path) -> None:
     path = fill(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])

@@ -44,12 +44,15 @@ FORMS: dict[str, tuple[str, Callable[[list[str]], str], dict[str, object]]] = {
     "jsonl": (".jsonl", as_objects, {}),
     "wikiextractor": ("", as_articles, {}),
 }
+SKIPPED = b"\x50\x2a\x4d\x18\4\0\0\0skip"
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": lambda raw: bz2.compress(raw[:150]) + bz2.compress(raw[150:]),
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor().compress,
+    # As pzstd writes it: a frame that is skipped comes first.
+    "2.zst": lambda raw: SKIPPED + zstandard.ZstdCompressor().compress(raw),
 }
 
 

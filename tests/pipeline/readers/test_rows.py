@@ -1,5 +1,6 @@
 """Rows of named fields: what is wrong with one is said with its place and the key to set."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,20 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     assert [d.text for d in found] == [f"text {n}" for n in range(600) if n != 300]
     assert [d.id for d in found][299:301] == [f"{path} row 300", f"{path} row 302"]
     assert tally == {"broken": 1}
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+def test_fields_of_null_are_null(reader: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{reader}"
+    rows = [{"title": "A", "meta": {"text": "a"}}, {"title": "B", "meta": None}]
+    if reader == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    found, _ = read(config(reader, path, options={"text": ["title", "meta.text"]}))
+    assert [document.text for document in found] == ["A\na", "B"]
+    found, _ = read(config(reader, path, options={"text": "meta.text"}))
+    assert [document.text for document in found if document.text] == ["a"]
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
