@@ -6,12 +6,14 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
+import contextlib
 import itertools
 import math
 import shutil
 import time
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 from typing import Any
 
 from pipeline import readers
@@ -206,9 +208,10 @@ def make(config: PrepareConfig, out: Path) -> Result:
         trace.write(out, records, names, work.splits)
     shutil.rmtree(work.scratch)
     lowest = figures.pop("lowest")
-    check_train(config, figures)
-    check_word_limit(config, figures)
-    check_held_out(config, figures, lowest)
+    with kept_trace(config, out):
+        check_train(config, figures)
+        check_word_limit(config, figures)
+        check_held_out(config, figures, lowest)
     figures["warnings"] = warnings(config, figures, lowest)
     if not records and trace.Trace.of(config) is not None:
         figures["warnings"].append("no document matches trace or trace_file")
@@ -226,6 +229,20 @@ def make(config: PrepareConfig, out: Path) -> Result:
         figures=figures,
         sums={name: shard["sha256"] for name, shard in shards.items()},
     )
+
+
+@contextlib.contextmanager
+def kept_trace(config: PrepareConfig, out: Path) -> Iterator[None]:
+    """Keep the trace next to the output folder, which is removed if the body raises InputError."""
+    try:
+        yield
+    except InputError as error:
+        if not (out / trace.FILE).exists():
+            raise
+        kept = out.parent / f"{PurePath(config.out).name}.{trace.FILE}"
+        (out / trace.FILE).replace(kept)
+        said = f"{error}; what became of the traced documents is in {kept}"
+        raise InputError(said, key=error.key, path=error.path) from error
 
 
 def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
@@ -259,7 +276,9 @@ def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
             f"held out by validation_share={share}; {FEWER}",
             key="validation_share",
         )
-    raise InputError(f"{start}: {documents_line(config, figures)}", key="corpus.path")
+    by_filter = ", ".join(f"{count:,} {name}" for name, count in figures["filtered"].items())
+    filtered = f" (by filter: {by_filter})" if by_filter else ""
+    raise InputError(f"{start}: {documents_line(config, figures)}{filtered}", key="corpus.path")
 
 
 def check_word_limit(config: PrepareConfig, figures: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from pipeline.beam import exchange
 from pipeline.beam.trace import FILE
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.stages import stage
 from pipeline.stages.fingerprints import fingerprint
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -97,6 +98,20 @@ def test_every_outcome_is_said_with_its_reason(world: Path, tmp_path: Path) -> N
         low, high = each["bytes"]
         assert each["file"] == name
         assert 0 <= low < high <= Path(name).stat().st_size
+
+
+def test_a_run_that_leaves_no_document_keeps_its_trace(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"text": own(5)}) + "\n")
+    corpus = CorpusConfig(name="c", reader="jsonl", path=str(tmp_path / "corpus.jsonl"))
+    filtering = FiltersConfig(banned=["only5"])
+    settings = config(world, tmp_path / "out", corpus=corpus, filters=filtering, trace="*")
+    with pytest.raises(InputError, match="1 banned") as raised:
+        stage.run("prepare", settings, prepare.make)
+    kept = tmp_path / "out.trace.jsonl"
+    assert str(kept) in str(raised.value)
+    assert raised.value.key == "corpus.path"
+    assert [json.loads(line)["reason"] for line in kept.read_text().splitlines()] == ["banned"]
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
