@@ -10,7 +10,7 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -139,10 +139,14 @@ class Reader(Protocol):
         """
 
 
-def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> list[File]:
+def files_of(
+    corpus: CorpusConfig, source: str, suffixes: tuple[str, ...],
+    wanted: Callable[[str], object] = bool,
+) -> list[File]:  # fmt: skip
     """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
-    A folder means all files below it whose names end in one of `suffixes` (case-insensitive).
+    A folder means all files below it whose names end in one of `suffixes` (case-insensitive), and
+    of these those whose names are `wanted`, if any is. `corpus.limit` chooses among them.
 
     Raises:
         InputError: no file was found.
@@ -155,6 +159,7 @@ def files_of(corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]) -> li
     else:
         found = storage.matching(place)
     if found:
+        found = [file for file in found if wanted(file.name)] or found
         return size_limit.choose(found, place, corpus)
     key = "corpus.path"
     if corpus.path is not None:

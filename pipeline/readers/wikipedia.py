@@ -13,6 +13,11 @@ from pipeline.text.wikitext import Extractor
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
 
 
+def is_dump(name: str) -> bool:
+    """Return whether a file may hold pages, by its name."""
+    return not _OTHER.search(name)
+
+
 class Reader:
     """Reader of the articles of one language's Wikipedia, or of any other MediaWiki.
 
@@ -25,8 +30,8 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str) -> None:
         self.name = corpus.name
         self.language = corpus.language
-        found = files_of(corpus, source, (".xml", ".bz2", ".gz"))
-        self.files = [path for path in found if not _OTHER.search(path.name)]
+        found = files_of(corpus, source, (".xml", ".bz2", ".gz"), is_dump)
+        self.files = [path for path in found if is_dump(path.name)]
         if not self.files:
             raise InputError(
                 f"{found[0].parent}: no dump of pages found, only {found[0].name}; "

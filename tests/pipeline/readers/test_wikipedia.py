@@ -4,6 +4,7 @@ import itertools
 import pickle
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ def multistream(pages_a_stream: int) -> bytes:
     return b"".join(bz2.compress(part.encode()) for part in [HEAD, *map("".join, groups), TAIL])
 
 
-def reader(path: Path, **settings: str) -> wikipedia.Reader:
+def reader(path: Path, **settings: Any) -> wikipedia.Reader:
     config = CorpusConfig(name="wiki", reader="wikipedia", path=str(path), **settings)
     return wikipedia.Reader(config, "")
 
@@ -154,6 +155,14 @@ def test_indices_beside_a_dump_are_passed_by(tmp_path: Path) -> None:
     write(tmp_path, multistream(7), "xx-multistream.xml.bz2")
     write(tmp_path, bz2.compress(b"1:2:T"), "xx-multistream-index.txt.bz2")
     assert len(read(tmp_path)[0]) == 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_chooses_among_dumps_alone(seed: int, tmp_path: Path) -> None:
+    write(tmp_path, multistream(7), "xx-multistream.xml.bz2")
+    write(tmp_path, bz2.compress(b"1:2:T" * 999), "xx-multistream-index.txt.bz2")
+    splits = reader(tmp_path, limit="10", limit_seed=seed).splits(10**6)
+    assert {Path(split.path).name for split in splits} == {"xx-multistream.xml.bz2"}
 
 
 @pytest.mark.parametrize(
