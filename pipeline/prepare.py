@@ -127,12 +127,18 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
 
 
 def check_filters(config: PrepareConfig) -> None:
-    """Raise before any work starts if a filter is invalid.
+    """Raise before any work starts if a filter is invalid; say of which files nothing is found.
 
     Raises:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
-    filters.build(config.filters)
+    for each in filters.build(config.filters):
+        if isinstance(each, filters.Decontamination) and each.unseen:
+            screen.say(
+                f"prepare: warning: filters.decontaminate: {pluralize(len(each.unseen), 'file')} "
+                f"without a text of {each.n} words, of which nothing is found, first "
+                f"{each.unseen[0]}; a smaller filters.ngram finds more"
+            )
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
 

@@ -5,6 +5,7 @@ duplicates are the exception, found between the two phases of `prepare`
 (`pipeline.filtering.minhash`).
 """
 
+import itertools
 import json
 import re
 import sys
@@ -26,7 +27,8 @@ from pipeline.text import clean, encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
-KINDS = (".tsv", ".json", ".jsonl", ".txt")  # of evaluation files in a folder, also compressed
+# Of evaluation files in a folder, also compressed.
+KINDS = (".tsv", ".json", ".jsonl", ".conll", ".txt")
 # Files of a data set that are about it: they hold nothing to evaluate on.
 ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
 NOT_READ = "train"  # beginning of names of training data
@@ -96,7 +98,8 @@ class BannedPatterns:
 class Decontamination:
     """Filter of documents sharing an n-gram with an evaluation file (Brown et al. 2020, app. C).
 
-    `found` counts the documents by file, `named` lists them with the shared words.
+    `found` counts the documents by file, `named` lists them with the shared words; `unseen` are the
+    files without a text of so many words, of which nothing is found.
     """
 
     reason = "contaminated"
@@ -122,6 +125,9 @@ class Decontamination:
                 key="filters.decontaminate", path=self.files[0],
             )  # fmt: skip
         self.owners = owners[first]
+        self.unseen = [
+            str(path) for path, (own, _) in zip(files, parts, strict=True) if not len(own)
+        ]
         self.found = Counter[str]()
         self.named: list[str] = []
 
@@ -215,14 +221,13 @@ def check_left_out(place: str, files: list[Path]) -> None:
         if not ABOUT.fullmatch(path.name) and path.stat().st_size:
             raise InputError(
                 f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
-                "compressed), so its text would not be found; convert or delete it, or name the "
-                "files instead of the folder",
+                "compressed), so its text would not be found; convert or delete it",
                 key="filters.decontaminate", path=path,
             )  # fmt: skip
 
 
 def evaluation_texts(path: Path) -> Iterator[str]:
-    """Yield the texts of an evaluation file: table cells, JSON strings, or the whole file.
+    """Yield the texts of an evaluation file: table cells, JSON strings, tagged sentences, or all.
 
     Raises:
         InputError: the file cannot be read.
@@ -231,6 +236,8 @@ def evaluation_texts(path: Path) -> Iterator[str]:
     if kind == ".tsv":  # without quoting, as in GLUE
         for line in lines_of(text):
             yield from line.split("\t")
+    elif kind == ".conll":
+        yield from tagged_sentences(lines_of(text))
     elif kind in (".json", ".jsonl"):
         pieces = [text] if kind == ".json" else lines_of(text)
         for number, piece in enumerate(pieces, 1):
@@ -244,6 +251,13 @@ def evaluation_texts(path: Path) -> Iterator[str]:
                 ) from error  # fmt: skip
     else:
         yield text
+
+
+def tagged_sentences(lines: list[str]) -> Iterator[str]:
+    """Yield the sentences of lines with a word and its tags each, divided by blank lines."""
+    for has_words, group in itertools.groupby(lines, lambda line: bool(line.strip())):
+        if has_words:
+            yield " ".join(line.split()[0] for line in group)
 
 
 def text_of(path: Path) -> str:

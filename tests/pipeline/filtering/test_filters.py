@@ -37,6 +37,32 @@ def story(seed: int, words: int = 40) -> str:
     return " ".join(drawn) + f" {seed}."
 
 
+def test_tagged_sentences_are_found_without_their_tags(tmp_path: Path) -> None:
+    words = story(1).split()
+    lines = [f"{word}\tO" for word in words[:20]] + ["", "short\tB-person", ""]
+    (tmp_path / "dev.conll").write_text("\n".join(lines))
+    for place in (tmp_path, tmp_path / "dev.conll"):
+        (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)]))
+        assert taken.drops("a", " ".join(words))
+        assert not taken.drops("b", story(2))
+
+
+def test_a_file_of_short_texts_alone_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
+    (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
+    filtering = FiltersConfig(decontaminate=[str(tmp_path)])
+    corpus = CorpusConfig(name="c", reader="text", path=str(tmp_path))
+    prepare.check_filters(
+        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="",
+                      filters=filtering)
+    )  # fmt: skip
+    said = capsys.readouterr().out
+    assert str(tmp_path / "short.jsonl") in said
+    assert "long.jsonl" not in said
+
+
 @pytest.mark.parametrize(
     ("text", "share"),
     [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)],
