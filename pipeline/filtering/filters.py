@@ -99,7 +99,7 @@ class Decontamination:
     """Filter of documents sharing an n-gram with an evaluation file (Brown et al. 2020, app. C).
 
     `found` counts the documents by file, `named` lists them with the shared words; `unseen` are the
-    files without a text of so many words, of which nothing is found.
+    files that have no text of `n` words, of which nothing is found.
     """
 
     reason = "contaminated"
