@@ -1,7 +1,8 @@
 """A part of a large corpus: files in a keyed order until a number of bytes is reached.
 
 The order is a function of the files' names below the corpus's folder and of the seed: the same
-limit gives the same documents from any store and on any runner. The last file is used in part.
+limit gives the same documents from any store and on any runner. The last file is used in part: in
+whole splits, which `vocab` and `prepare` cut differently.
 """
 
 import glob
