@@ -64,6 +64,7 @@ def start_world(
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
+        choose_products(device)
     else:
         device = torch.device("cpu")
         torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
@@ -169,7 +170,6 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         prepare_for_gpu(module)
     elif config.precision == "bf16":
         prepare_for_bf16_on_a_cpu(module)
-    choose_products(world.device, config.precision)
     optimizer = build_optimizer(module, config.optimizer)
     if config.ema is not None:
         keep_average(optimizer, config.ema)

@@ -17,20 +17,10 @@ def kept() -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize(
-    ("device", "of_passes", "of_products"),
-    [
-        ("cuda:1", "fp32", "high"),
-        ("cuda:1", "bf16", "high"),
-        ("cpu", "fp32", "highest"),
-        ("cpu", "bf16", "medium"),
-    ],
-)
-def test_products_of_fp32_are_as_precise_as_the_passes(
-    device: str, of_passes: str, of_products: str
-) -> None:
-    choose_products(torch.device(device), of_passes)
-    assert torch.get_float32_matmul_precision() == of_products
+@pytest.mark.parametrize(("device", "precision"), [("cuda:1", "high"), ("cpu", "highest")])
+def test_a_gpu_computes_products_of_fp32_in_tf32(device: str, precision: str) -> None:
+    choose_products(torch.device(device))
+    assert torch.get_float32_matmul_precision() == precision
 
 
 def test_the_device_of_this_machine_has_its_precision() -> None:
