@@ -7,7 +7,6 @@ the first ones of that step, exactly as this training masked them.
 
 import argparse
 import functools
-import io
 import itertools
 import re
 import shutil
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
-from pipeline.common import counter_rng, storage
+from pipeline.common import counter_rng, output, storage
 from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
@@ -267,8 +266,7 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may be any bytes
-        sys.stdout.reconfigure(errors="backslashreplace")
+    output.escape_foreign_letters()
     try:
         show(parser.parse_args())
     except UserError as error:

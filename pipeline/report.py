@@ -252,7 +252,7 @@ def make(config: ReportConfig, out: Path) -> Result:
             for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
         ],
     )
-    write_text(out / PAGE, page)
+    write_text(out / PAGE, formatting.printable(page))
     if over_seeds:
         known = seed_tables.scores(over_seeds, stages)
         write_text(out / "seeds.json", json.dumps(known, indent=1) + "\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from model.config import ModelConfig
+from pipeline.common.formatting import printable
 from pipeline.common.manifest import Manifest
 
 HEAD = """---
@@ -158,7 +159,7 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
 def sources(corpus: dict[str, Any]) -> list[str]:
     """Return the sources of the text: the name of a user's file or folder, else URLs."""
     if corpus.get("path") is not None:
-        return [Path(corpus["path"]).name or corpus["path"]]
+        return [printable(Path(corpus["path"]).name or corpus["path"])]
     own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
     parts = (corpus.get("parts") or {}).values()
     return own + [source for part in parts for source in sources(part)]

@@ -43,6 +43,19 @@ def outlive_readers() -> None:
         sys.stderr = sys.__stderr__ = _replace(sys.stderr, 2)  # type: ignore[misc, assignment]
 
 
+def escape_foreign_letters() -> None:
+    """Let standard output escape what its encoding lacks, as standard error does.
+
+    Names of files may be of any bytes, and bars of a histogram are in no legacy encoding.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_forgiving(sys.stdout.errors))
+
+
+def _forgiving(errors: str | None) -> str:
+    return errors if errors and errors != "strict" else "backslashreplace"
+
+
 def is_gone() -> bool:
     """Return whether standard output has lost its reader."""
     return 1 in _lasting and _lasting[1].gone
@@ -60,7 +73,7 @@ def _replace(stream: TextIO | None, descriptor: int) -> TextIO:
     return io.TextIOWrapper(
         raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors=_forgiving(stream.errors),
         line_buffering=stream.line_buffering or descriptor == 2,
         write_through=stream.write_through,
     )

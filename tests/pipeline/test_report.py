@@ -77,6 +77,14 @@ def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
         assert shown in text
 
 
+def test_a_text_may_have_a_name_of_any_bytes(work: Path) -> None:
+    place = work / "prepare" / MANIFEST
+    said = json.loads(place.read_text())
+    said["config"] = {"corpus": {"name": "c", "language": "vi", "path": "/a/caf\udce9"}}
+    place.write_text(json.dumps(said))
+    assert r"caf\udce9" in page(work)
+
+
 def test_the_page_reaches_for_nothing(work: Path) -> None:
     text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page(work))
     assert not re.search(r'(src|href)="(?!#)', text)

@@ -57,6 +57,7 @@ def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> 
     assert "France" not in text, "an English sentence says nothing of a Vietnamese model"
     mix = {"name": "mix", "parts": {"a": corpus | {"path": None}, "b": {"path": "s3://x/books/"}}}
     assert model_card.sources(mix) == ["https://example.org/dump.xml.bz2", "books"]
+    assert model_card.sources({"path": "/a/caf\udce9"}) == [r"caf\udce9"]
 
 
 def test_a_size_that_is_not_the_published_one_is_not_called_so() -> None:
