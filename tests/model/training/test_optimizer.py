@@ -1,10 +1,13 @@
 """Each optimizer is the published one; biases and norms do not decay."""
 
 import copy
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.config import OptimizerConfig
 from model.training.muon import orthogonal
@@ -135,6 +138,43 @@ def test_matrices_of_all_shapes_are_orthogonalised_as_published(
     expected = orthogonal_reference(matrix)
     torch.testing.assert_close(orthogonal(matrix), expected, rtol=0, atol=1e-9)
     torch.testing.assert_close(orthogonal(matrix.float()).double(), expected, rtol=0, atol=5e-4)
+
+
+class RoundedFactors(TorchDispatchMode):
+    """Compute products of fp32 with the factors' 10 bits after the point of TF32, as a GPU does."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+        if function.name() in ("aten::mm", "aten::addmm"):
+            args = (*args[:-2], *map(self.rounded, args[-2:]))
+        return function(*args, **(kwargs or {}))
+
+    @staticmethod
+    def rounded(x: Tensor) -> Tensor:
+        bits = x.contiguous().view(torch.int32)
+        return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
+
+
+@pytest.fixture
+def as_on_a_gpu() -> Iterator[None]:
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64)])
+@pytest.mark.parametrize("decay", [1.0, 3.0, 5.0])
+def test_updates_are_orthogonal_in_the_precision_of_a_gpu(
+    shape: tuple[int, int], decay: float
+) -> None:
+    torch.manual_seed(0)
+    small = min(shape)
+    left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
+    matrix = left * torch.logspace(0, -decay, small) @ right.T
+    exact = torch.linalg.svdvals(orthogonal(matrix.double()))
+    with RoundedFactors():
+        found = torch.linalg.svdvals(orthogonal(matrix))
+    torch.testing.assert_close(found.max().double(), exact.max(), rtol=0.02, atol=0)
 
 
 def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
