@@ -26,6 +26,7 @@ from model.encoders.architectures import parameter_shapes
 from model.huggingface import bert_format
 from model.training import initial_weights
 from pipeline.common.errors import InputError
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 
 @pytest.fixture
@@ -227,8 +228,9 @@ def test_a_decoder_of_its_own_is_refused(theirs):
 
 
 def test_training_starts_from_it_only_as_what_it_is(theirs):
-    started = initial_weights.start(theirs[0], replace(CONFIG, positions=512))
+    own = WordPiece(build([*SPECIAL, *(f"w{number}" for number in range(CONFIG.vocab_size - 5))]))
+    started = initial_weights.start(theirs[0], replace(CONFIG, positions=512), own)
     assert started.config.positions == 64
     for change in ({"architecture": "bert"}, {"local_window": 16}, {"layers": 4}):
         with pytest.raises(InputError, match=next(iter(change))):
-            initial_weights.start(theirs[0], replace(CONFIG, **change))
+            initial_weights.start(theirs[0], replace(CONFIG, **change), own)
