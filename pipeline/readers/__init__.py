@@ -140,13 +140,16 @@ class Reader(Protocol):
 
 
 def files_of(
-    corpus: CorpusConfig, source: str, suffixes: tuple[str, ...],
-    wanted: Callable[[str], object] = bool,
-) -> list[File]:  # fmt: skip
+    corpus: CorpusConfig,
+    source: str,
+    suffixes: tuple[str, ...],
+    of_reader: Callable[[list[File]], list[File]] = list,
+) -> list[File]:
     """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
-    A folder means all files below it whose names end in one of `suffixes` (case-insensitive), and
-    of these those whose names are `wanted`, if any is. `corpus.limit` chooses among them.
+    A folder means all files below it whose names end in one of `suffixes` (case-insensitive).
+    `of_reader` returns those that the reader reads, of which there may be fewer; `corpus.limit`
+    counts no others.
 
     Raises:
         InputError: no file was found.
@@ -159,8 +162,7 @@ def files_of(
     else:
         found = storage.matching(place)
     if found:
-        found = [file for file in found if wanted(file.name)] or found
-        return size_limit.choose(found, place, corpus)
+        return size_limit.choose(of_reader(found), place, corpus)
     key = "corpus.path"
     if corpus.path is not None:
         raise InputError(f"{key}={place}: {what_is_missing(place, suffixes)}", key=key, path=place)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts, files_of, jsonl
+from pipeline.readers import Document, FileRange, SkipCounts, jsonl
 from pipeline.readers.io import text_lines
 from pipeline.text.wikitext import Extractor
 
@@ -113,8 +113,8 @@ class _Files(text_lines.TextFiles):
         super().__init__(corpus, source, names)
         self._has_objects: dict[str, bool] = {}
 
-    def files(self) -> list[File]:
-        return files_of(self.corpus, self.source, self.names, _NAME.search)
+    def of_reader(self, found: list[File]) -> list[File]:
+        return [path for path in found if _NAME.search(path.name)] or found
 
     def has_objects(self, path: str) -> bool:
         """Return whether a file holds JSON objects, by its first non-blank line.

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pipeline.common.errors import InputError
+from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
 from pipeline.readers.io import compressed, mediawiki_xml
@@ -11,11 +12,6 @@ from pipeline.text.wikitext import Extractor
 
 # A folder of dumps also has indices, lists of titles and database tables.
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
-
-
-def is_dump(name: str) -> bool:
-    """Return whether a file may hold pages, by its name."""
-    return not _OTHER.search(name)
 
 
 class Reader:
@@ -30,14 +26,7 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str) -> None:
         self.name = corpus.name
         self.language = corpus.language
-        found = files_of(corpus, source, (".xml", ".bz2", ".gz"), is_dump)
-        self.files = [path for path in found if is_dump(path.name)]
-        if not self.files:
-            raise InputError(
-                f"{found[0].parent}: no dump of pages found, only {found[0].name}; "
-                "download pages-articles",
-                path=found[0].parent,
-            )
+        self.files = files_of(corpus, source, (".xml", ".bz2", ".gz"), dumps)
         self._extractors: dict[str, tuple[mediawiki_xml.Site, Extractor]] = {}
 
     def splits(self, split_bytes: int) -> list[FileRange]:
@@ -66,6 +55,22 @@ class Reader:
             extractor = Extractor(self.language, files=names.get(6), categories=names.get(14))
             self._extractors[path] = site, extractor
         return self._extractors[path]
+
+
+def dumps(found: list[File]) -> list[File]:
+    """Return the files that are dumps of pages.
+
+    Raises:
+        InputError: none is.
+    """
+    kept = [path for path in found if not _OTHER.search(path.name)]
+    if not kept:
+        raise InputError(
+            f"{found[0].parent}: no dump of pages found, only {found[0].name}; "
+            "download pages-articles",
+            path=found[0].parent,
+        )
+    return kept
 
 
 def skip_reason(

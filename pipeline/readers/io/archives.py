@@ -17,7 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, compressed, read_position
+from pipeline.readers.io import byte_ranges, compressed, read_position, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
@@ -66,6 +66,8 @@ class ArchiveFiles:
             elif path.name.lower().endswith(ARCHIVES):
                 sizes = (member.file_size for member in zip_members(path))
                 found += byte_ranges.cut(str(path), sizes, split_bytes)
+        if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
+            return size_limit.cut(found, self.files, place, self.corpus)
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:

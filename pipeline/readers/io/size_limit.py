@@ -32,6 +32,21 @@ def choose(files: list[File], place: str, corpus: CorpusConfig) -> list[File]:
     return [file for file in files if str(file) in kept]
 
 
+def cut(
+    splits: "list[FileRange]", files: list[File], place: str, corpus: CorpusConfig
+) -> "list[FileRange]":
+    """Return the splits of files that `choose` has kept, without the end of the last file."""
+    if corpus.limit is None or not files:
+        return splits
+    *whole, last = _in_keyed_order(files, place, corpus.limit_seed)
+    left = corpus.limit_bytes - sum(file.stat().st_size for file in whole)
+    share = left / max(1, last.stat().st_size)
+    ends = max((split.end for split in splits if split.path == str(last)), default=0)
+    return [
+        split for split in splits if split.path != str(last) or split.start < max(1, share * ends)
+    ]
+
+
 def _in_keyed_order(files: list[File], place: str, seed: int) -> list[File]:
     top = place
     if glob.has_magic(place):
@@ -56,20 +71,9 @@ class SizeLimit:
         """Return the splits of the wrapped reader up to the limit."""
         splits = self.reader.splits(split_bytes)
         paths = list(dict.fromkeys(split.path for split in splits))
-        if not paths:
-            return []  # empty files
         if self.place in paths and not storage.at(self.place).is_file():
-            return splits  # small files, cut as one
-        files = [storage.at(path) for path in paths]
-        *whole, last = _in_keyed_order(files, self.place, self.corpus.limit_seed)
-        left = self.corpus.limit_bytes - sum(file.stat().st_size for file in whole)
-        share = left / max(1, last.stat().st_size)
-        ends = max(split.end for split in splits if split.path == str(last))
-        return [
-            split
-            for split in splits
-            if split.path != str(last) or split.start < max(1, share * ends)
-        ]
+            return splits  # small files in one; their reader has cut an archive next to them
+        return cut(splits, [storage.at(path) for path in paths], self.place, self.corpus)
 
     def read(self, split: "FileRange", tally: "SkipCounts") -> "Iterator[Document]":
         """Yield the documents of the wrapped reader."""

@@ -63,7 +63,11 @@ class TextFiles:
 
     def files(self) -> list[File]:
         """Return the files, sorted; raise InputError if none are found."""
-        return files_of(self.corpus, self.source, self.names)
+        return files_of(self.corpus, self.source, self.names, self.of_reader)
+
+    def of_reader(self, found: list[File]) -> list[File]:
+        """Return those of the corpus's files that the reader reads."""
+        return found
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
