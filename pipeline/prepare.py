@@ -99,7 +99,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         ConfigError, InputError: the corpus or vocabulary is invalid, or they are incompatible.
     """
     config = for_workers(config)
-    check_filters(config)
+    short = check_filters(config)
     trace.Trace.of(config)
     splits, shards, firsts = laid_out(config)
     steps.loaded.cache_clear()
@@ -123,24 +123,22 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         buckets=shards,
         separator=wordpiece.sep,
         exchange=layout(config, splits, shards, firsts),
+        short=short,
     )
 
 
-def check_filters(config: PrepareConfig) -> None:
-    """Raise before any work starts if a filter is invalid; say of which files nothing is found.
+def check_filters(config: PrepareConfig) -> dict[str, int]:
+    """Raise before any work starts if a filter is invalid; return `filters.short_files`.
 
     Raises:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
-    for each in filters.build(config.filters):
-        if isinstance(each, filters.Decontamination) and each.unseen:
-            screen.say(
-                f"prepare: warning: filters.decontaminate: {pluralize(len(each.unseen), 'file')} "
-                f"without a text of {each.n} words, of which nothing is found, first "
-                f"{each.unseen[0]}; a smaller filters.ngram finds more"
-            )
+    chosen = filters.build(config.filters)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
+    if short := filters.short_files(chosen):
+        screen.say(f"prepare: warning: {filters.short_warning(config.filters, short)}")
+    return short
 
 
 def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
@@ -165,6 +163,9 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
         RuntimeError: the engine lost or duplicated documents.
     """
     account, lengths, shards = DocumentCounts(), Counter[int](), {}
+    if plan.short:
+        said = [f"{path}: {most} words at most" for path, most in plan.short.items()]
+        account.named[filters.SHORT] = said[: readers.SkipCounts.NAMED]
     for part in transforms.accounts(plan):
         lengths.update({int(length): n for length, n in part.pop("lengths", {}).items()})
         shards.update(part.pop("shards", {}))
@@ -218,7 +219,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         check_train(config, figures)
         check_word_limit(config, figures)
         check_held_out(config, figures, lowest)
-    figures["warnings"] = warnings(config, figures, lowest)
+    figures["warnings"] = warnings(work, figures, lowest)
     if not records and trace.Trace.of(config) is not None:
         figures["warnings"].append("no document matches trace or trace_file")
     totals, shards = figures["totals"], figures["shards"]
@@ -322,9 +323,9 @@ def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: Lowes
     raise InputError(start + cure, key="validation_share")
 
 
-def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
+def warnings(plan: PreparePlan, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
     """Return warnings about the shards."""
-    totals, found = figures["totals"], []
+    config, totals, found = plan.config, figures["totals"], []
     held, instances = totals.get("validation_documents", 0), totals.get("validation", 0)
     if config.pairs == "nsp" and instances and not totals["validation_random_next"]:
         count = sensible_count(figures["documents"].get("written", 0))
@@ -339,6 +340,8 @@ def warnings(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashe
             f"{instances:,} of {every:,} instances ({instances / every:.0%}) are held out with "
             f"{pluralize(held, 'document')}; a smaller validation_share leaves more to train on"
         )
+    if plan.short:
+        found.append(filters.short_warning(config.filters, plan.short))
     return found
 
 

@@ -34,6 +34,7 @@ class PreparePlan:
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
     exchange: Exchange
+    short: dict[str, int]  # evaluation files that no document can match, see `filters.short_files`
     token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ duplicates are the exception, found between the two phases of `prepare`
 (`pipeline.filtering.minhash`).
 """
 
-import itertools
 import json
 import re
 import sys
@@ -17,18 +16,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.common import file_search, storage
+from pipeline.common import counter_rng, file_search, storage
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import FiltersConfig
-from pipeline.filtering import ngrams
+from pipeline.filtering import ngrams, word_columns
 from pipeline.readers import FileRange, SkipCounts
 from pipeline.readers.io import archives, compressed
 from pipeline.text import clean, encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
+SHORT = "evaluation files without an n-gram"  # the files that no document can match
+
 # Of evaluation files in a folder, also compressed.
-KINDS = (".tsv", ".json", ".jsonl", ".conll", ".txt")
+KINDS = (".tsv", ".json", ".jsonl", ".txt", ".conll", ".conllu")
 # Files of a data set that are about it: they hold nothing to evaluate on.
 ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
 NOT_READ = "train"  # beginning of names of training data
@@ -98,8 +100,8 @@ class BannedPatterns:
 class Decontamination:
     """Filter of documents sharing an n-gram with an evaluation file (Brown et al. 2020, app. C).
 
-    `found` counts the documents by file, `named` lists them with the shared words; `unseen` are the
-    files that have no text of `n` words, of which nothing is found.
+    `found` counts the documents by file, `named` lists them with the shared words; `short` has the
+    files whose texts all have fewer than `n` words, with the most that one has.
     """
 
     reason = "contaminated"
@@ -107,13 +109,13 @@ class Decontamination:
     def __init__(self, files: list[Path], n: int):
         self.n = n
         self.files = [str(path) for path in files]
+        self.short: dict[str, int] = {}
         parts = []
         for index, path in enumerate(files):
-            # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
-            texts = map(clean.clean, evaluation_texts(path))
-            grams = [ngrams.hashes(ngrams.words(text), n) for text in texts]
-            unique = np.unique(np.concatenate([np.zeros(0, np.uint64), *grams]))
+            unique, most = grams_of(path, n)
             parts.append((unique, np.full(len(unique), index)))
+            if 0 < most < n:
+                self.short[str(path)] = most
         values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
         owners = np.concatenate([np.zeros(0, np.int64), *(owner for _, owner in parts)])
         # An n-gram in several files is attributed to the first.
@@ -125,9 +127,6 @@ class Decontamination:
                 key="filters.decontaminate", path=self.files[0],
             )  # fmt: skip
         self.owners = owners[first]
-        self.unseen = [
-            str(path) for path, (own, _) in zip(files, parts, strict=True) if not len(own)
-        ]
         self.found = Counter[str]()
         self.named: list[str] = []
 
@@ -147,6 +146,17 @@ class Decontamination:
             passage = " ".join(words[shared[0] : shared[0] + self.n])
             self.named.append(f"{name}: shares with {file}: {passage}")
         return True
+
+
+def grams_of(path: Path, n: int) -> tuple[counter_rng.Bits, int]:
+    """Return the hashes of an evaluation file's n-grams, and the words of its longest text."""
+    grams, most = [np.zeros(0, np.uint64)], 0
+    for text in evaluation_texts(path):
+        # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
+        words = ngrams.words(clean.clean(text))
+        grams.append(ngrams.hashes(words, n))
+        most = max(most, len(words))
+    return np.unique(np.concatenate(grams)), most
 
 
 def compiled(pattern: str, path: str | None = None, line: int | None = None) -> re.Pattern[str]:
@@ -221,13 +231,16 @@ def check_left_out(place: str, files: list[Path]) -> None:
         if not ABOUT.fullmatch(path.name) and path.stat().st_size:
             raise InputError(
                 f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
-                "compressed), so its text would not be found; convert or delete it",
+                "compressed), so its text might not be found; convert or delete it, or name the "
+                "files instead of the folder to compare it as plain text",
                 key="filters.decontaminate", path=path,
             )  # fmt: skip
 
 
 def evaluation_texts(path: Path) -> Iterator[str]:
     """Yield the texts of an evaluation file: table cells, JSON strings, tagged sentences, or all.
+
+    Words in a column, or in a list, are a text, too.
 
     Raises:
         InputError: the file cannot be read.
@@ -236,8 +249,6 @@ def evaluation_texts(path: Path) -> Iterator[str]:
     if kind == ".tsv":  # without quoting, as in GLUE
         for line in lines_of(text):
             yield from line.split("\t")
-    elif kind == ".conll":
-        yield from tagged_sentences(lines_of(text))
     elif kind in (".json", ".jsonl"):
         pieces = [text] if kind == ".json" else lines_of(text)
         for number, piece in enumerate(pieces, 1):
@@ -251,13 +262,8 @@ def evaluation_texts(path: Path) -> Iterator[str]:
                 ) from error  # fmt: skip
     else:
         yield text
-
-
-def tagged_sentences(lines: list[str]) -> Iterator[str]:
-    """Yield the sentences of lines with a word and its tags each, divided by blank lines."""
-    for has_words, group in itertools.groupby(lines, lambda line: bool(line.strip())):
-        if has_words:
-            yield " ".join(line.split()[0] for line in group)
+    if kind not in (".json", ".jsonl"):
+        yield " ".join(word_columns.words(lines_of(text)))
 
 
 def text_of(path: Path) -> str:
@@ -295,12 +301,37 @@ def bytes_of(path: Path) -> bytes:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield all strings in a JSON value."""
+    """Yield all strings in a JSON value, and the words of a list as one."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
+        if isinstance(value, list) and all(is_word(inner) for inner in value):
+            yield " ".join(value)
         for inner in value.values() if isinstance(value, dict) else value:
             yield from strings(inner)
+
+
+def is_word(value: Any) -> bool:
+    """Return whether a JSON value is a string without a space."""
+    return isinstance(value, str) and not re.search(r"\s", value)
+
+
+def short_files(chosen: list[Filter]) -> dict[str, int]:
+    """Return the evaluation files that no document can match, with their longest texts' words."""
+    found = (each.short for each in chosen if isinstance(each, Decontamination))
+    return {path: most for short in found for path, most in short.items()}
+
+
+def short_warning(config: FiltersConfig, short: dict[str, int]) -> str:
+    """Return the warning of the files that `short_files` returned."""
+    count, few = len(evaluation_files(config.decontaminate)), list(short)[:3]
+    more = f" and {len(short) - len(few):,} more" if len(short) > len(few) else ""
+    return (
+        f"filters.decontaminate: {len(short):,} of {pluralize(count, 'file')} have no "
+        f"{config.ngram} words in a row, so no document can match them: {', '.join(few)}{more}; a "
+        f"smaller filters.ngram compares more (their longest texts have {min(short.values())} to "
+        f"{max(short.values())} words)"
+    )
 
 
 def build(config: FiltersConfig) -> list[Filter]:

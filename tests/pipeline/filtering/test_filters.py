@@ -339,3 +339,52 @@ def held_out(path: Path) -> int:
     """How many of the texts are kept for validation at a share of 0.2."""
     texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
     return sum(sentence_pairs.held_out(sentence_pairs.document_hash(text), 0.2) for text in texts)
+
+
+TAGGED = [
+    ("dev.conll", "{word}\tO\n"), ("eng.testa", "{word} NN I-NP O\n"),
+    ("ud.conllu", "{number}\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"), ("dev.tsv", "{word}\tO\n"),
+    ("v4_gold", "bc/cctv/00 0 {number} {word} NN (TOP* -\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "row"), TAGGED, ids=[name for name, _ in TAGGED])
+def test_words_are_read_from_columns(tmp_path: Path, name: str, row: str) -> None:
+    passage = story(7).removesuffix(" 7.")
+    rows = [row.format(word=word, number=k) for k, word in enumerate(passage.split(), 1)]
+    (tmp_path / name).write_text(f"-DOCSTART- -X- O\n\n{''.join(rows[:20])}\n{''.join(rows[20:])}")
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path / name)]))
+    assert taken.drops("d1", f"He read: {passage}")
+    assert not taken.drops("d2", story(8))
+    assert not taken.drops("d3", " ".join(map(str, range(1, 40))))
+
+
+def test_words_are_read_from_lists(tmp_path: Path) -> None:
+    row = {"tokens": story(7).split(), "tags": ["O"] * 41}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row))
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert taken.drops("d1", f"He read: {story(7)}")
+    assert not taken.drops("d2", story(8))
+
+
+def test_an_evaluation_file_that_no_document_can_match_is_named(
+    vocab: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "glue").mkdir()
+    (tmp_path / "glue/long.jsonl").write_text(json.dumps({"text": story(100)}))
+    for number in range(5):
+        (tmp_path / f"glue/short{number}.jsonl").write_text('{"text": "the mill was old"}\n')
+    (tmp_path / "glue/empty.tsv").touch()
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": story(k)}) for k in range(100)))
+    glue = str(tmp_path / "glue")
+    figures = made(tmp_path / "a.jsonl", vocab, tmp_path / "out", {}, decontaminate=[glue])
+    (warning,) = figures["warnings"]
+    assert warning.startswith("filters.decontaminate: 5 of 7 files ")
+    assert f"{glue}/short0.jsonl" in warning
+    assert "filters.ngram" in warning
+    named = figures["named"][filters.SHORT]
+    assert [line.partition(": ")[0] for line in named] == [
+        f"{glue}/short{number}.jsonl" for number in range(5)
+    ]
+    figures = made(tmp_path / "a.jsonl", vocab, tmp_path / "4", {}, decontaminate=[glue], ngram=4)
+    assert figures["warnings"] == []
