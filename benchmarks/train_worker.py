@@ -21,7 +21,7 @@ from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
 from model.encoders.cross_entropy import cross_entropy
-from model.encoders.encoder import prepare_for_bf16_on_a_cpu, prepare_for_gpu
+from model.encoders.encoder import prepare_for
 from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import flops
@@ -104,10 +104,7 @@ def build(
         return ablated(options.worker.removeprefix("without-"), config, device, dtype), batches
     if options.worker.startswith("ours"):
         ours = build_model(config).to(device, dtype)
-        if device.type == "cuda":
-            prepare_for_gpu(ours)
-        elif dtype == torch.bfloat16:
-            prepare_for_bf16_on_a_cpu(ours)
+        prepare_for(device, dtype, ours)
         if "compiled" in options.worker:  # as compute=compile does
             ours.encoder.compile_layers(device, dtype)
         return stepper(ours, lambda batch: our_loss(ours, batch)), batches

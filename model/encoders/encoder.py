@@ -337,6 +337,14 @@ class PretrainingModel(nn.Module):
         return logits, self.next_sentence(self.pooler(pooled)) if self.judges_pairs else None
 
 
+def prepare_for(device: torch.device, dtype: torch.dtype, module: nn.Module) -> None:
+    """Choose the equivalent computations of a model that are fast where it is trained."""
+    if device.type == "cuda":
+        prepare_for_gpu(module)
+    elif dtype == torch.bfloat16:
+        prepare_for_bf16_on_a_cpu(module)
+
+
 def prepare_for_gpu(module: nn.Module) -> None:
     """Choose the equivalent computations of a model that are fast on a GPU."""
     for part in module.modules():

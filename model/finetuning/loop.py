@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig
-from model.encoders.encoder import prepare_for_bf16_on_a_cpu
+from model.encoders.encoder import prepare_for
 from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
@@ -125,8 +125,7 @@ def train(
 def half_copy(model: BertWithHead, device: torch.device) -> BertWithHead:
     """Return a copy in bf16, prepared for its device."""
     copied = copy.deepcopy(model).bfloat16()
-    if device.type == "cpu":
-        prepare_for_bf16_on_a_cpu(copied)
+    prepare_for(device, torch.bfloat16, copied)
     return copied
 
 

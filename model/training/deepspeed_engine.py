@@ -16,13 +16,14 @@ from torch import nn
 
 from model.config import TrainConfig
 from model.encoders.device import choose_products
-from model.encoders.encoder import prepare_for_bf16_on_a_cpu, prepare_for_gpu
+from model.encoders.encoder import prepare_for
 from model.resilience import process_group
 from model.resilience.gpus import require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training import gradient_sums
 from model.training.checkpoint import Tensors
+from model.training.device_peak import TYPES
 from model.training.flat_gradients import gather_flat
 from model.training.gradient_norm import look_once
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
@@ -166,10 +167,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
 
     An optimizer named in DeepSpeed's JSON would apply weight decay to biases and layer norms.
     """
-    if world.device.type == "cuda":
-        prepare_for_gpu(module)
-    elif config.precision == "bf16":
-        prepare_for_bf16_on_a_cpu(module)
+    prepare_for(world.device, TYPES[config.precision], module)
     optimizer = build_optimizer(module, config.optimizer)
     if config.ema is not None:
         keep_average(optimizer, config.ema)
