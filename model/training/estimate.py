@@ -21,6 +21,7 @@ from pipeline.common.estimate import Estimate
 from pipeline.common.manifest import Manifest
 
 REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
+STEP = 0.015  # seconds of a step besides its operations: the optimizer, Python, many small kernels
 FILLED = 0.9  # share of a sequence that is real tokens, where the shards are not there yet
 VOCABULARY = 30522  # entries, where they are not known yet
 STATE = 16  # bytes of memory per parameter: weights, gradient, two moments, in fp32
@@ -140,6 +141,7 @@ def training(
     if timed:
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
+        seconds += 0 if reached else STEP * (steps - done)  # a rate that was measured includes it
     count = parameters(model)
     average = AVERAGE * count * (config.ema is not None)
     return Estimate(

@@ -74,7 +74,21 @@ def test_tokens_that_are_predicted_cost_a_head_each(
     )  # fmt: skip
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * flops.of_sequences(MODERN, [90], share)
-    assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9))
+    steps = 10 * estimate.STEP
+    assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
+
+
+def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None:
+    data = DataConfig(dir=str(tmp_path / "prepare"), vocab="")
+    config = TrainConfig(
+        out=str(tmp_path), steps=10, batch_size=40, data=data, schedule=ScheduleConfig(),
+        objective=ObjectiveConfig(), workdir=str(tmp_path),
+    )  # fmt: skip
+    few = estimate.training(config, MODERN, speed=1e12).seconds
+    many = estimate.training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
+    assert few is not None
+    assert many is not None
+    assert many > 2 * few
 
 
 @pytest.mark.parametrize(
