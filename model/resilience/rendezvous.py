@@ -37,7 +37,7 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
     until = time.monotonic() + start_timeout
     if size == 1:
         # A single rank needs no agreed port.
-        return _prefixed(TCPStore("127.0.0.1", 0, is_master=True), card), rank, size
+        return prefixed(TCPStore("127.0.0.1", 0, is_master=True), card), rank, size
     if rank == 0:
         store = _served(until)
         store.set(_key(_CARD), card.to_json())
@@ -45,11 +45,12 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
     else:
         store = _found(card, start_timeout, until)
         _arrive(store, card, rank, size, start_timeout, until)
-    return _prefixed(store, card), rank, size
+    return prefixed(store, card), rank, size
 
 
-def _prefixed(store: Store, card: RankCard) -> Store:
-    return PrefixStore(f"run/{card.run}/{card.fingerprint[:12]}", store)
+def prefixed(store: Store, card: RankCard) -> Store:
+    """Return the part of a store in which the ranks of one start leave their addresses."""
+    return PrefixStore(_key(f"run/{card.run}/{card.fingerprint[:12]}"), store)
 
 
 def _address() -> tuple[str, int]:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch._C._distributed_c10d import HashStore
 
+from model.resilience import rendezvous
+from model.resilience.rank_card import RankCard
 from pipeline.common.ports import free_port
 
 Plan = dict[str, Any]
@@ -120,3 +123,13 @@ def test_a_node_that_never_comes_is_named(root: Path) -> None:
     assert [kind for kind, _, _ in told] == ["Restart"] * 3
     assert all("rank 2 (c)" in words for _, words, _ in told[:2])
     assert "rank 0 (d)" in told[2][1]
+
+
+def test_ranks_that_torchrun_starts_again_read_nothing_of_their_first_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = HashStore()  # torchrun serves one for all of its starts
+    card = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
+    rendezvous.prefixed(kept, card).set("address of rank 0", "a closed port")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert not rendezvous.prefixed(kept, card).check(["address of rank 0"])
