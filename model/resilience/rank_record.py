@@ -10,8 +10,12 @@ RANKS = "TRAIN_RANKS"  # environment: folder for the process ids and exit codes 
 
 
 def begin_rank() -> None:
-    """Write this rank's process id, if started by `model.launch`."""
+    """Write this rank's process id, if started by `model.launch`.
+
+    torchrun may start it again: then it is one that has not ended.
+    """
     if RANKS in os.environ:
+        _path("code").unlink(missing_ok=True)
         _leave("pid", os.getpid())
 
 
@@ -36,6 +40,9 @@ def is_first(line: str) -> bool:
 
 
 def _leave(kind: str, number: int) -> None:
-    path = Path(os.environ[RANKS], f"rank-{os.environ.get('RANK', '0')}.{kind}")
-    with atomic_path(path) as temporary:
+    with atomic_path(_path(kind)) as temporary:
         temporary.write_text(str(number))
+
+
+def _path(kind: str) -> Path:
+    return Path(os.environ[RANKS], f"rank-{os.environ.get('RANK', '0')}.{kind}")

@@ -39,3 +39,14 @@ def test_a_rank_whose_launcher_is_gone_says_it(
 ) -> None:
     monkeypatch.setenv(rank_record.RANKS, str(tmp_path / "gone"))
     assert rank_record.is_first("error: x")
+
+
+def test_a_rank_that_torchrun_starts_again_has_no_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rank_record.RANKS, str(tmp_path))
+    monkeypatch.setenv("RANK", "1")
+    rank_record.begin_rank()
+    rank_record.end_rank(75)
+    rank_record.begin_rank()  # the launcher passes signals only to ranks without a code
+    assert [path.name for path in tmp_path.iterdir()] == ["rank-1.pid"]
