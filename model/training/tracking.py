@@ -110,9 +110,10 @@ def take_back(out: Path, run: Path) -> None:
                 away = run.parent / owner
                 away.mkdir(parents=True, exist_ok=True)
                 (out / name).replace(away / name)
-            if (run / name).exists():
-                (run / name).replace(out / name)
-    write_text(mark, run.name)
+    write_text(mark, run.name)  # before this one's files come: they are not the other's
+    for name in (METRICS, RUN_ID):
+        if (run / name).exists() and not (out / name).exists():
+            (run / name).replace(out / name)
 
 
 class Tracker:

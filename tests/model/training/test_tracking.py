@@ -1,5 +1,6 @@
 """What a run logs can be read back: from its own rows, and from the files of Weights & Biases."""
 
+import contextlib
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import RUN_ID, Tracker, has_key, read_metrics, take_back
+from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, read_metrics, take_back
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
 
@@ -55,6 +56,36 @@ def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
     assert len({run.run_id for run in runs}) == 1
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
     assert settings["seed"] == 7
+
+
+@pytest.mark.parametrize("renames", range(5))
+def test_curves_stay_apart_when_a_start_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    one, other = (tmp_path / "checkpoints" / name for name in ("aaaa", "bbbb"))
+
+    def start(run: Path, *rows: str) -> str:
+        take_back(tmp_path, run)
+        with (tmp_path / METRICS).open("a") as file:
+            file.writelines(rows)
+        return (tmp_path / METRICS).read_text()
+
+    start(one, "1")
+    start(other, "2")
+    replace, left = Path.replace, [renames]
+
+    def killed(path: Path, target: Path) -> Path:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            take_back(tmp_path, one)
+    assert start(one) == "1"
+    assert start(other) == "2"
 
 
 def test_a_training_with_other_settings_has_a_curve_of_its_own(
