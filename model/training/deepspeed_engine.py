@@ -109,7 +109,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         **config.deepspeed,
     }
     if config.precision != "fp32":
-        settings.setdefault(config.precision, {"enabled": True})
+        settings[config.precision] = {"enabled": True, **settings.get(config.precision, {})}
     zero = dict(settings.get("zero_optimization", {}))
     if world.device.type == "cuda":
         if config.precision == "bf16" and zero.get("stage", 0) >= 1:

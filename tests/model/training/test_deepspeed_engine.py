@@ -50,6 +50,11 @@ def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
     assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256
 
 
+def test_a_key_of_the_precision_leaves_it_enabled() -> None:
+    made = settings(1, precision="bf16", bf16={"immediate_grad_update": True})
+    assert made["bf16"] == {"enabled": True, "immediate_grad_update": True}
+
+
 @pytest.mark.parametrize(
     ("environment", "ranks"),
     [
