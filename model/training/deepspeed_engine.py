@@ -119,6 +119,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         for kind in zero.keys() & OFFLOADS:
             settings["zero_optimization"][kind] = {**zero[kind], "pin_memory": False}
     reject_unsupported(config, settings, world)
+    reject_contradictions(config, settings, world)
     return settings
 
 
@@ -159,6 +160,36 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
             "deepspeed.zero_optimization.round_robin_gradients, which hides parameter positions; "
             "remove it",
             key="optimizer",
+        )
+
+
+def reject_contradictions(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
+    """Reject keys of DeepSpeed that contradict ours, or what ours rely on."""
+    for precision in ("bf16", "fp16"):
+        enabled = settings.get(precision, {}).get("enabled", False)
+        if enabled != (config.precision == precision):
+            raise ConfigError(
+                f"deepspeed.{precision}.enabled={str(enabled).lower()}: cannot be combined with "
+                f"precision={config.precision}; remove it and set precision=",
+                key="deepspeed",
+            )
+    batch, micro, parts = (
+        settings[key]
+        for key in ("train_batch_size", "train_micro_batch_size_per_gpu",
+                    "gradient_accumulation_steps")
+    )  # fmt: skip
+    if batch != micro * parts * world.size:
+        raise ConfigError(
+            f"deepspeed.train_batch_size={batch}: must be {micro} samples x {parts} micro-batches "
+            f"x {world.size} ranks; remove it, train_micro_batch_size_per_gpu and "
+            "gradient_accumulation_steps, and set batch_size= and micro_batch=",
+            key="deepspeed",
+        )
+    if settings.get("zero_optimization", {}).get("compute_grad_norm") is False:
+        raise ConfigError(
+            "deepspeed.zero_optimization.compute_grad_norm=false: not supported, as the norm shows "
+            "which updates are not finite; remove it",
+            key="deepspeed",
         )
 
 

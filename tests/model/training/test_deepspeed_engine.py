@@ -36,6 +36,11 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ),
         ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "deepspeed"),
         ({"stage": 2, "zero": {"round_robin_gradients": True}}, "optimizer"),
+        ({"stage": 1, "bf16": {"enabled": True}}, "deepspeed"),
+        ({"stage": 1, "precision": "bf16", "bf16": {"enabled": False}}, "deepspeed"),
+        ({"stage": 1, "train_batch_size": 128}, "deepspeed"),
+        ({"stage": 1, "gradient_accumulation_steps": 2}, "deepspeed"),
+        ({"stage": 1, "zero": {"compute_grad_norm": False}}, "deepspeed"),
     ],
 )
 def test_what_would_train_wrongly_is_refused(refused, key) -> None:
