@@ -18,3 +18,7 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 # Micro-batches differ in tokens, and so do their tensors: without this, GPU memory is fragmented.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+# With a hostfile deepspeed counts GPUs from 0, even if a scheduler assigned others.
+if os.environ.get("TRAIN_GPUS"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]

@@ -18,9 +18,6 @@ import os
 
 os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-if os.environ.get("TRAIN_GPUS"):
-    # With a hostfile deepspeed counts GPUs from 0, even if a scheduler assigned others.
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]
 
 from model.config import TrainConfig
 from model.resilience import rank_record

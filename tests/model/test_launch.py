@@ -215,10 +215,13 @@ def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["train", "preflight"])
+def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(
+    tmp_path: Path, command: str
+) -> None:
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(
-        f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.train\n"
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.{command}\n"
         'line = f\'rank {os.environ["LOCAL_RANK"]} {os.environ["CUDA_VISIBLE_DEVICES"]}\'\n'
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
