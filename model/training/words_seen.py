@@ -71,11 +71,13 @@ class WordsSeen:
         """
         config = self._config
         if not step:
-            key = "epochs" if config.words is None else "words"
+            limits = {"epochs": config.epochs, "words": config.words}
+            given = {key: limit for key, limit in limits.items() if limit is not None}
+            shown = ", ".join(f"{key}={limit}" for key, limit in given.items())
             raise InputError(
-                f"{key}={getattr(config, key)}: ends the run before its first step of "
-                f"{config.batch_size:,} samples; raise it, or lower batch_size",
-                key=key,
+                f"{shown}: ends the run before its first step of {config.batch_size:,} samples; "
+                "raise it, or lower batch_size",
+                key=next(iter(given), None),
             )
         if self.count is not None:
             missed = [mark for mark in config.save_at_words if mark > self.count / NEAR]

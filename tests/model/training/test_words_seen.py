@@ -186,6 +186,13 @@ def test_a_limit_below_the_first_step_is_refused() -> None:
     assert raised.value.key == "words"
 
 
+def test_a_limit_of_epochs_below_the_first_step_is_named_next_to_one_of_words() -> None:
+    seen, _ = seen_after(TrainConfig(words=10**9, epochs=1), [])
+    with pytest.raises(InputError) as raised:
+        seen.check_end(0, print)
+    assert "epochs=1" in str(raised.value)
+
+
 @pytest.fixture(scope="module")
 def converted(runs: Path, work: Path) -> Path:
     """The marked checkpoints as folders of models."""
