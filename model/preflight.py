@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from model.resilience import node_checks, process_group, rank_record, rendezvous
-from model.resilience.gpus import require_gpus
+from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.node_checks import Findings
 from model.resilience.rank_card import describe
 from model.training import device_peak
@@ -66,7 +66,7 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
     """Measure this rank; return the findings of all, the all-reduce's bytes/s, and if it was right.
 
     Raises:
-        ConfigError: fewer GPUs are usable than the environment announces.
+        ConfigError: fewer GPUs are usable than the environment announces or ranks need.
         InputError, Restart: as `model.resilience.rendezvous.meet`.
     """
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
@@ -75,6 +75,7 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
     require_gpus()
     device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
+        require_gpu_of(local)
         torch.cuda.set_device(device)
     backend, precision = ("nccl", "bf16") if device.type == "cuda" else ("gloo", "fp32")
     process_group.join(backend, describe(Identity(), "preflight"), wait, OPERATION, device)

@@ -37,6 +37,23 @@ def require_gpus() -> None:
         )
 
 
+def require_gpu_of(local_rank: int) -> None:
+    """Check that the node has a GPU for a rank of it, by its number there.
+
+    Raises:
+        ConfigError: more ranks were started.
+    """
+    import torch
+
+    usable = torch.cuda.device_count()
+    if local_rank >= usable:
+        raise ConfigError(
+            f"processes: more ranks were started on this node than it has usable GPUs ({usable}); "
+            f"start {usable}, one for each",
+            key="processes",
+        )
+
+
 def refuse_old_driver() -> None:
     """Check that PyTorch can use GPUs where the node has a driver for them.
 

@@ -18,7 +18,7 @@ from model.config import TrainConfig
 from model.encoders.device import choose_products
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
-from model.resilience.gpus import require_gpus
+from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training import gradient_sums
@@ -56,13 +56,14 @@ def start_world(
     """Join the launcher's process group, or make one of this process alone.
 
     Raises:
-        ConfigError: Fewer GPUs are usable than the environment announces.
+        ConfigError: Fewer GPUs are usable than the environment announces or ranks need.
     """
     require_gpus()
     for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
         os.environ.setdefault(key, value)
     local_rank = int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
+        require_gpu_of(local_rank)
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
         choose_products(device)

@@ -38,6 +38,14 @@ def test_promised_gpus_without_cuda_are_the_users_to_look_at(
     assert gpus.reason() in str(caught.value)
 
 
+def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    gpus.require_gpu_of(1)
+    with pytest.raises(ConfigError) as caught:
+        gpus.require_gpu_of(2)
+    assert caught.value.key == "processes"
+
+
 def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert "580" in gpus.advice()
