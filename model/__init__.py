@@ -19,6 +19,6 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 # Micro-batches differ in tokens, and so do their tensors: without this, GPU memory is fragmented.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
-# With a hostfile deepspeed counts GPUs from 0, even if a scheduler assigned others.
+# With a hostfile or a number of ranks deepspeed counts GPUs from 0, even if others are assigned.
 if os.environ.get("TRAIN_GPUS"):
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]

@@ -45,8 +45,9 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     path = command.hostfile()
     if path is not None:
         launch.environment.setdefault(HOSTS, rank_hosts(read_hosts(path)))
-        if os.environ.get("CUDA_VISIBLE_DEVICES"):
-            launch.environment[GPUS] = os.environ["CUDA_VISIBLE_DEVICES"]
+    counted = path is not None or command.option("--num_gpus", "--num_accelerators") is not None
+    if counted and os.environ.get("CUDA_VISIBLE_DEVICES"):  # deepspeed would say it ignores them
+        launch.environment[GPUS] = os.environ.pop("CUDA_VISIBLE_DEVICES")
     if not any(device.exists() for device in GPU_DEVICES):
         # Otherwise every process of DeepSpeed warns about the missing GPU.
         launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))

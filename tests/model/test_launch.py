@@ -236,3 +236,19 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(
     said = done.stdout + done.stderr
     assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), said
     assert "[INFO]" not in said  # the launcher's log
+
+
+@pytest.mark.slow
+def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path: Path) -> None:
+    (tmp_path / "rank.py").write_text(
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model\n"
+        "os.write(1, (os.environ['CUDA_VISIBLE_DEVICES'] + chr(10)).encode())"
+    )
+    launcher = str(Path(sys.executable).with_name("deepspeed"))
+    done = subprocess.run(
+        [sys.executable, "-m", "model.launch", launcher, "--num_accelerators", "2",
+         "--no_local_rank", str(tmp_path / "rank.py")],
+        cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2,3", "2,3"], done.stdout + done.stderr
