@@ -116,10 +116,15 @@ def _remove(path: Path) -> None:
         shutil.rmtree(away, ignore_errors=True)
 
 
+class Unreadable(InputError):
+    """A checkpoint may be intact, but its file system or its permissions do not let it be read."""
+
+
 def read_state(path: Path) -> State:
     """Read the state of a checkpoint and verify the checksums of its files.
 
     Raises:
+        Unreadable: A file is there and cannot be read now.
         InputError: The checkpoint is incomplete, damaged or of another format.
     """
     try:
@@ -136,8 +141,14 @@ def read_state(path: Path) -> State:
                     f"{path / name}: damaged, does not match its checksum in {SUMS}",
                     path=path / name,
                 )
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a complete checkpoint ({error})", path=path) from error
+    except OSError as error:
+        raise Unreadable(
+            f"{path}: cannot be read ({error}); rerun the command where it can, or remove the "
+            "folder to resume from the checkpoint before it",
+            path=path,
+        ) from error
     return state
 
 
@@ -152,10 +163,16 @@ def steps(folder: Path) -> dict[int, Path]:
 
 
 def newest(folder: Path) -> tuple[Path, State] | None:
-    """Return the last intact checkpoint of a run; warn of damaged ones."""
+    """Return the last intact checkpoint of a run; warn of damaged ones.
+
+    Raises:
+        Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
+    """
     for path in reversed(steps(folder).values()):
         try:
             return path, read_state(path)
+        except Unreadable:
+            raise
         except InputError as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
     return None

@@ -1,15 +1,11 @@
 """Batches come to the device ahead of their use; on a CPU they stay where they are."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from model.encoders.batch import Batch
-from model.loader import device_copy
 from model.loader.device_copy import Copier, tensors
 
 
@@ -29,40 +25,6 @@ def test_on_a_cpu_nothing_is_copied() -> None:
 def test_every_tensor_of_a_batch_is_found() -> None:
     names = {one.name for one in dataclasses.fields(Batch)}
     assert tensors(batch()).keys() == names - {"max_length"}
-
-
-def test_the_thread_of_a_second_gpu_never_selects_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """CUDA takes hundreds of MB of each device that a process selects."""
-    now, selected = [0], []  # the device of a new thread; those that it selects
-
-    def select(number: int) -> None:
-        if number != now[0]:
-            selected.append(number)
-        now[0] = number
-
-    @contextlib.contextmanager
-    def stream(_: object) -> Iterator[None]:  # as PyTorch's: selects the device before, at the end
-        before = now[0]
-        select(1)
-        yield
-        select(before)
-
-    @contextlib.contextmanager
-    def device(wanted: torch.device) -> Iterator[None]:  # as PyTorch's: goes back to one in use
-        select(wanted.index)
-        yield
-        now[0] = 0
-
-    event = SimpleNamespace(record=lambda _: None)
-    for name, value in {
-        "Stream": lambda _: object(), "Event": lambda: event, "stream": stream, "device": device,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(device_copy, "tensors", lambda _: {})
-    Copier(torch.device("cuda", 1))(batch())
-    assert selected == [1]
 
 
 @pytest.mark.gpu

@@ -116,6 +116,21 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert name_of(4) in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "name", [checkpoint.WEIGHTS, checkpoint.MOMENTS, checkpoint.STATE, checkpoint.SUMS]
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
+    tmp_path: Path, name: str
+) -> None:
+    for step in (3, 4):
+        write(tmp_path, state(step), *tensors(step))
+    path = tmp_path / name_of(4) / name
+    path.unlink()
+    path.symlink_to(path)  # too many links: neither absent nor of wrong content
+    with pytest.raises(checkpoint.Unreadable, match=name_of(4)):
+        newest(tmp_path)
+
+
 def test_the_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
     path = write(tmp_path, state(1), *tensors(1))
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=path, capture_output=True)
