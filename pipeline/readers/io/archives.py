@@ -1,34 +1,27 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
-import lzma
 import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import BinaryIO
-
-import zstandard
+from typing import Self
 
 from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, compressed, read_position, size_limit
+from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-ZSTD_TARS = (".tar.zst", ".tzst")  # which tarfile cannot read by itself
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", *ZSTD_TARS)
-ARCHIVES = (".zip", *TARS)
-# What tarfile raises for a damaged archive, including errors of the libraries that it uses.
-BROKEN_TAR = (
-    tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError,
-    ValueError, TypeError,
+TARS = (
+    ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst",
 )  # fmt: skip
+ARCHIVES = (".zip", *TARS)
+BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError)  # raised by tarfile
 LARGEST = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
 
 
@@ -141,17 +134,10 @@ class ArchiveFiles:
     def _tar(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
         """Stream the documents of a tar archive; nothing is written to disk."""
         path, last = split.path, "its beginning"
-        if split.stamp and split.stamp != compressed.version_stamp(path):
-            raise InputError(
-                f"{path}: the file was changed during the run; rerun the command", path=path
-            )
+        stream = compressed.Stream(split)
         try:
-            with (
-                storage.at(path).open("rb") as packed,
-                opened_tar(path, packed) as archive,
-            ):
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
                 for member in archive:
-                    read_position.reached(split, packed.tell())
                     last = member.name
                     if not member.isfile():
                         continue
@@ -162,17 +148,34 @@ class ArchiveFiles:
                     file = archive.extractfile(member)
                     assert file is not None  # regular files have content
                     yield f"{path}/{member.name}", file.read()
+            while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
+                pass
         except BROKEN_TAR as error:
             raise InputError(
                 f"{path}: damaged tar archive after {last} ({error}); download it again", path=path
             ) from error
 
 
-def opened_tar(path: str, packed: BinaryIO) -> tarfile.TarFile:
-    """Return a tar archive as a stream, whatever compresses it."""
-    if path.lower().endswith(ZSTD_TARS):
-        return tarfile.open(fileobj=compressed.unpacked_zstd(packed), mode="r|")
-    return tarfile.open(fileobj=packed, mode="r|*")
+class _Header(tarfile.TarInfo):
+    """A header of a tar archive; one that is damaged is an error.
+
+    For tarfile such a header would be the end of the archive.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Parse a header.
+
+        Raises:
+            tarfile.ReadError: it is damaged.
+            tarfile.HeaderError: the archive ends here.
+        """
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if any(buf):
+                raise tarfile.ReadError(str(error)) from error
+            raise
 
 
 def zip_members(path: File) -> list[zipfile.ZipInfo]:

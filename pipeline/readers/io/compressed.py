@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import zstandard
 
@@ -233,10 +233,28 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
             yield from _unpack(file, start, split, _UNPACKERS[kind])
 
 
-def unpacked_zstd(packed: BinaryIO) -> BinaryIO:
-    """Return the decompressed bytes of a zstd file as a file that is read once."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    return decompressor.stream_reader(packed, read_across_frames=True)
+class Stream(io.RawIOBase):
+    """The decompressed bytes of a whole file, as a file that is read once."""
+
+    def __init__(self, split: FileRange):
+        super().__init__()
+        self._chunks, self._held = read(split), memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return true: that is what it is for."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read up to `len(buffer)` bytes.
+
+        Raises:
+            InputError: raised by `read`.
+        """
+        if not self._held:
+            self._held = memoryview(next(self._chunks, (b"", True))[0])
+        count = min(len(buffer), len(self._held))
+        buffer[:count], self._held = self._held[:count], self._held[count:]
+        return count
 
 
 def decompressed(place: str, content: bytes) -> bytes:

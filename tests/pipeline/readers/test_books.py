@@ -114,6 +114,34 @@ def test_a_broken_archive_is_named(fill: Callable[[Path], Path], tmp_path: Path)
     assert caught.value.path == str(path)
 
 
+def in_place(raw: bytes, at: int, new: bytes) -> bytes:
+    return raw[:at] + new + raw[at + len(new) :]
+
+
+@pytest.mark.parametrize("damage", [
+    lambda tar: gzip.compress(in_place(tar, tar.index(b"all/cat.txt") + 150, b"9")),
+    lambda tar: gzip.compress(tar[: tar.index(b"all/cat.txt") + 150]),
+    lambda tar: in_place(
+        packed := gzip.compress(tar, 0), packed.index(b"The story of cat"), b"That"
+    ),
+], ids=["header", "cut in a header", "byte of a book"])  # fmt: skip
+def test_damage_that_looks_like_the_end_of_an_archive_is_named(
+    damage: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = fill_tar(tmp_path)
+    path.write_bytes(damage(gzip.decompress(path.read_bytes())))
+    with pytest.raises(InputError) as caught:
+        documents(path)
+    assert caught.value.path == str(path)
+
+
+def test_a_tar_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
+    path = fill_tar(tmp_path)
+    tar = gzip.decompress(path.read_bytes())
+    path.write_bytes(b"".join(gzip.compress(tar[at : at + 700]) for at in range(0, len(tar), 700)))
+    assert [d.title for d in documents(path)[0]] == ["ant", "bee", "cat", "dog"]
+
+
 def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     path = fill_zip(tmp_path)
     raw = bytearray(path.read_bytes())
