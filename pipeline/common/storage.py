@@ -16,7 +16,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -262,15 +262,26 @@ def matching(pattern: str) -> list[File]:
         return [top]
     if not glob.has_magic(pattern):
         return []
-    fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    fixed = re.split(r"[*?[]", top.address, maxsplit=1)[0]
     listed = f"{fixed}*" if top.address.startswith(_BY_NAME) else fixed.rpartition("/")[0]
-    deep = "**" in pattern
-    return sorted(
-        file
-        for file in Remote(listed).below()
-        if fnmatch.fnmatchcase(str(file), pattern)
-        and (deep or str(file).count("/") == pattern.count("/"))
-    )
+    parts = top.address.split("/")
+    return sorted(file for file in Remote(listed).below() if _fits(str(file).split("/"), parts))
+
+
+def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether the parts of an address match those of a pattern, as paths on disk do.
+
+    In a part with more than `**`, as `**.txt`, it stands for any characters, of folders too.
+    """
+    if not names or not parts:
+        return not names and not parts
+    part, rest = parts[0], parts[1:]
+    if "**" in part and part != "**":
+        return fnmatch.fnmatchcase("/".join(names), "/".join(parts))
+    hidden = names[0].startswith(".") and not part.startswith(".")
+    if part == "**":
+        return _fits(names, rest or ["*"]) or (not hidden and _fits(names[1:], parts))
+    return not hidden and fnmatch.fnmatchcase(names[0], part) and _fits(names[1:], rest)
 
 
 @functools.lru_cache(maxsize=64)

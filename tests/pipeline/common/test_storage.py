@@ -74,6 +74,22 @@ def test_wildcards_and_fingerprints(bucket: str) -> None:
     assert fingerprints.fingerprint_path(top) != before
 
 
+@pytest.mark.parametrize("pattern", [
+    "*.txt", "*/*", "**", "**/*.txt", "c/**/*.txt", "**/f/*.txt", "c/**/g.txt", "**/.h/*",
+])  # fmt: skip
+def test_wildcards_match_what_they_match_on_disk(bucket: str, tmp_path: Path, pattern: str) -> None:
+    names = "a.txt .b.txt c/d.txt c/e.md c/f/g.txt c/f/f/i.txt c/f/j/f/k.txt c/.h/g.txt .h/l.txt"
+    for name in names.split():
+        objects.put(f"{bucket}/w/{name}", name.encode())
+        (tmp_path / "w" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "w" / name).touch()
+    here, there = (
+        [str(file).removeprefix(top) for file in storage.matching(f"{top}/w/{pattern}")]
+        for top in (str(tmp_path), bucket)
+    )
+    assert here == there != []
+
+
 def test_what_is_not_there_is_named(bucket: str) -> None:
     nowhere = CorpusConfig(name="c", reader="lines", path=f"{bucket}/nowhere")
     with pytest.raises(InputError) as raised:
