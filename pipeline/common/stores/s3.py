@@ -205,11 +205,16 @@ def call(
     `failed` is called after each failure.
     """
     s3 = client(address)
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import ClientError, ParamValidationError
 
     def attempt() -> Any:
         try:
             return request(s3)
+        except ParamValidationError as error:
+            raise StoreError(
+                f"{address}: no bucket has such a name; correct it, without wildcards",
+                path=address,
+            ) from error
         except ClientError as error:
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             code = error.response["Error"].get("Code", "")

@@ -12,3 +12,16 @@ def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     s3._client.cache_clear()
     with pytest.raises(StoreError, match="AWS_PROFILE"):
         storage.at("s3://bucket/x").is_file()
+
+
+@pytest.mark.parametrize("address", ["s3://My Bucket/x", "s3://bucket*/x.txt", "s3://b:1/x"])
+def test_a_name_that_no_bucket_has_is_a_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    s3._client.cache_clear()
+    with pytest.raises(StoreError) as caught:
+        storage.matching(address)
+    assert str(caught.value).startswith(f"{address}: ")
+    assert "\n" not in str(caught.value)
+    s3._client.cache_clear()
