@@ -95,9 +95,7 @@ class Reader:
                 )  # fmt: skip
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
-            if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-                kind = kind.value_type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            if not holds_text(kind):
                 raise InputError(
                     f"{path}: column {name} holds {kind}, not text; set corpus.options.text",
                     key="corpus.options.text", path=path,
@@ -131,6 +129,17 @@ class Reader:
             found.append(((group, before), size))
             before += file.metadata.row_group(group).num_rows
         return found
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Return whether the values of an Arrow type are texts, lists of texts or null."""
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        kind = kind.value_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    return any(is_text(kind) for is_text in texts)
 
 
 def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:

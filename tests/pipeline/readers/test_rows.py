@@ -48,6 +48,24 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     assert tally == {"broken": 1}
 
 
+@pytest.mark.parametrize("column", [
+    pa.array(["a", None, "a"]).dictionary_encode(),
+    pa.array(["a", None, "a"], pa.string_view()),
+    pa.array([["a"], None, ["a", ""]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+], ids=["dictionary", "view", "list of dictionary"])  # fmt: skip
+def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    found, _ = read(config("parquet", tmp_path))
+    assert [document.text for document in found] == ["a", "", "a"]
+
+
+def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
+    found, _ = read(config("parquet", tmp_path))
+    assert [document.text for document in found] == ["", "", "b"]
+
+
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 def test_fields_of_null_are_null(reader: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{reader}"
