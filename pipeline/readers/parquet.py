@@ -1,5 +1,6 @@
 """Parquet files, as published on the Hugging Face hub."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ class Reader:
         try:
             # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
             place = storage.at(path)
-            source = path if isinstance(place, Path) else place.open()
+            # A name need not be text; pyarrow would read some as a URI.
+            local = isinstance(place, Path)
+            source = pa.OSFile(os.fsencode(path)) if local else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
             raise InputError(

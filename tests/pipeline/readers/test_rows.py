@@ -1,6 +1,7 @@
 """Rows of named fields: what is wrong with one is said with its place and the key to set."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,6 +65,15 @@ def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path: Path) -> 
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
     found, _ = read(config("parquet", tmp_path))
     assert [document.text for document in found] == ["", "", "b"]
+
+
+def test_a_parquet_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"text": ["a"]}), "a.parquet")
+    for name in (b"caf\xe9.parquet", b"file:a.parquet", b"s3:a%20#b.parquet"):
+        Path(os.fsdecode(name)).write_bytes(Path("a.parquet").read_bytes())
+        found, _ = read(config("parquet", Path(os.fsdecode(name))))
+        assert [document.text for document in found] == ["a"]
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
