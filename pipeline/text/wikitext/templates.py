@@ -156,7 +156,7 @@ def _as_of(arguments: Arguments) -> str:
     if arguments.get("alt"):
         return arguments["alt"]
     year, month, day = (arguments.get(key, "") for key in "123")
-    if month.isdigit() and 1 <= int(month) <= 12:
+    if month.isdecimal() and len(month) <= units.DIGITS and 1 <= int(month) <= 12:
         month = _MONTHS[int(month) - 1]
     since = "since" if arguments.get("since") else "as of"
     since = since if arguments.get("lc") else since.capitalize()

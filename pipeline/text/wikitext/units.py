@@ -30,6 +30,7 @@ _BETWEEN = {
     "+": " + ",
 }  # fmt: skip
 _SCALES = {"e3": "thousand", "e6": "million", "e9": "billion"}
+DIGITS = 4300  # of a number; Python refuses to convert longer ones
 _SECOND = {("ft", "in"), ("st", "lb"), ("lb", "oz"), ("yd", "ft"), ("mi", "yd"), ("mi", "ft")}
 
 
@@ -59,7 +60,9 @@ def convert(arguments: Mapping[str, str]) -> str:
 def _number(value: str) -> str:
     """Return a number with commas between thousands."""
     whole, point, rest = value.partition(".")
-    return f"{int(whole):,}{point}{rest}" if whole.isascii() and whole.isdigit() else value
+    if not (whole.isascii() and whole.isdigit() and len(whole) <= DIGITS):
+        return value
+    return f"{int(whole):,}{point}{rest}"
 
 
 def _unit(code: str, single: bool, brief: bool) -> str:

@@ -32,6 +32,15 @@ def test_construct_reads_as_expected(construct: str, wikitext: str, expected: st
     assert EXTRACT["zh" if construct == "variants" else "en"](wikitext) == expected
 
 
+@pytest.mark.parametrize(("wikitext", "expected"), [
+    ("{{as of|2014|²}}", "As of ² 2014"), ("{{as of|2014|05}}", "As of May 2014"),
+    (f"{{{{as of|2014|{'9' * 5000}}}}}", f"As of {'9' * 5000} 2014"),
+    (f"{{{{convert|{'9' * 5000}|km|mi}}}}", f"{'9' * 5000} kilometres"),
+], ids=["digit", "month", "long month", "long number"])  # fmt: skip
+def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext: str, expected: str) -> None:
+    assert EXTRACT["en"](wikitext) == expected
+
+
 def test_braces_around_a_minus_are_text_where_no_converter_is_on() -> None:
     assert EXTRACT["en"]("1-{4-[a]}-2-ol") == "1-{4-[a]}-2-ol"
 
