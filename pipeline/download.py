@@ -148,7 +148,7 @@ def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
     """
     for url in source.urls:
         try:
-            http_transfer.fetch(url, part, patience, checked=source.digest is not None)
+            http_transfer.fetch(url, part, patience, digest=source.digest)
             return url
         except NotFound:
             if url == source.urls[-1]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import requests
 import tenacity
@@ -67,18 +67,18 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     return _persist(once, url, patience, lambda: 0)
 
 
-def fetch(url: str, part: Path, patience: RetryPolicy, *, checked: bool) -> None:
+def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) -> None:
     """Download the file at `url` to `part`, resuming an earlier download.
 
-    `checked` says that the content will be checked against a digest: then it is safe to resume even
-    if the server does not identify versions.
+    The caller checks the content against a `digest`: with one it is safe to resume a part of the
+    same digest even if the server does not identify versions, or is another one.
 
     Raises:
         InputError: the download failed, or the disk is full; the part is kept for another run.
     """
 
     def once() -> None:
-        _transfer(url, part, patience, checked)
+        _transfer(url, part, patience, digest)
 
     _persist(once, url, patience, lambda: part.stat().st_size if part.exists() else 0)
 
@@ -176,13 +176,17 @@ def _check_status(url: str, response: requests.Response) -> None:
         raise InputError(f"{url}: {status}")
 
 
-def _transfer(url: str, part: Path, patience: RetryPolicy, checked: bool) -> None:
+def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -> None:
     """Request the missing bytes once, and append them."""
+    note = _read_note(part)
+    of_part = note.pop("digest", None)
+    if digest and of_part and of_part != digest:  # of another file, as of an older dump
+        discard(part)
     offset = part.stat().st_size if part.exists() else 0
-    known = _read_note(part, url)
+    known = note if note.get("url") == url else {}
     headers = {}
     version = known.get("etag") or known.get("modified")
-    if offset and (version or checked):
+    if offset and (version or digest):
         headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
     with _response(url, headers, patience) as response:
         if response.status_code == 416 and _total(response) == offset:
@@ -202,15 +206,15 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, checked: bool) -> Non
         _check_space(part, missing, offset)
         if not offset:
             part.unlink(missing_ok=True)
-        note_of(part).write_text(json.dumps(now))
+        note_of(part).write_text(json.dumps(now | {"digest": digest}))
         _append(response, part, offset, missing)
 
 
-def _read_note(part: Path, url: str) -> dict[str, str]:
-    """Return the note of a part, or an empty one if it belongs to another address."""
+def _read_note(part: Path) -> dict[str, Any]:
+    """Return the note of a part, or an empty one."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(note_of(part).read_text())
-        if isinstance(found, dict) and found.get("url") == url:
+        if isinstance(found, dict):
             return found
     return {}
 

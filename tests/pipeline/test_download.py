@@ -328,6 +328,23 @@ class TestSums:
         assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == CONTENT
         assert manifest.figures["files"][0]["url"] == server.url(self.DATED)
 
+    def test_new_dumps_begin(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
+        server.files[self.DATED], server.cuts = CONTENT, [9999, 1000, 0, 0]
+        with pytest.raises(InputError, match="1,000 bytes"):
+            run(config(tmp_path, latest))
+        server.files[self.DATED.replace("1101", "1120")] = new = CONTENT[::-1]
+        sums = hashlib.md5(new).hexdigest() + "  wiki-20261120-pages.xml.bz2"
+        server.files["/sums.txt"] = sums.encode()
+        run(config(tmp_path, latest))
+        assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == new
+
+    def test_a_mirror_goes_on(self, server: Server, big: DownloadFile, tmp_path: Path) -> None:
+        server.files["/mirror/big.bin"], server.cuts = CONTENT, [1000, 0, 0]
+        with pytest.raises(InputError):
+            run(config(tmp_path, big))
+        run(config(tmp_path, DownloadFile(url=server.url("/mirror/big.bin"), digest=big.digest)))
+        assert server.asked[-1] == ("/mirror/big.bin", "bytes=1000-")
+
     def test_latest_itself_is_taken_where_no_date_is_served(
         self, latest: DownloadFile, tmp_path: Path
     ) -> None:
