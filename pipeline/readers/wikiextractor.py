@@ -12,7 +12,7 @@ from pipeline.readers.io import text_lines
 from pipeline.text.wikitext import Extractor
 
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
-_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')  # quotes in titles are not escaped
 _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)

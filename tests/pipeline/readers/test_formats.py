@@ -207,10 +207,12 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
     (tmp_path / "wiki_01").write_text(
         '{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n'
     )
-    (article, other), _ = read(config("wikiextractor", tmp_path))
+    (tmp_path / "wiki_02").write_text('<doc id="9" title=""C" of D">\n"C" of D\n\nE.\n</doc>\n')
+    (article, other, quoted), _ = read(config("wikiextractor", tmp_path))
     assert (article.id, article.title) == ("c:7", "Q & A")
     assert article.text == "It is bold.\nHistory.\nOne"
     assert (other.id, other.title, other.text) == ("c:8", "B", "Body in B.")
+    assert (quoted.id, quoted.title, quoted.text) == ("c:9", '"C" of D', "E.")
 
 
 def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> None:
