@@ -53,6 +53,11 @@ class FileFormat:
         """Return whether its bytes must be decoded to find line ends."""
         return codecs.lookup(self.encoding).name in _WIDE
 
+    @property
+    def lacks_mark(self) -> bool:
+        """Return whether only a byte order mark could say in which order its bytes are."""
+        return self.stated and codecs.lookup(self.encoding).name in ("utf-16", "utf-32")
+
 
 class TextFiles:
     """The text files of a corpus, read as lines."""
@@ -118,6 +123,11 @@ class TextFiles:
         if form.binary:
             if split.start == 0:
                 tally.reject(split.path, encodings.BINARY, path=split.path)
+            return
+        if form.lacks_mark:
+            name = codecs.lookup(form.encoding).name
+            why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
+            tally.reject(split.path, why, path=split.path, offer_skip=False)
             return
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1

@@ -33,6 +33,22 @@ def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:
     assert tally.broken[0].startswith(str(tmp_path / "b.jsonl.gz"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(
+    encoding: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("One.", encoding)
+    (tmp_path / "b.txt").write_text("Two.", f"{encoding}-le")
+    with pytest.raises(InputError) as caught:
+        read(config("lines", tmp_path, encoding=encoding))
+    assert caught.value.path == str(tmp_path / "b.txt")
+    found, tally = read(config("lines", tmp_path, encoding=encoding, on_error="skip"))
+    assert [d.text for d in found] == ["One."]
+    assert tally == {"broken": 1}
+    found, _ = read(config("lines", tmp_path, encoding=f"{encoding}-le"))
+    assert [d.text for d in found] == ["One.", "Two."]
+
+
 def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("One.\n\nTwo.\n")
     corpus = config("lines", tmp_path)
