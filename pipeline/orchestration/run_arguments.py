@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, split
+from pipeline.cli.overrides import SEARCH_PATH, as_text, normalized, quoted, readable, split
 from pipeline.common.errors import Exit
 from pipeline.common.redact import redact
 from pipeline.config import RunConfig
@@ -116,7 +116,13 @@ def check_name(override: str, words: list[str]) -> None:
 
 
 def stage_key(override: str) -> str:
-    """Return `train.steps=9` or `train-512.steps=9` as a key of `stages`; others unchanged."""
-    kinds = "|".join(STAGES)
-    key = override.lstrip("+")
-    return f"++stages.{key}" if re.match(rf"({kinds})(-[\w-]+)?\.", key) else override
+    """Return `train.steps=9` or `train-512.steps=9` as a key of `stages`; others unchanged.
+
+    What the stage's schema says is a text stays as typed: that of the run does not know.
+    """
+    word = override.lstrip("+")
+    found = re.match(rf"({'|'.join(STAGES)})(-[\w-]+)?\.", word)
+    if found is None:
+        return override
+    key = as_text(readable(word[found.end() :]), STAGES[found[1]].schema)
+    return f"++stages.{found[0]}{key}"

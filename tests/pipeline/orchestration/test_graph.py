@@ -107,6 +107,20 @@ def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path)
     assert by_name["tasks"].dev_rows == 7  # type: ignore[attr-defined]
 
 
+def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
+    """Hydra's grammar takes them for numbers and truth values, as the stage's own command knows."""
+    words = ["vocab.existing=2024_01", "train.tracking.project=1e3", f"workdir={tmp_path}",
+             "evaluate.task.labels=[false,true]", "tasks=[sample_next]"]  # fmt: skip
+    config = composed_run(*words)
+    by_name: dict[str, Any] = {n.name: n.config for n in graph.plan(config, ["+corpus=sample"])}
+    assert by_name["vocab"].existing == "2024_01"
+    assert by_name["train"].tracking.project == "1e3"
+    assert by_name["evaluate-sample_next"].task.labels == ["false", "true"]
+    for word in words:
+        once = run_arguments.expand([word])
+        assert run_arguments.expand(once) == once  # a job reads what the run passes on
+
+
 def composed_run(*words: str) -> RunConfig:
     """What `pipeline.run +corpus=sample` reads of its command line."""
     entry_point.register("run", RunConfig)
