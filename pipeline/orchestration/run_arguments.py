@@ -1,6 +1,7 @@
 """Conversion of the command line of `python -m pipeline.run` to Hydra's grammar."""
 
 import difflib
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -59,7 +60,8 @@ def expand(argv: list[str]) -> list[str]:
     for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
-    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+    typed = (word[len("force=[") : -1].split(",") for word in kept if word.startswith("force=["))
+    return forcing(kept, [*filter(None, itertools.chain(*typed)), *forced]) if forced else kept
 
 
 def forcing(words: list[str], stages: list[str]) -> list[str]:

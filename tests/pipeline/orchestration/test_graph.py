@@ -121,6 +121,11 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
         assert run_arguments.expand(once) == once  # a job reads what the run passes on
 
 
+def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
+    both = ["force=[prepare]", "--force", "train", f"workdir={tmp_path}"]
+    assert composed_run(*both).force == ["prepare", "train"]
+
+
 def composed_run(*words: str) -> RunConfig:
     """What `pipeline.run +corpus=sample` reads of its command line."""
     entry_point.register("run", RunConfig)
