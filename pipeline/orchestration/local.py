@@ -22,6 +22,7 @@ from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
+STOPPED = re.compile(r"^(?:\d+: )?stopped: (.*?)(?:[;,] (?:then )?rerun .*)?$", re.M)
 ENDING = re.compile(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*|SIG\w+ before[^;]*")
 
 
@@ -214,11 +215,10 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if kind is not None and errors:
         return kind(f"stage {name}: {errors[0]} (log: {log})")
     if code == Exit.RESTART:
-        how = ENDING.search("\n".join(lines))
-        return Restart(
-            f"stage {name}: {how[0] if how else 'interrupted'} (log: {log}); rerun the same "
-            "command to resume"
-        )
+        text = "\n".join(lines)
+        ending, said = ENDING.search(text), STOPPED.findall(text)
+        how = ending[0] if ending else said[-1] if said else "interrupted"
+        return Restart(f"stage {name}: {how} (log: {log}); rerun the same command to resume")
     return StageFailed(
         f"stage {name} ended with exit code {code}; the end of its log {log}:\n"
         + "\n".join(lines[-15:])

@@ -81,6 +81,14 @@ def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
     assert "a bad value" in str(error)
 
 
+@pytest.mark.parametrize("end", ["", "; rerun the command to finish it"])
+def test_why_a_stage_waits_for_another_start_is_told(tmp_path: Path, end: str) -> None:
+    (tmp_path / "log").write_text(f"some text\nstopped: s3://b: the store is away{end}\n")
+    error = failure("vocab", Exit.RESTART, tmp_path / "log")
+    assert type(error) is Restart
+    assert str(error).startswith(f"stage vocab: s3://b: the store is away (log: {tmp_path}/log); ")
+
+
 SAVES = """
 import signal, sys, time
 def told(number, frame):
