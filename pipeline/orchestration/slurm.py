@@ -36,6 +36,7 @@ class SlurmExecutor:
     """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
     def __init__(self, config: ExecutorConfig, workdir: Path, overrides: list[str]):
+        check_options(config)
         if shutil.which("sbatch") is None:
             raise ConfigError(
                 "executor=slurm: sbatch not found; run the command on a login node of the cluster",
@@ -215,6 +216,17 @@ class SlurmExecutor:
         if self.said.get(name) != what:
             self.said[name] = what
             print(f"{name:<12}  {what}", flush=True)
+
+
+def check_options(config: ExecutorConfig) -> None:
+    """Raise ConfigError for options of sbatch that no job would get."""
+    known = ("all", *STAGES)
+    unknown = next((kind for kind in config.options if kind not in known), None)
+    if unknown is not None:
+        raise ConfigError(
+            f"executor.options.{unknown}: no such kind of stage; choose one of {', '.join(known)}",
+            key=f"executor.options.{unknown}",
+        )
 
 
 def current(node: Node, replaced: str | None = None) -> bool:

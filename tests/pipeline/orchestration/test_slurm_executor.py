@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import graph
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
 from tests.pipeline.orchestration.test_graph import composed_run
+
+
+def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
+    settings = ExecutorConfig(name="slurm", options={"tain": ["--mem=64G"]})
+    with pytest.raises(ConfigError, match="train") as caught:
+        SlurmExecutor(settings, tmp_path, [])
+    assert caught.value.key == "executor.options.tain"
 
 
 @pytest.mark.parametrize(
