@@ -79,7 +79,7 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
     if config.executor.name == "kubernetes" or store_inputs.in_store(config.workdir):
         run_nodes(config, chosen, nodes, expected)  # the driver may not see the volume
         return
-    with stage.locked(Path(config.workdir), key="workdir"):  # two would mix their logs
+    with stage.locked_run(Path(config.workdir)):  # two would mix their logs
         run_nodes(config, chosen, nodes, expected)
 
 

@@ -70,29 +70,43 @@ def locked_target(out: Path, wait: bool) -> Iterator[Path]:
         yield target
 
 
-@contextlib.contextmanager
-def locked(out: Path, wait: bool = False, key: str = "out") -> Iterator[None]:
-    """Hold the folder's lock file, so that two runs cannot write the same folder at once.
+def locked(out: Path, wait: bool = False) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock file next to a folder, so that two runs cannot write the folder at once.
 
-    With `wait`, wait until another process has finished. `key` is what the folder is the value of.
+    With `wait`, wait until another process has finished.
 
     Raises:
         InputError: another process holds the lock, or the parent folder is not writable.
     """
+    return _held(out.parent / f".{out.name}.lock", out, "out", wait)
+
+
+def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock file in the folder of a run, whose parent may be anyone's.
+
+    Raises:
+        InputError: another run holds the lock, or the folder is not writable.
+    """
+    return _held(workdir / ".lock", workdir, "workdir", wait=False)
+
+
+@contextlib.contextmanager
+def _held(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
+    """Hold the lock file of a folder; `key` is what the folder is the value of."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = (out.parent / f".{out.name}.lock").open("w")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
     except OSError as error:
-        raise not_writable(out, error, key) from error
-    with lock:
+        raise not_writable(folder, error, key) from error
+    with file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             raise InputError(
-                f"{key}={out}: another run is writing this folder; wait for it, or set another "
+                f"{key}={folder}: another run is writing this folder; wait for it, or set another "
                 f"{key}",
                 key=key,
-                path=out,
+                path=folder,
             ) from error
         yield
 

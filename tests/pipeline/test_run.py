@@ -101,14 +101,16 @@ def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(root: Path, tmp_path:
 
 
 def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    with stage.locked(work):
+    """By whichever name: the lock is in the folder, whose parent need not be writable either."""
+    work, link = tmp_path / "work", tmp_path / "link"
+    link.symlink_to(work)
+    with stage.locked_run(work):
         done = subprocess.run(
-            command(corpus, work), cwd=root, capture_output=True, text=True, check=False
+            command(corpus, link), cwd=root, capture_output=True, text=True, check=False
         )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"workdir={work}: another run" in done.stderr
-    assert not work.exists()
+    assert f"workdir={link}: another run" in done.stderr
+    assert [path.name for path in work.iterdir()] == [".lock"]
 
 
 def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> None:
