@@ -8,6 +8,7 @@ the version of its code; a folder whose manifest has the same fingerprint is up 
 import contextlib
 import dataclasses
 import datetime
+import errno
 import fcntl
 import os
 import shutil
@@ -102,12 +103,13 @@ def _held(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
-            raise InputError(
-                f"{key}={folder}: another run is writing this folder; wait for it, or set another "
-                f"{key}",
-                key=key,
-                path=folder,
-            ) from error
+            what = "another run is writing this folder; wait for it, or set another"
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                what = (
+                    f"cannot be locked ({error.strerror}); mount its file system with locks "
+                    "(flock), or set another"
+                )
+            raise InputError(f"{key}={folder}: {what} {key}", key=key, path=folder) from error
         yield
 
 

@@ -1,7 +1,10 @@
 """A stage leaves the old folder or the new one, and is made again only when something changed."""
 
 import dataclasses
+import errno
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -147,6 +150,21 @@ def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
     ):
         stage.run("tasks", config(tmp_path), Maker())
     assert (error.value.key, error.value.path) == ("out", str(tmp_path / "made"))
+
+
+def test_a_file_system_without_locks_is_not_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lustre is where it is mounted without the option `flock`."""
+
+    def refused(file: object, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(InputError, match="flock") as error:
+        stage.run("tasks", config(tmp_path), Maker())
+    assert (error.value.key, error.value.path) == ("out", str(tmp_path / "made"))
+    assert "another run" not in str(error.value)
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
