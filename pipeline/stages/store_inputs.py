@@ -154,6 +154,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
             here.fetch(wanted, here.listed() if wanted else {})
             # Other ranks of this node may read the manifest now.
             here.keep_only(lambda name: name in manifest.files or name == MANIFEST)
+            here.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
             manifest.write(here.path)
     return local_path(root, address)
 

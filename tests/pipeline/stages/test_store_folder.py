@@ -74,6 +74,18 @@ def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(
     assert not list((tmp_path / "b").rglob("big.bin"))
 
 
+def test_an_input_of_which_no_file_is_read_has_its_manifest(
+    bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    """As sample tasks and a dump have in the pod that makes the report."""
+    made = stage.run("download", download(bucket, tmp_path / "a"), Maker({"dump.bz2": b"text"}))
+    place = store_inputs.fetch_input(
+        tmp_path / "b", f"{bucket}/run/download", "stages.0", store_inputs.READS["report"]
+    )
+    assert Manifest.read(place) == made
+    assert [path.name for path in place.iterdir()] == [MANIFEST]
+
+
 def test_an_input_is_fetched_once_and_by_its_checksum(
     bucket: str, store: Proxy, tmp_path: Path
 ) -> None:
