@@ -43,29 +43,41 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
         ConfigError: two folders have the same name.
         InputError: no stage is finished.
     """
-    work = Path(config.workdir)
-    folders = [Path(f) for f in config.stages] or sorted(
-        path.parent
-        for path in work.glob(f"[!.]*/{MANIFEST}")  # hidden folders are left by crashes
-    )
     found: dict[str, tuple[Path, Manifest]] = {}
-    for folder in folders:
-        manifest = Manifest.read(folder, of_input=True)
-        if manifest is not None and manifest.stage != "report":
-            if folder.name in found:
-                raise ConfigError(
-                    f"stages: {found[folder.name][0]} and {folder} have the same name, by which a "
-                    "page refers to them; report one of them",
-                    key="stages",
-                )
-            found[folder.name] = (folder, manifest)
-    if not found:
+    for folder, manifest in finished(config):
+        path = Path(folder)
+        if path.name in found:
+            raise ConfigError(
+                f"stages: {found[path.name][0]} and {path} have the same name, by which a "
+                "page refers to them; report one of them",
+                key="stages",
+            )
+        found[path.name] = (path, manifest)
+    return found
+
+
+def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
+    """Return the folders to report, which may be in a store, and their manifests.
+
+    Raises:
+        InputError: no stage is finished.
+    """
+    if config.stages:
+        folders = config.stages
+    elif store_inputs.in_store(config.workdir):
+        folders = store_inputs.stages_in(config.workdir)
+    else:  # hidden folders are left by crashes
+        every = Path(config.workdir).glob(f"[!.]*/{MANIFEST}")
+        folders = [str(path) for path in sorted(path.parent for path in every)]
+    found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
+    known = [(folder, made) for folder, made in found if made and made.stage != "report"]
+    if not known:
         raise InputError(
             f"workdir={config.workdir}: no finished stages found; run some first, or set workdir",
             key="workdir",
             path=config.workdir,
         )
-    return found
+    return known
 
 
 def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
@@ -290,7 +302,7 @@ def run(config: ReportConfig) -> None:
             "local workdir",
             key="tracking",
         )
-    named = config.stages or [str(folder) for folder, _ in manifests(config).values()]
+    named = config.stages or [folder for folder, _ in finished(config)]
     stage.run("report", replace(config, stages=named), make)
     if tracked:
         found = manifests(replace(config, stages=named))

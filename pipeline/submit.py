@@ -6,14 +6,21 @@ from pathlib import Path
 from pipeline.cli import entry_point
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import glue_submission
-from pipeline.stages import stage
+from pipeline.stages import stage, store_inputs
 
 
 def run(config: SubmitConfig) -> None:
     """Make the zip file of the given evaluations, or of all those in the run."""
-    every = sorted(map(str, Path(config.workdir).glob("evaluate-*")))
-    named = replace(config, evaluations=config.evaluations or every)
-    stage.run("submit", named, glue_submission.make)
+    stage.run("submit", replace(config, evaluations=evaluations(config)), glue_submission.make)
+
+
+def evaluations(config: SubmitConfig) -> list[str]:
+    """Return the folders of the given evaluations, or of all those in the run."""
+    if config.evaluations:
+        return config.evaluations
+    if store_inputs.in_store(config.workdir):
+        return store_inputs.stages_in(config.workdir, "evaluate-*")
+    return sorted(map(str, Path(config.workdir).glob("evaluate-*")))
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ What a stage made is fetched by its manifest, with its checksums; anything else 
 import contextlib
 import copy
 import fnmatch
+import glob
 import os
 import re
 from pathlib import Path
@@ -43,6 +44,12 @@ def in_store(place: str) -> bool:
 def local_place(place: str, mirror: str | None) -> Path:
     """Return the local folder of a place: its copy's where it is in a store."""
     return local_path(root_of(mirror), place) if in_store(place) else Path(place)
+
+
+def stages_in(workdir: str, pattern: str = "*") -> list[str]:
+    """Return the folders of finished stages in the folder of a run in a store, sorted."""
+    found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
+    return [str(file.parent) for file in found if not hidden(file.parent.name)]
 
 
 def checkpoints(out: str) -> list[tuple[str, int]]:

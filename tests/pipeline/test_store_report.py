@@ -1,0 +1,65 @@
+"""Commands about a whole run find the stages of one in an object store."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import report, submit
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.common.stores import objects
+from pipeline.config import ReportConfig, SubmitConfig
+from pipeline.evaluation import glue_submission
+
+pytestmark = pytest.mark.store
+
+
+def put(bucket: str, folder: Path, stage: str, **figures: object) -> str:
+    """Put the folder of a finished stage; return its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    Manifest(
+        stage=stage, fingerprint=folder.name[0] * 64, version=1, config={}, inputs={},
+        files=file_checksums(folder, {}), figures=figures, summary=f"summary of {stage}",
+        seconds=1.5, finished="2026-01-01T00:00:00+00:00",
+    ).write(folder)  # fmt: skip
+    address = f"{bucket}/run/{folder.name}"
+    for path in filter(Path.is_file, folder.rglob("*")):
+        objects.put(f"{address}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    return address
+
+
+def test_a_report_is_of_all_stages_in_the_store(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = f"{bucket}/run/report"
+    config = ReportConfig(workdir=f"{bucket}/run/", out=out, mirror=str(tmp_path / "mirror"))
+    with pytest.raises(InputError) as error:
+        report.run(config)
+    assert error.value.key == "workdir"
+    there = [
+        put(bucket, tmp_path / "tasks", "tasks"), put(bucket, tmp_path / "vocab", "vocab"),
+    ]  # fmt: skip
+    objects.put(f"{bucket}/run/train/metrics.jsonl", b"")  # not finished
+    report.run(config)
+    made = Manifest.read(out)
+    assert made is not None
+    assert (made.config["stages"], made.summary) == (there, "2 stages, 0 tasks")
+    assert b"summary of vocab" in (objects.read(f"{out}/report.html") or (b"",))[0]
+    report.run(config)  # is not a stage that it reports
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_answers_to_glue_are_found_in_the_store(bucket: str, tmp_path: Path) -> None:
+    folder = tmp_path / "evaluate-rte"
+    answers = folder / glue_submission.FOLDER / "RTE.tsv"
+    answers.parent.mkdir(parents=True)
+    answers.write_text(glue_submission.constant_rows(glue_submission.tasks()["RTE"]))
+    put(bucket, folder, "evaluate")
+    put(bucket, tmp_path / "vocab", "vocab")
+    out = f"{bucket}/run/submit"
+    submit.run(
+        SubmitConfig(workdir=f"{bucket}/run", out=out, mirror=str(tmp_path / "mirror"), fill=True)
+    )
+    made = Manifest.read(out)
+    assert made is not None
+    assert "RTE" not in made.figures["filled"]
