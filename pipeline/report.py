@@ -292,19 +292,11 @@ def run(config: ReportConfig) -> None:
     """Make the page unless it is there; of all finished stages where none are named.
 
     Raises:
-        ConfigError: stages of a run in an object store cannot be logged to W&B.
         InputError: none of them is finished.
     """
-    tracked = config.tracking.name == "wandb"
-    if tracked and store_inputs.in_store(config.workdir):
-        raise ConfigError(
-            f"tracking=wandb: stages in {config.workdir} are not logged; set tracking=none, or a "
-            "local workdir",
-            key="tracking",
-        )
     named = config.stages or [folder for folder, _ in finished(config)]
     stage.run("report", replace(config, stages=named), make)
-    if tracked:
+    if config.tracking.name == "wandb":
         found = manifests(replace(config, stages=named))
         wandb_stages.log(Path(config.workdir), found, config.tracking.project, config.upload)
 

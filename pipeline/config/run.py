@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.common.schema import (
     Section,
     StageConfig,
+    check,
     group,
     input_path,
     option,
@@ -36,6 +37,16 @@ class ReportConfig(StageConfig):
         "none", "Files that are uploaded to the tracker; all others are references.",
         choices=("model", "none"),
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Check that the tracker can read the stages."""
+        super().__post_init__()
+        check(
+            self.tracking.name != "wandb" or "://" not in self.workdir,
+            f"tracking=wandb: stages in {self.workdir} are not logged; set tracking=none, or a "
+            "local workdir",
+            "tracking",
+        )
 
 
 @dataclass(kw_only=True)

@@ -121,6 +121,15 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
         assert run_arguments.expand(once) == once  # a job reads what the run passes on
 
 
+def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(
+    bucket: str, tmp_path: Path
+) -> None:
+    words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
+    with pytest.raises(ConfigError, match="tracking=wandb") as error:
+        graph.plan(composed_run(*words), ["+corpus=sample"])
+    assert error.value.key == "tracking"
+
+
 def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
     both = ["force=[prepare]", "--force", "train", f"workdir={tmp_path}"]
     assert composed_run(*both).force == ["prepare", "train"]
