@@ -1,6 +1,7 @@
 """Scores of a recipe over several seeds of pre-training: mean and standard deviation."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -121,19 +122,22 @@ def scores_of(stage: str, manifest: Manifest) -> Iterator[tuple[str, float]]:
 
 
 def scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
-    """Return mean, deviation and values by seed of each score that all seeds have."""
-    values: dict[str, dict[int, float]] = {}
-    seeds: dict[str, int] = {}
+    """Return mean, deviation and values by seed of each score that all seeds have.
+
+    Titles that several stages have are followed by the stage's name.
+    """
+    values: dict[tuple[str, str], dict[int, float]] = {}  # by title and stage
     for stage, by_seed in found.items():
         for seed, name in by_seed.items():
             for title, value in scores_of(stage, stages[name][1]):
-                values.setdefault(title, {})[seed] = value
-                seeds[title] = len(by_seed)
+                values.setdefault((title, stage), {})[seed] = value
+    whole = {key: one for key, one in values.items() if len(one) == len(found[key[1]])}
+    times = Counter(title for title, _ in whole)
     result = {}
-    for title, of_seeds in values.items():
-        if len(of_seeds) == seeds[title]:
-            mean, deviation = statistics_of(list(of_seeds.values()))
-            result[title] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
+    for (title, stage), of_seeds in whole.items():
+        mean, deviation = statistics_of(list(of_seeds.values()))
+        own = f"{title} ({stage})" if times[title] > 1 else title
+        result[own] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
     return result
 
 

@@ -35,7 +35,7 @@ _ALL = (
     Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
     Stage("evaluate", 4, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
-    Stage("report", 6, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
+    Stage("report", 7, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 

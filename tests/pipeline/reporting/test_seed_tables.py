@@ -1,5 +1,6 @@
 """What only one of several seeds has is shown as that seed's."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,21 @@ def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path: Pa
     figure = figure.split("</figure>")[0]
     assert [f"seed {seed}" in figure for seed in (0, 1, 5, 7)] == [True, True, True, False]
     assert "words seen" in figure
+
+
+def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        end = f"-seed{seed}" if seed else ""
+        for name, score in (("evaluate-blimp", 0.6), ("evaluate-curve-blimp", 0.8)):
+            figures = pairs_figures(score=score + seed / 100)
+            manifest(tmp_path / f"{name}{end}", "evaluate", f"{seed}", {}, **figures)
+        only = pairs_figures(title="EWoK", score=0.5 + seed / 100)
+        manifest(tmp_path / f"evaluate-ewok{end}", "evaluate", f"{seed}", {}, **only)
+    report.run(ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report")))
+    found = json.loads((tmp_path / "report" / "seeds.json").read_text())
+    means = {title: one["mean"] for title, one in found.items() if "mean of" in title}
+    assert means == {
+        "BLiMP, mean of paradigms (evaluate-blimp)": pytest.approx(0.605),
+        "BLiMP, mean of paradigms (evaluate-curve-blimp)": pytest.approx(0.805),
+        "EWoK, mean of paradigms": pytest.approx(0.505),
+    }
