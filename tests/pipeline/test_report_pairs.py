@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.reporting import minimal_pair_tables
-from tests.pipeline.test_report import manifest, page, pairs_figures
+from tests.pipeline.test_report import configure, manifest, page, pairs_figures
 
 
 @pytest.fixture
@@ -72,3 +72,15 @@ def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     assert scores[names.index("random initialisation")] == 25
     assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
     assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
+
+
+def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(
+    work: Path,
+) -> None:
+    for step in (100, 200):
+        manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
+        manifest(work / f"evaluate-{step}", "evaluate", "e", {}, **pairs_figures())
+        configure(work / f"evaluate-{step}", {"pretrained": str(work / f"convert-{step}")})
+    text = page(work)
+    assert "Scores on dev sets" not in text
+    assert text.count("<figcaption>BLiMP over checkpoints") == 1
