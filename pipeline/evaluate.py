@@ -186,6 +186,7 @@ def also_of(context: SearchContext, name: str, records: list[Record], found: Rec
     scores: Record = {
         "title": examples.task_of(name).submission or name,
         "metric": metric,
+        "rows": {"train": len(context.train), "dev": len(part)},
         "majority": kind.majority_baseline(context.train, part)[metric],
     }
     for start, key, point in (

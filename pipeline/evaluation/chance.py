@@ -34,11 +34,12 @@ def verdict(figures: Mapping[str, Any]) -> str | None:
         metric, score, guess = "accuracy", scores["accuracy"], constant["accuracy"]
     if guess is None:
         return None
-    width, examples = spread(metric, guess, rows), pluralize(rows, "dev example")
+    width = spread(metric, guess, rows)
+    where = f" on {pluralize(rows, 'dev example')}" if rows else ""
     if score <= guess + (width or 0.0):
         near = f", within ± {width:.3f} of guessing" if width else ""
-        return f"at chance{near} on {examples}"
+        return f"at chance{near}{where}"
     baseline = figures.get("baseline")
     if baseline is not None and figures["score"] <= baseline:
-        return f"not above random initialisation on {examples}"
+        return f"not above random initialisation{where}"
     return None

@@ -28,11 +28,14 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
         (figures("f1", 0.27, 0.0, 187, scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
                  majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0}), None),
         (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
+        (figures("accuracy", 0.3, 0.5, 1000) | {"rows": {}}, "at chance"),
+        (figures("accuracy", 0.6, 0.5, 1000, baseline=0.7) | {"rows": {}}, "initialisation"),
     ],
 )  # fmt: skip
 def test_a_score_is_compared_with_guessing(found: dict[str, Any], remark: str | None) -> None:
     said = chance.verdict(found)
     assert (said is None) if remark is None else (said is not None and remark in said)
+    assert said is None or " 0 " not in said
 
 
 def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
