@@ -105,8 +105,12 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
         InputError: the file or a column is missing, a label is unknown, or no row is valid.
     """
     place, content = need(data, task, name)
-    table = table_files.parse(place, content, task.header or not labelled, task.key)
     columns = task.columns if labelled else task.test_columns or task.columns
+    inside = [name for column in columns for name in _FIELD.findall(column)]
+    table = table_files.parse(
+        place, content, task.header or not labelled, task.key,
+        needed=[*columns, *inside, *([task.label] if labelled else [])],
+    )  # fmt: skip
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)
     if labelled:

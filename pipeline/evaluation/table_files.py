@@ -119,18 +119,18 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
 
 def parse(
     place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
-    texts: Collection[str] = (),
+    needed: Collection[str] = (), texts: bool = False,
 ) -> Table:  # fmt: skip
     """Parse a file by the suffix of its name, before that of a compression.
 
-    With `quoted`, fields of TSV may be in quotation marks. `texts`: see `parse_json`.
+    With `quoted`, fields of TSV may be in quotation marks. `needed`, `texts`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
     """
     text = decode(place, content)
     if ends(place, ".json", ".jsonl"):
-        return parse_json(place, text, key, texts)
+        return parse_json(place, text, key, needed, texts)
     if ends(place, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         kind, separator = ("CSV", ",") if ends(place, ".csv") else ("TSV", "\t")
@@ -161,11 +161,14 @@ def parse(
     return table
 
 
-def parse_json(place: str, text: str, key: str | None, texts: Collection[str] = ()) -> Table:
-    """Parse objects, one per line or in a list; the columns are the keys of the first.
+def parse_json(
+    place: str, text: str, key: str | None, needed: Collection[str], texts: bool
+) -> Table:
+    """Parse objects, one per line or in a list; the columns are all of their keys.
 
-    With `key`, the file is an object and the list is its entry `key`. With `texts`, the columns
-    are all keys, of which these must be text in every row; another that is missing is empty.
+    With `key`, the file is an object and the list is its entry `key`. A row without a key that is
+    `needed` is malformed, with `texts` also one where it is not text; another key that is missing
+    is empty.
 
     Raises:
         InputError: the file is malformed or has no objects.
@@ -199,10 +202,11 @@ def parse_json(place: str, text: str, key: str | None, texts: Collection[str] = 
         )
     if not objects:
         raise InputError(f"{place}: has no objects", path=place)
-    names = list(dict.fromkeys(chain.from_iterable(objects)) if texts else objects[0])
+    names = list(dict.fromkeys(chain.from_iterable(objects)))
+    needed = [name for name in needed if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines or range(1, len(objects) + 1), objects, strict=True):
-        fault = fault_of(one, texts or names, texts)
+        fault = fault_of(one, needed, texts)
         if fault is None:
             table.rows.append([text_of(one.get(name)) for name in names])
             table.lines.append(number)
@@ -211,12 +215,12 @@ def parse_json(place: str, text: str, key: str | None, texts: Collection[str] = 
     return table
 
 
-def fault_of(row: dict[str, Any], needed: Collection[str], texts: Collection[str]) -> str | None:
-    """Return what a JSON object lacks; None: nothing."""
+def fault_of(row: dict[str, Any], needed: Collection[str], texts: bool) -> str | None:
+    """Return what a JSON object lacks, text with `texts`; None: nothing."""
     for name in needed:
         if name not in row:
             return f"{name!r} is missing"
-        if name in texts and not isinstance(row[name], str | None):
+        if texts and not isinstance(row[name], str | None):
             return f"{name!r} is not text"
     return None
 

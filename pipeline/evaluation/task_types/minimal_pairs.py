@@ -58,7 +58,9 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}
     for place, content in files:
-        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted)
+        table = table_files.parse(
+            place, content, task.header, task.key, task.quoted, wanted, texts=True
+        )
         lost = [name for name in wanted if name not in table.names]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)

@@ -33,8 +33,8 @@ class Choice:
         """
         task, count = self._task, self.outputs
         place, content = examples.need(self._data, task, name)
-        table = table_files.parse(place, content, header=True, key=task.key)
         wanted = [*task.columns, *task.choices, *([task.label] if labelled else [])]
+        table = table_files.parse(place, content, header=True, key=task.key, needed=wanted)
         columns = examples.columns_of(table, wanted)
         first, second, truth = [], [], []
         every = zip(table.lines, table.rows, strict=True)

@@ -94,6 +94,20 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> Non
     assert error.value.key == "task.key"
 
 
+def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> None:
+    rows = [
+        {"text": "a", "label": 1, "note": "x"},
+        {"text": "b", "label": 0},
+        {"label": 0, "note": "y"},
+        {"text": "c", "label": 0, "other": [1]},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    for columns in (["text"], ["{text}"]):
+        found = examples.read_examples(tmp_path, replace(OWN, columns=columns), "a.json")
+        assert (found.first, found.labels) == (["a", "b", "c"], [1, 0, 0])
+        assert found.malformed == [f"{tmp_path / 'a.json'}, row 3: 'text' is missing"]
+
+
 @pytest.mark.parametrize("where", ["in the folder", "itself"])
 def test_the_official_zip_files_are_read_as_they_are(tmp_path: Path, where: str) -> None:
     path = tmp_path / "RTE.zip"
