@@ -19,7 +19,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
-from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext, Trial
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
@@ -44,22 +44,17 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     if config.force:
         forced.start_over(folder)
     done = grid_search.finished(config, folder, keys)
-    keeping, metric = config.keep or config.submit, config.task.metrics[0]
-    best = grid_search.best_of(metric, keys, done)
-    if keeping and best is not None and not (folder / best.stem).is_dir():
-        done.pop(best)  # repeat the run, as its model was not kept then
+    keeping = config.keep or config.submit
     clean_output(
         out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done}
     )
-    grid_search.run_trials(context, folder, keys, done)
+    best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = summary_of(context, records)
     # A dev set that is a part of the training file has the same faults.
     files = [context.train, *([] if config.task.dev_share else [context.dev])]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
-    best = grid_search.best_of(metric, keys, done)
-    assert best is not None
     if config.submit:
         found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:
@@ -70,6 +65,20 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     for name, text in context.kind.export(context.dev, predictions).items():
         write_text(out / name, text)
     return Result(summary=describe(found, config.pretrained), figures=found)
+
+
+def best_run(
+    context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
+) -> Trial:
+    """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
+    config = context.config
+    while True:
+        grid_search.run_trials(context, folder, keys, done)
+        best = grid_search.best_of(config.task.metrics[0], keys, done)
+        assert best is not None
+        if (folder / best.stem).is_dir() or not (config.keep or config.submit):
+            return best
+        done.pop(best)  # its model was not kept then; it may score less now than another
 
 
 def make_zero_shot(config: EvaluateConfig, out: Path, folder: Path) -> Result:

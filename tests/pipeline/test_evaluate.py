@@ -292,6 +292,22 @@ def test_every_protocol_runs(config, change):
     assert 0 <= found["score"] <= 1
 
 
+def test_a_run_that_scores_less_when_its_model_is_made_leaves_another_to_keep(config):
+    config = replace(config, baseline=False, seeds=[0, 1], maximum_rows=8, epochs=1)
+    run(config)
+    first, second = sorted((Path(config.out) / "runs").glob("*.json"))
+    for path, score in ((first, 3.0), (second, 2.0)):  # as on a device whose sums vary
+        record = json.loads(path.read_text())
+        record["scores"]["accuracy"] = score
+        path.write_text(json.dumps(record))
+    found = run(replace(config, keep=True)).figures
+    assert found["best"] <= 1
+    assert (Path(config.out) / "model" / "model.safetensors").is_file()
+    assert [path.name for path in (Path(config.out) / "runs").glob("*") if path.is_dir()] in (
+        [[first.stem], [second.stem]]
+    )
+
+
 def test_a_fault_of_a_file_that_is_split_is_counted_once(config):
     train = Path(config.data) / "Toy" / "train.tsv"
     train.write_text(train.read_text() + "alone\n")
