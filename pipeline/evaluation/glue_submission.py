@@ -59,7 +59,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     """Write a kept model's answers to the test sets of a task and its `also`; return their names.
 
     Raises:
-        ConfigError, InputError: raised by `answered_tasks`.
+        ConfigError, InputError: raised by `answered_tasks` and `refuse_malformed`.
     """
     from model.encoders.device import device_of
     from model.finetuning import saved_model
@@ -75,6 +75,7 @@ def predict(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         assert task.submission is not None
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
+        refuse_malformed(task, part.malformed)
         answers = grid_search.predict(found.model, kind, part, device_of(), lambda *_: None)
         write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
         written.append(task.submission)
@@ -86,7 +87,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
 
     Raises:
         ConfigError: no test set was found.
-        InputError: the task's own test set is missing.
+        InputError: the task's own test set is missing, or a row of one is malformed.
     """
     found = []
     for task in (config.task, *map(examples.task_of, config.task.also)):
@@ -96,6 +97,9 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
             examples.need(config.data, task, task.test)
         elif table_files.find(config.data, task.folder, task.test) is None:
             continue
+        if task.kind == "classification":  # others are refused when they are answered
+            test_set = examples.read_examples(config.data, task, task.test, labelled=False)
+            refuse_malformed(task, test_set.malformed)
         found.append(task)
     if not found:
         raise ConfigError(
@@ -104,6 +108,14 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
             key="submit",
         )
     return found
+
+
+def refuse_malformed(task: TaskConfig, faults: list[str]) -> None:
+    """Raise InputError if rows of a task's test set were left out: the others would move up."""
+    if faults:
+        raise InputError(
+            f"submit=true: task {task.name} cannot be answered row by row; {faults[0]}", key="data"
+        )
 
 
 @functools.cache

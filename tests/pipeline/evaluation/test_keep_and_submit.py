@@ -10,7 +10,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, grid_search
+from pipeline.evaluation import examples, glue_submission, grid_search
 from tests.model import tiny_bert
 
 
@@ -76,6 +76,18 @@ def test_a_missing_test_set_is_named_before_training(pairs: Path) -> None:
     with pytest.raises(InputError, match=r"RTE/test\.tsv") as raised:
         grid_search.prepare(configured(pairs, examples.task_of("rte"), submit=True))
     assert raised.value.key == "data"
+
+
+def test_a_malformed_row_of_a_test_set_is_named_before_training(pairs: Path) -> None:
+    path = pairs / "data" / "RTE" / "test.tsv"
+    rows = ["index\tsentence1\tsentence2", "0\ta\tb", "1\tc", "2\te\tf"]
+    task = examples.task_of("rte")
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"RTE/test\.tsv, line 3: 2 fields") as raised:
+        grid_search.prepare(configured(pairs, task, submit=True))
+    assert raised.value.key == "data"
+    path.write_text("\n".join([*rows[:2], *rows[3:]]) + "\n")
+    assert glue_submission.answered_tasks(configured(pairs, task, submit=True)) == [task]
 
 
 def test_other_sets_of_a_task_without_a_test_set_have_to_be_there(pairs: Path) -> None:
