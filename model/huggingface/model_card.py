@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from model.config import ModelConfig
 from pipeline.common.formatting import printable
 from pipeline.common.manifest import Manifest
@@ -77,7 +79,7 @@ def write(
     license = remarks.pop("license", None) or UNLICENSED
     language = corpus.get("language")
     text = HEAD.format(
-        language=f"language: {language}\n" if language else "",
+        language=f"language: {quoted(language)}\n" if language else "",
         kind=kind,
         task="" if config.causal else "pipeline_tag: fill-mask\n",
         tags=tag if config.causal else f"{tag}\n- fill-mask",
@@ -101,6 +103,11 @@ def write(
         example = ENGLISH if language in (None, "en") else "[MASK]"
     example = example.replace("[MASK]", mask)
     return text + USE.format(example=json.dumps(example, ensure_ascii=False))
+
+
+def quoted(text: str) -> str:
+    """Return a text for the header, in quotation marks if YAML reads something else: `no`."""
+    return text if yaml.safe_load(text) == text else json.dumps(text)
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
 from model.config import ModelConfig
@@ -42,6 +43,18 @@ def test_the_card_says_what_the_run_was(tmp_path):
     text = (tmp_path / "both" / "README.md").read_text()
     for words in ("## Data, 1 of 2", "| corpus | books |", "## Data, 2 of 2", "| corpus | wiki |"):
         assert words in text
+
+
+@pytest.mark.parametrize("language", ["no", "vi", "zh-yue"])
+def test_the_language_is_text_in_the_header(language: str) -> None:
+    prepare = Manifest(
+        stage="prepare", fingerprint="p" * 64, version=1, inputs={}, files={}, figures={},
+        config={"corpus": {"name": "wiki", "language": language}}, summary="", seconds=1.0,
+        finished="now",
+    )  # fmt: skip
+    header = model_card.write(CONFIG, 1, [prepare], {}).split("---\n")[1]
+    assert yaml.safe_load(header)["language"] == language
+    assert language == "no" or f"language: {language}\n" in header
 
 
 def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> None:
