@@ -136,7 +136,7 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
         "words": words,
         "tokens": tokens,
         "unknown_share": unknown / max(tokens, 1),
-        "tokens_per_word": tokens / words,
+        "tokens_per_word": tokens / max(words, 1),
         "characters_per_token": characters / max(tokens, 1),
     }
 
