@@ -27,6 +27,7 @@ PREDICTIONS = "predictions.json"
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = frozenset(string.punctuation)
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, as JSON can hold it
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def parse(place: str, content: bytes) -> list[Question]:
     """
     found = []
     try:
-        for article in json.loads(table_files.decode(place, content))["data"]:
+        text = table_files.decode(place, content)
+        for article in json.loads(text, object_hook=without_surrogates)["data"]:
             title = article.get("title") or article["paragraphs"][0]["context"]
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
@@ -204,6 +206,14 @@ def parse(place: str, content: bytes) -> list[Question]:
     if not found:
         raise InputError(f"{place}: has no questions", path=place)
     return found
+
+
+def without_surrogates(fields: dict[str, Any]) -> dict[str, Any]:
+    """Replace lone surrogates, which can be neither tokenized nor written; offsets stay."""
+    return {
+        key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+        for key, value in fields.items()
+    }
 
 
 def target(question: Question, window: Window) -> tuple[int, int]:

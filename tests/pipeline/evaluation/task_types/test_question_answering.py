@@ -76,6 +76,18 @@ def test_labels_point_at_the_answer_however_the_passage_is_cut(
     assert scores["f1"] == scores["exact"] == 1
 
 
+def test_half_a_character_stands_for_one(tmp_path: Path, wordpiece: WordPiece) -> None:
+    """As JSON can hold it, which can be neither tokenized nor written."""
+    content = squad(("when \ud83d?", "1880"))
+    paragraph = content["data"][0]["paragraphs"][0]
+    paragraph["context"] = CONTEXT.replace("Rhine", "Rh\ud83dne")
+    made = kind(tmp_path, wordpiece, content, 120, 64)
+    part = made.read("train.json")
+    found = made.decode(part, perfect(part))
+    assert [text for text, _ in found] == ["1880"]
+    made.export(part, found)["predictions.json"].encode()
+
+
 def test_every_token_is_judged_in_exactly_one_window(tmp_path: Path, wordpiece: WordPiece) -> None:
     part = kind(tmp_path, wordpiece, squad(("?", "1248")), 24, 5).read("train.json")
     seen = [
