@@ -114,7 +114,7 @@ class CorpusConfig(Section, key="corpus"):
         if self.encoding is not None:
             try:
                 " ".encode(self.encoding)  # Python looks up codecs too that are not for text
-            except LookupError as error:
+            except (LookupError, UnicodeError) as error:  # of idna, undefined: no text's either
                 raise ConfigError(
                     f"corpus.encoding={self.encoding}: encoding not found; use a name that Python "
                     "knows, such as utf-8 or cp1252",

@@ -10,6 +10,8 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from types import GenericAlias
+from typing import Any, get_origin, get_type_hints
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.readers import Document, FileRange, SkipCounts
 
 MOST = 1000  # largest weight
+TYPES = {bool: "true or false", int: "a whole number", dict: "a mapping", list: "a list"}
 INHERITED = ("on_error", "language", "encoding")  # keys of the mix for parts without their own
 
 
@@ -93,11 +96,28 @@ def repeat_count(key: np.uint64, text: str, weight: float) -> int:
     return int(weight) + bool(drawn < weight - int(weight))
 
 
+def typed(part: str, key: str, value: Any) -> Any:
+    """Return the value of a key of a part, a number where a text is wanted as text.
+
+    Raises:
+        ConfigError: the value is of another type.
+    """
+    wanted = get_type_hints(CorpusConfig)[key]
+    kind = get_origin(wanted) if isinstance(wanted, GenericAlias) else wanted
+    if isinstance("", kind) and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)  # a year, a code page
+    if not isinstance(value, kind):
+        what = TYPES.get(kind, "a text, in quotes if it looks like something else")
+        raise ConfigError(f"{part}.{key}={value}: must be {what}", key=f"{part}.{key}")
+    return value
+
+
 def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     """Return the configuration of a part, and its weight.
 
     Raises:
-        ConfigError: it is incomplete, has an unknown key, or an invalid weight.
+        ConfigError: it is incomplete, has an unknown key, a value of another type, or an invalid
+            weight.
     """
     key = f"corpus.parts.{name}"
     settings = corpus.parts[name]
@@ -131,7 +151,7 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
         raise ConfigError(
             f"{key}.files: each must have url, and sums or digest ({error})", key=f"{key}.files"
         ) from error
-    part = CorpusConfig(**settings)
+    part = CorpusConfig(**{each: typed(key, each, value) for each, value in settings.items()})
     if part.files and part.path is None:
         raise ConfigError(
             f"{key}.path is required; python -m pipeline.download with this corpus alone "

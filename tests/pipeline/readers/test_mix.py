@@ -73,6 +73,10 @@ def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
         ({"a": {"reader": "fields", "path": "x"}}, ".a.reader"),
         ({"a": {"reader": "no.such", "path": "x"}}, ".a.reader"),
         ({"a": {"reader": "lines", "path": "x", "options": {"y": 1}}}, ".a.options.y"),
+        ({"a": {"reader": "lines", "path": "x", "options": None}}, ".a.options"),
+        ({"a": {"reader": ["lines"], "path": "x"}}, ".a.reader"),
+        ({"a": {"reader": "lines", "path": "x", "language": False}}, ".a.language"),
+        ({"a": {"reader": "lines", "path": "x", "mend": "yes"}}, ".a.mend"),
     ],
 )
 def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], key: str) -> None:
@@ -80,6 +84,12 @@ def test_mistakes_in_a_mix_name_the_key(parts: dict[str, Any], key: str) -> None
         read(parts)
     assert caught.value.key == f"corpus.parts{key}"
     assert str(caught.value).startswith(f"corpus.parts{key}")
+
+
+def test_a_number_is_taken_for_a_text_where_one_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Москва".encode("cp866"))
+    part = {"reader": "lines", "path": str(tmp_path / "a.txt"), "encoding": 866}
+    assert read({"a": part})[0].text == "Москва"
 
 
 def test_a_part_without_files_is_named(tmp_path: Path) -> None:
