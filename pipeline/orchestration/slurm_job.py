@@ -9,6 +9,7 @@ restart fixes. A job that was preempted, lost a node or reached its time limit i
 it was cancelled or has started STALLED times without a new checkpoint or result.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -139,6 +140,25 @@ def may_queue_again(workdir: Path, job: str) -> bool:
     return times < STALLED
 
 
+class Begun:
+    """The forced stages that a start of a job has begun: the next one resumes them."""
+
+    def __init__(self, workdir: Path, job: str):
+        self._path = workdir / "logs" / f".slurm-{job}-forced"
+        self._names = self._path.read_text().split() if self._path.exists() else []
+
+    def without(self, stages: list[str]) -> list[str]:
+        """Return the stages that are still to be forced."""
+        return [name for name in stages if name not in self._names]
+
+    def add(self, stages: list[str]) -> None:
+        """Record stages that begin now."""
+        if stages:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._names += stages
+            write_text(self._path, "\n".join(self._names) + "\n")
+
+
 def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     """Run a stage, or all that have to run, in this job; requeue it where that helps.
 
@@ -155,19 +175,20 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     os.environ |= environment_of_job()
-    if int(os.environ.get("SLURM_RESTART_COUNT", "0")):
-        # The first start has already forced these stages: resume them.
-        words = run_arguments.forcing(words, [])
-    steps = {stage: words}
+    begun = Begun(Path(config.workdir), os.environ["SLURM_JOB_ID"])
+    config = dataclasses.replace(config, force=begun.without(config.force))
+    steps = {stage: config.force}
     if stage == "all":
         nodes = graph.plan(config, run_arguments.overrides_of(words))
         graph.check_forced_parts(nodes)
         graph.check_places(config, nodes)
         jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
-        steps = {job: run_arguments.forcing(words, graph.forced(nodes, job)) for job in jobs}
-    for each, words in steps.items():
+        steps = {job: graph.forced(nodes, job) for job in jobs}
+    for each, forced in steps.items():
+        begun.add(forced)
         wide = each == "evaluate" or each.startswith("train")
-        code = run_step(each, int(os.environ["NODES"]) if wide else 1, words)
+        nodes_of_step = int(os.environ["NODES"]) if wide else 1
+        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced))
         if code:
             finish(each, code, Path(config.workdir))
 

@@ -1,13 +1,18 @@
 """What a job of Slurm makes of its stages' ends."""
 
+import contextlib
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.common.errors import Exit
-from pipeline.orchestration.slurm_job import from_step, may_queue_again, progress, to_step
+from pipeline.orchestration import slurm_job
+from pipeline.orchestration.slurm_job import drive, from_step, may_queue_again, progress, to_step
+from tests.pipeline.orchestration.test_graph import composed_run
 
 # From what is least to what a person must see first.
 ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED,
@@ -48,6 +53,49 @@ def test_results_and_stages_are_progress(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{}")
         seen.append(progress(tmp_path))
     assert len(set(seen)) == 3
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
+    """Start a job whose step `last` ends for a restart; return what each step forces."""
+    forced: list[str] = []
+    ends = ""
+
+    def step(stage: str, nodes: int, words: list[str]) -> int:
+        forced.extend(f"{stage} {word}" for word in words if word.startswith("force="))
+        return Exit.RESTART if stage == ends else Exit.DONE
+
+    def start(stage: str, last: str, restarts: int, *words: str) -> list[str]:
+        nonlocal ends
+        ends = last
+        forced.clear()
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+        with contextlib.suppress(SystemExit):
+            drive(stage, composed_run(*words), ["+corpus=sample", *words])
+        return list(forced)
+
+    monkeypatch.setattr(slurm_job, "run_step", step)
+    monkeypatch.setattr(slurm_job, "finish", lambda stage, code, workdir: sys.exit(code))
+    monkeypatch.setattr(slurm_job, "environment_of_job", lambda: {"NODES": "1"})
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    handler = signal.getsignal(signal.SIGTERM)
+    yield start
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_job_of_all_stages_forces_each_once(
+    tmp_path: Path, steps: Callable[..., list[str]]
+) -> None:
+    words = [f"workdir={tmp_path}", "force=[vocab,train]", "tasks=[sample_next]"]
+    assert steps("all", "prepare", 0, *words) == ["vocab force=[vocab]"]
+    assert steps("all", "train", 1, *words) == ["train force=[train]"], "not begun before"
+    assert steps("all", "report", 2, *words) == [], "resumed, not started over"
+
+
+def test_a_job_of_one_stage_forces_it_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
+    words = [f"workdir={tmp_path}", "force=[train]"]
+    assert steps("train", "train", 0, *words) == ["train force=[train]"]
+    assert steps("train", "train", 1, *words) == []
 
 
 def test_outside_of_a_job_one_is_told_so(root: Path, tmp_path: Path) -> None:
