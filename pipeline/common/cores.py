@@ -18,6 +18,14 @@ def available() -> int:
 NVIDIA = Path("/dev/nvidiactl")  # of NVIDIA's driver: a node with its GPUs has it
 
 
+def gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name.strip()]
+    return [str(number) for number, _ in enumerate(NVIDIA.parent.glob("nvidia[0-9]*"))]
+
+
 def gpus_present() -> bool:
     """Return whether the machine has a driver for NVIDIA's GPUs."""
     return NVIDIA.exists()

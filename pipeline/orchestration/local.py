@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from pipeline.common import cores as machine
 from pipeline.common import screen
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
@@ -56,6 +57,7 @@ class Running:
     log: Path
     file: IO[bytes]
     cores: int
+    gpu: str | None = None  # null: all, or none
     began: float = field(default_factory=time.monotonic)
 
 
@@ -68,6 +70,7 @@ class LocalExecutor:
     ):  # fmt: skip
         self.ended = ended  # called after each stage, however it ended
         self.logs, self.cores, self.processes = workdir / "logs", cores, processes
+        self.gpus = machine.gpus()
         self.running: list[Running] = []
         self.live = sys.stdout.isatty()
 
@@ -123,15 +126,26 @@ class LocalExecutor:
                 key="workdir",
                 path=self.logs.parent,
             ) from error
+        gpu = self._gpu(node)
+        ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+        if gpu is not None and os.environ.get("GPUS", "0") != "0":  # as many as there have to be
+            ours["GPUS"] = "1"
         process = subprocess.Popen(
             node.command(self.processes, self.cores),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", **ours},
             start_new_session=True,
         )
-        self.running.append(Running(node, process, log, file, cores))
+        self.running.append(Running(node, process, log, file, cores, gpu))
+
+    def _gpu(self, node: Node) -> str | None:
+        """Return the GPU for a stage that uses one of several: one that has fewest such stages."""
+        if not STAGES[node.kind].one_core or len(self.gpus) < 2:
+            return None
+        taken = [child.gpu for child in self.running]
+        return min(self.gpus, key=taken.count)
 
     def _show(self) -> None:
         """Print the running stages on one line, if on a terminal."""

@@ -35,6 +35,28 @@ def script(folder: Path, kind: str, line: str) -> Script:
     )  # fmt: skip
 
 
+def test_evaluations_are_spread_over_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each uses one; together they would share the first and leave the others idle."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    line = (
+        "import os, time; from pathlib import Path; here = Path.cwd()\n"
+        "(here / f'{os.getpid()}.gpu').write_text(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        "until = time.monotonic() + 20\n"
+        "while len([*here.glob('*.gpu')]) < 4 and time.monotonic() < until: time.sleep(0.05)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    stages = [
+        dataclasses.replace(script(tmp_path, "evaluate", line), name=f"evaluate-{number}")
+        for number in range(4)
+    ]
+    with pytest.raises(StageFailed):  # they leave no manifest
+        LocalExecutor(tmp_path, 4, None).run(stages)
+    found = [path.read_text() for path in tmp_path.glob("*.gpu")]
+    assert sorted(found) == ["2", "2", "5", "5"]
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "told"),
     [
