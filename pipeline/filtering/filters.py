@@ -250,7 +250,7 @@ def evaluation_texts(path: Path) -> Iterator[str]:
         for line in lines_of(text):
             yield from line.split("\t")
     elif kind in (".json", ".jsonl"):
-        pieces = [text] if kind == ".json" else lines_of(text)
+        pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
                 yield from strings(json.loads(piece)) if piece.strip() else ()
@@ -264,6 +264,16 @@ def evaluation_texts(path: Path) -> Iterator[str]:
         yield text
     if kind not in (".json", ".jsonl"):
         yield " ".join(word_columns.words(lines_of(text)))
+
+
+def is_json_lines(text: str) -> bool:
+    """Return whether the first of several lines is JSON by itself, in a file of any name."""
+    first, _, others = text.strip().partition("\n")
+    try:
+        json.loads(first)
+    except ValueError:
+        return False
+    return bool(others)
 
 
 def text_of(path: Path) -> str:

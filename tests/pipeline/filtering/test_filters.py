@@ -367,6 +367,19 @@ def test_words_are_read_from_lists(tmp_path: Path) -> None:
     assert not taken.drops("d2", story(8))
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_is_read_whole_or_by_lines_whatever_its_name(
+    tmp_path: Path, indent: int | None
+) -> None:
+    rows = [{"text": story(number)} for number in (7, 9)]
+    text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
+    (tmp_path / "dev.json").write_text(text)
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [
+        True, False, True,
+    ]  # fmt: skip
+
+
 def test_an_evaluation_file_that_no_document_can_match_is_named(
     vocab: Path, tmp_path: Path
 ) -> None:
