@@ -14,8 +14,15 @@ class RowFields:
         """Check the names; `text` is one field, or several to concatenate.
 
         Raises:
-            ConfigError: `text` is neither.
+            ConfigError: `text` is neither, or another is not a name.
         """
+        for key, name in (("title", title), ("id", id)):
+            if name is not None and not isinstance(name, str):
+                raise ConfigError(
+                    f"corpus.options.{key}={name}: must be a field name, in quotes if it looks "
+                    "like something else",
+                    key=f"corpus.options.{key}",
+                )
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             raise ConfigError(
