@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -18,7 +16,6 @@ from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
 from model.huggingface import bert_format
 from pipeline import evaluate
-from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
@@ -340,16 +337,6 @@ def test_a_task_without_a_training_set_says_so(config):
     assert raised.value.key == "task"
 
 
-@pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
-def test_the_published_protocols_are_grids(protocol, points):
-    entry_point.register("evaluate", EvaluateConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
-    config = entry_point.validate(composed, EvaluateConfig)
-    assert len(grid_search.grid_of(config)) == points
-
-
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return forked.run(
         [sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True
@@ -376,12 +363,6 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     assert f"pipeline.report workdir={config.workdir}" in again
 
 
-def test_without_a_task_the_command_lists_them():
-    done = command()
-    assert done.returncode == 2
-    assert ": ax, babylm_boolq, " in done.stderr
-
-
 def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words],
@@ -406,12 +387,3 @@ def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(
     assert done.returncode == 2
     assert message in done.stderr
     assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]
-
-
-def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None:
-    words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
-    done = evaluate_own(root, *words)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: pretrained ")
-    done = evaluate_own(root, *words, f"workdir={tmp_path}")
-    assert f"{tmp_path}/convert: " in done.stderr

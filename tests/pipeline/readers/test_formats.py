@@ -185,14 +185,6 @@ def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
     assert caught.value.key == "corpus.options.text"
 
 
-@pytest.mark.parametrize("option", ["title", "id", "text"])
-def test_a_field_name_that_is_none_is_refused(option: str, tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
-    with pytest.raises(ConfigError) as caught:
-        read(config("jsonl", tmp_path / "a.jsonl", options={option: 5}))
-    assert caught.value.key == f"corpus.options.{option}"
-
-
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["word " * 999] * 99}), path, compression="gzip")

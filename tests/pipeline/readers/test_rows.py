@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
 
@@ -100,3 +100,11 @@ def test_a_missing_field_names_the_key_that_chose_it(reader: str, key: str, tmp_
         pq.write_table(pa.table({"text": ["a"]}), path)
     with pytest.raises(InputError, match=f"set corpus.options.{key}$"):
         read(config(reader, path, options={key: "gone"}))
+
+
+@pytest.mark.parametrize("option", ["title", "id", "text"])
+def test_a_field_name_that_is_none_is_refused(option: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
+    with pytest.raises(ConfigError) as caught:
+        read(config("jsonl", tmp_path / "a.jsonl", options={option: 5}))
+    assert caught.value.key == f"corpus.options.{option}"

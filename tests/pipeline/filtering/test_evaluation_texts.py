@@ -1,0 +1,48 @@
+"""Passages are found in evaluation files of all layouts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import FiltersConfig
+from pipeline.filtering import filters
+from tests.pipeline.filtering.test_filters import story
+
+TAGGED = [
+    ("dev.conll", "{word}\tO\n"), ("eng.testa", "{word} NN I-NP O\n"),
+    ("ud.conllu", "{number}\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"), ("dev.tsv", "{word}\tO\n"),
+    ("v4_gold", "bc/cctv/00 0 {number} {word} NN (TOP* -\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "row"), TAGGED, ids=[name for name, _ in TAGGED])
+def test_words_are_read_from_columns(tmp_path: Path, name: str, row: str) -> None:
+    passage = story(7).removesuffix(" 7.")
+    rows = [row.format(word=word, number=k) for k, word in enumerate(passage.split(), 1)]
+    (tmp_path / name).write_text(f"-DOCSTART- -X- O\n\n{''.join(rows[:20])}\n{''.join(rows[20:])}")
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path / name)]))
+    assert taken.drops("d1", f"He read: {passage}")
+    assert not taken.drops("d2", story(8))
+    assert not taken.drops("d3", " ".join(map(str, range(1, 40))))
+
+
+def test_words_are_read_from_lists(tmp_path: Path) -> None:
+    row = {"tokens": story(7).split(), "tags": ["O"] * 41}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row))
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert taken.drops("d1", f"He read: {story(7)}")
+    assert not taken.drops("d2", story(8))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_is_read_whole_or_by_lines_whatever_its_name(
+    tmp_path: Path, indent: int | None
+) -> None:
+    rows = [{"text": story(number)} for number in (7, 9)]
+    text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
+    (tmp_path / "dev.json").write_text(text)
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [
+        True, False, True,
+    ]  # fmt: skip
