@@ -37,6 +37,7 @@ def main() -> None:
     gradients = matrices_of(options.size)
     steps = {"torch.optim.Muon": peer(gradients), "published loop, fp32": lambda: loop(gradients)}
     steps["ours"] = lambda: ours(gradients)
+    steps["ours, bf16"] = lambda: ours(gradients, bf16=True)
     seconds = {name: float("inf") for name in steps}
     for _ in range(ROUNDS):
         for name, step in steps.items():
@@ -75,9 +76,9 @@ def loop(gradients: list[Tensor]) -> None:
             x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
 
 
-def ours(gradients: list[Tensor]) -> None:
+def ours(gradients: list[Tensor], bf16: bool = False) -> None:
     """Orthogonalise copies of the matrices, together with the other processes if there are any."""
-    orthogonalise_whole([gradient.clone() for gradient in gradients])
+    orthogonalise_whole([gradient.clone() for gradient in gradients], bf16)
 
 
 def shared(size: str, processes: int) -> float:

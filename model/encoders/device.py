@@ -16,10 +16,7 @@ def device_of(worker: int = 0) -> torch.device:
 
 
 def choose_products(device: torch.device) -> None:
-    """Let a GPU compute products of fp32 in TF32, at eight times the rate; a CPU keeps fp32.
-
-    In bf16, which a CPU could take instead, those of Muon would be too coarse.
-    """
+    """Let a GPU compute products of fp32 in TF32, at eight times the rate; a CPU keeps fp32."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
 

@@ -200,7 +200,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     An optimizer named in DeepSpeed's JSON would apply weight decay to biases and layer norms.
     """
     prepare_for(world.device, TYPES[config.precision], module)
-    optimizer = build_optimizer(module, config.optimizer)
+    optimizer = build_optimizer(module, config.optimizer, config.precision == "bf16")
     if config.ema is not None:
         keep_average(optimizer, config.ema)
     # ZeRO puts flat partitions into the groups: what is a parameter's has to be noted before.

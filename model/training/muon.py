@@ -24,8 +24,16 @@ MOMENTUM = "momentum"
 class Muon(PartitionedAdam):
     """Muon for groups with the one moment `momentum`, AdamW for the others.
 
-    `rate_share` of an AdamW group is its learning rate's share of Muon's.
+    `rate_share` of an AdamW group is its learning rate's share of Muon's. With `bf16`, matrices are
+    iterated in that precision, as published; all that is kept stays in fp32.
     """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float,
+        bf16: bool = False,
+    ):  # fmt: skip
+        super().__init__(groups, lr, betas, eps)
+        self.bf16 = bf16
 
     def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """Update the parameters of a group by Muon or AdamW."""
@@ -72,19 +80,25 @@ class Muon(PartitionedAdam):
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
         if self.partitions:
             for parameter, update in zip(parameters, updates, strict=True):
-                orthogonalise_pieces(update, self.partitions[parameter])
+                orthogonalise_pieces(update, self.partitions[parameter], self.bf16)
         else:
-            orthogonalise_whole(updates)
+            orthogonalise_whole(updates, self.bf16)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """Return about U V^T for a matrix U S V^T `(R, C)`, times sqrt(R / C) where R > C."""
+def orthogonal(matrix: Tensor, bf16: bool = False) -> Tensor:
+    """Return about U V^T for a matrix U S V^T `(R, C)`, times sqrt(R / C) where R > C.
+
+    With `bf16` it is iterated in that precision.
+    """
     rows, columns = matrix.shape
     x: Tensor = matrix.T if rows > columns else matrix
     x = x / (x.norm() + 1e-7)
     fewer = max(matrix.shape) > 1.5 * min(matrix.shape)  # operations with the Gram matrix alone
-    x = iterated_gram(x) if fewer and products_are_exact() else iterated(x)
+    if bf16:
+        x = iterated(x.bfloat16()).to(matrix.dtype)
+    else:
+        x = iterated_gram(x) if fewer and products_are_exact() else iterated(x)
     x *= max(1.0, rows / columns) ** 0.5
     return x.T if rows > columns else x
 
@@ -125,51 +139,59 @@ def iterated_gram(x: Tensor) -> Tensor:
     return product @ x
 
 
-def orthogonalise_pieces(flat: Tensor, layout: Layout) -> None:
+def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
     """Orthogonalise the matrices of which a flat partition has pieces, in place.
 
-    The ranks put whole matrices together, each computes some of them, and takes its pieces back.
-    Every rank of the layout's group must call it, even with no pieces.
+    A rank computes those that it has whole. The others the ranks put together; each computes some
+    of them, and takes its pieces back. Every rank of the layout's group must call it, even with no
+    pieces.
     """
-    for first, last in portions([shape.numel() for shape in layout.shapes]):
-        sizes = [shape.numel() for shape in layout.shapes[first:last]]
-        buffer = torch.zeros(sum(sizes), device=layout.device)
-        wholes = torch.split(buffer, sizes)
+    parts = list(zip(layout.pieces, pieces_of(flat, layout), strict=True))
+    for piece, part in parts:
+        if piece.parameter not in layout.split:
+            matrix = part.view(layout.shapes[piece.parameter])
+            matrix.copy_(orthogonal(matrix.to(layout.device), bf16))
+    split = sorted(layout.split)
+    for first, last in portions([layout.shapes[number].numel() for number in split]):
+        shapes = [layout.shapes[number] for number in split[first:last]]
+        buffer = torch.zeros(sum(shape.numel() for shape in shapes), device=layout.device)
+        places = torch.split(buffer, [shape.numel() for shape in shapes])
+        wholes = dict(zip(split[first:last], places, strict=True))
         mine = [
-            (part, wholes[piece.parameter - first][piece.offset : piece.offset + piece.size])
-            for piece, part in zip(layout.pieces, pieces_of(flat, layout), strict=True)
-            if first <= piece.parameter < last
+            (part, wholes[piece.parameter][piece.offset : piece.offset + piece.size])
+            for piece, part in parts
+            if piece.parameter in wholes
         ]
         for part, place in mine:
             place.copy_(part)
         dist.all_reduce(buffer, group=layout.group)
-        share(buffer, layout.shapes[first:last], layout.group)
+        share(buffer, shapes, layout.group, bf16)
         for part, place in mine:
             part.copy_(place)
 
 
-def orthogonalise_whole(matrices: list[Tensor]) -> None:
+def orthogonalise_whole(matrices: list[Tensor], bf16: bool) -> None:
     """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         for matrix in matrices:
-            matrix.copy_(orthogonal(matrix))
+            matrix.copy_(orthogonal(matrix, bf16))
         return
     for first, last in portions([matrix.numel() for matrix in matrices]):
         portion = matrices[first:last]
         buffer = torch.cat([matrix.flatten() for matrix in portion])
-        share(buffer, [matrix.shape for matrix in portion], None)
+        share(buffer, [matrix.shape for matrix in portion], None, bf16)
         wholes = torch.split(buffer, [matrix.numel() for matrix in portion])
         for matrix, whole in zip(portion, wholes, strict=True):
             matrix.copy_(whole.view_as(matrix))
 
 
-def share(buffer: Tensor, shapes: list[torch.Size], group: Any) -> None:
+def share(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> None:
     """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for number, whole in enumerate(torch.split(buffer, [shape.numel() for shape in shapes])):
         if number % world == rank:
             matrix = whole.view(shapes[number])
-            matrix.copy_(orthogonal(matrix))
+            matrix.copy_(orthogonal(matrix, bf16))
         else:
             whole.zero_()
     dist.all_reduce(buffer, group=group)
@@ -183,4 +205,4 @@ def portions(sizes: list[int]) -> list[tuple[int, int]]:
             found.append((first, number))
             first, total = number, 0
         total += size
-    return [*found, (first, len(sizes))]
+    return [*found, (first, len(sizes))] if sizes else []

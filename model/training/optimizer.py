@@ -60,12 +60,17 @@ def moment_keys(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tupl
     return (*keys, AVERAGE) if hasattr(optimizer, "average_decay") else keys
 
 
-def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Build the configured optimizer for the module; none needs a compiler at start-up."""
+def build_optimizer(
+    module: nn.Module, config: OptimizerConfig, bf16: bool = False
+) -> torch.optim.Optimizer:
+    """Build the configured optimizer for the module, which may be trained in bf16.
+
+    None needs a compiler at start-up.
+    """
     rate, epsilon = config.learning_rate, config.epsilon
     betas = (config.betas[0], config.betas[1])
     if config.name == "muon":
-        return Muon(muon_groups(module, config), lr=rate, betas=betas, eps=epsilon)
+        return Muon(muon_groups(module, config), rate, betas, epsilon, bf16)
     groups = parameter_groups(module, config.weight_decay)
     if config.name == "lamb":
         return Lamb(groups, lr=rate, betas=betas, eps=epsilon)

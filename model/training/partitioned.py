@@ -33,6 +33,7 @@ class Layout:
     shapes: list[torch.Size]  # of the parameters of the whole group, over all ranks
     group: Any  # the process group that shares them
     device: torch.device  # on which that group communicates
+    split: frozenset[int]  # parameters that no rank has whole
 
 
 class PartitionedAdam(torch.optim.Optimizer):
@@ -144,17 +145,28 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
     if stage == 3:
         rank = dist.get_rank(wrapper.dp_process_group)
         return {
-            flat: Layout(equal_shares(group, rank), [p.ds_shape for p in group], *common)
+            flat: layout_of(equal_shares(group, rank), [p.ds_shape for p in group], *common)
             for flat, group in zip(
                 wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True
             )
         }
     return {
-        flat: Layout(fragments(group), [p.shape for p in group], *common)
+        flat: layout_of(fragments(group), [p.shape for p in group], *common)
         for flat, group in zip(
             wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True
         )
     }
+
+
+def layout_of(
+    pieces: list[Piece], shapes: list[torch.Size], group: Any, device: torch.device
+) -> Layout:
+    """Return the layout of a partition. Every rank of its group must call it."""
+    whole = torch.zeros(len(shapes), device=device)
+    whole[[p.parameter for p in pieces if p.size == shapes[p.parameter].numel()]] = 1
+    dist.all_reduce(whole, group=group)
+    split = (number for number, ranks in enumerate(whole.tolist()) if not ranks)
+    return Layout(pieces, shapes, group, device, frozenset(split))
 
 
 def fragments(parameters: list[Any]) -> list[Piece]:

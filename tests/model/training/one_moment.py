@@ -38,7 +38,7 @@ class Momentum(torch.optim.Optimizer):
                     parameter.sub_(group["lr"] * state["velocity"])
 
 
-def build(module: nn.Module, config: OptimizerConfig) -> Momentum:
+def build(module: nn.Module, config: OptimizerConfig, bf16: bool) -> Momentum:
     return Momentum(module.parameters(), {"lr": 0.1})
 
 

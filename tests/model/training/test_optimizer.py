@@ -177,6 +177,21 @@ def test_updates_are_orthogonal_in_the_precision_of_a_gpu(
     torch.testing.assert_close(found.max().double(), exact.max(), rtol=0.02, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64), (256, 768)])
+@pytest.mark.parametrize("decay", [0.5, 1.0, 3.0])
+def test_bf16_costs_an_update_less_than_as_published(shape: tuple[int, int], decay: float) -> None:
+    torch.manual_seed(0)
+    small = min(shape)
+    left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
+    matrix = left * torch.logspace(0, -decay, small) @ right.T
+    wanted, found = orthogonal(matrix.double()), orthogonal(matrix, bf16=True)
+    published = orthogonal_reference(matrix.bfloat16())
+    assert found.dtype == matrix.dtype
+    assert (found - wanted).norm() < (published - wanted).norm() < 0.15 * wanted.norm()
+    values = [torch.linalg.svdvals(each).max() for each in (found.double(), wanted)]
+    torch.testing.assert_close(*values, rtol=0.02, atol=0)
+
+
 def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
     draws = torch.Generator().manual_seed(0)
     module = nn.ModuleDict(
