@@ -57,7 +57,7 @@ class Running:
     log: Path
     file: IO[bytes]
     cores: int
-    gpu: str | None = None  # null: all, or none
+    gpu: str | None = None  # its first one, of several; None: as the run has them
     began: float = field(default_factory=time.monotonic)
 
 
@@ -127,9 +127,7 @@ class LocalExecutor:
                 path=self.logs.parent,
             ) from error
         gpu = self._gpu(node)
-        ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-        if gpu is not None and os.environ.get("GPUS", "0") != "0":  # as many as there have to be
-            ours["GPUS"] = "1"
+        ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}
         process = subprocess.Popen(
             node.command(self.processes, self.cores),
             stdin=subprocess.DEVNULL,
@@ -141,11 +139,16 @@ class LocalExecutor:
         self.running.append(Running(node, process, log, file, cores, gpu))
 
     def _gpu(self, node: Node) -> str | None:
-        """Return the GPU for a stage that uses one of several: one that has fewest such stages."""
+        """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
         if not STAGES[node.kind].one_core or len(self.gpus) < 2:
             return None
         taken = [child.gpu for child in self.running]
         return min(self.gpus, key=taken.count)
+
+    def _from(self, gpu: str) -> list[str]:
+        """Return all GPUs, this one first: an evaluation's processes take one after another."""
+        place = self.gpus.index(gpu)
+        return self.gpus[place:] + self.gpus[:place]
 
     def _show(self) -> None:
         """Print the running stages on one line, if on a terminal."""

@@ -38,11 +38,12 @@ def script(folder: Path, kind: str, line: str) -> Script:
 def test_evaluations_are_spread_over_the_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each uses one; together they would share the first and leave the others idle."""
+    """Each begins with another one, and its processes, if it has several, take the next."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     line = (
         "import os, time; from pathlib import Path; here = Path.cwd()\n"
-        "(here / f'{os.getpid()}.gpu').write_text(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        "first, second = os.environ['CUDA_VISIBLE_DEVICES'].split(',')\n"
+        "(here / f'{os.getpid()}.gpu').write_text(first)\n"
         "until = time.monotonic() + 20\n"
         "while len([*here.glob('*.gpu')]) < 4 and time.monotonic() < until: time.sleep(0.05)\n"
     )
