@@ -269,11 +269,13 @@ def evaluation_texts(path: Path) -> Iterator[str]:
 def is_json_lines(text: str) -> bool:
     """Return whether the first of several lines is JSON by itself, in a file of any name."""
     first, _, others = text.strip().partition("\n")
+    if not others:  # one value, which need not be parsed twice
+        return False
     try:
         json.loads(first)
     except ValueError:
         return False
-    return bool(others)
+    return True
 
 
 def text_of(path: Path) -> str:
