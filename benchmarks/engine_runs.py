@@ -37,7 +37,7 @@ def train(name: str, overrides: list[str]) -> None:
         config = entry_point.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    trainer: Any = Trainer(config, out, "f" * 64, Watchdog(0, 600.0, 600.0, None))
+    trainer: Any = Trainer(config, out, "f" * 64, "c" * 64, Watchdog(0, 600.0, 600.0, None))
     found: dict[str, Any] = {"run": name, "began": trainer.step}
     update = trainer._update
 

@@ -74,12 +74,17 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import checkpoint, estimate, rank
+    from model.training import checkpoint, estimate, extending, rank
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
     addresses = store_inputs.shard_addresses(config)
-    make = functools.partial(rank.make, fingerprint=fingerprint, store=store, addresses=addresses)
+    settings = fingerprints.changed_settings(config).items()
+    every_step = {key: value for key, value in settings if extending.is_common(key)}
+    common = fingerprints.fingerprint_of("train", every_step, sources)
+    make = functools.partial(
+        rank.make, fingerprint=fingerprint, common=common, store=store, addresses=addresses
+    )
     if int(os.environ.get("RANK", "0")) == 0:
         legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
         checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)

@@ -131,6 +131,9 @@ class ScheduleConfig(Section, key="schedule"):
         help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd")
     )
     warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)
+    warmup_steps: int | None = option(
+        None, "Steps of warm-up; null: warmup_share of all steps.", at_least=0
+    )
     final_share: float = option(
         0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1
     )

@@ -31,6 +31,7 @@ WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.j
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint
+BRANCH = "stable"  # the name of the one that is kept for longer trainings alone
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class State:
     carried: int = 0  # updates in the optimizer's state from before this run
     words: float | None = None  # of the text, consumed as often as read; None: not known
     loss_scale: dict[str, float | None] = dataclasses.field(default_factory=dict)  # of fp16
+    first_steps: str | None = None  # hash of what the steps done depend on; None: not noted
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
     format: str = FORMAT
 
@@ -178,19 +180,32 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
-def prune(last: Path, keep: int, keep_every: int | None = None) -> None:
+def unverified_state(path: Path) -> State | None:
+    """Return the state of a checkpoint without reading its other files; None if it has none."""
+    try:
+        return State(**json.loads((path / STATE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0) -> None:
     """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
-    Those kept for their words do not count. `last` is the checkpoint that was just written. Any
-    after it are damaged: it was not resumed from them.
+    The last of the first `stable` steps stays too: a longer training can continue from it. Those
+    kept for their words do not count. `last` is the checkpoint that was just written. Any after it
+    are damaged: it was not resumed from them.
     """
     found = steps(last.parent)
     good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
     plain = [step for step in good if mark_of(found[step]) is None]
+    branch = max((step for step in plain if step <= stable), default=None)
     for step, path in found.items():
         spare = step in plain[:-keep] and (keep_every is None or step % keep_every)
+        spare = spare and step != branch
         if step not in good or spare:
             _remove(path)
+    if branch in plain[:-keep]:
+        write_text(last.parent / BRANCH, f"{name_of(branch)}\n")
     remove_leftovers(last.parent)
 
 
@@ -250,19 +265,21 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
     `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
-    same folder. Those kept for their words do not count: they are far apart, and the first has
-    the initial weights. Needs memory for the sum and one tensor.
+    same folder. Those kept for their words or for longer trainings do not count: they are far
+    apart, and the first has the initial weights. Needs memory for the sum and one tensor.
 
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
     earlier = [other for step, other in steps(path.parent).items() if step < state.step]
-    before = [other for other in earlier if mark_of(other) is None]
+    branch = path.parent / BRANCH
+    apart = branch.read_text().strip() if branch.exists() else None
+    before = [other for other in earlier if mark_of(other) is None and other.name != apart]
     if len(before) + 1 < count:
         raise InputError(
             f"{path.parent}: average={count} needs {count} checkpoints up to {path.name}, found "
-            f"{len(before) + 1} apart from those of save_at_words; train again with keep={count} "
-            "or more (a finished training: with force=true)",
+            f"{len(before) + 1} apart from those of save_at_words and the one before wsd's decay; "
+            f"train again with keep={count} or more (a finished training: with force=true)",
             key="average",
             path=path.parent,
         )

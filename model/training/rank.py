@@ -19,13 +19,16 @@ def make(
     config: TrainConfig,
     out: Path,
     fingerprint: str,
+    common: str,
     store: CheckpointStore | None = None,
     addresses: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 
-    With a `store` the ranks share checkpoints through it, not through the folder. `addresses` are
-    where the shards of local folders come from, for `data.cache`.
+    `common` is a hash of the inputs and of the settings that every step depends on, by which the
+    first steps of another training in `out` are recognised as this one's. With a `store` the ranks
+    share checkpoints through it, not through the folder. `addresses` are where the shards of local
+    folders come from, for `data.cache`.
 
     Raises:
         ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
@@ -38,7 +41,7 @@ def make(
     patience = config.start_timeout + LEAVING
     guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
     try:
-        trainer = Trainer(config, out, fingerprint, guard, store, addresses or {})
+        trainer = Trainer(config, out, fingerprint, common, guard, store, addresses or {})
         try:
             result = trainer.run()
         finally:

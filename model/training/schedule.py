@@ -12,7 +12,22 @@ def length(config: ScheduleConfig, steps: int) -> int:
 
 def warmup_steps(config: ScheduleConfig, steps: int) -> int:
     """Return the number of updates until the peak."""
+    if config.warmup_steps is not None:
+        return max(1, config.warmup_steps)
     return max(1, round(config.warmup_share * length(config, steps)))
+
+
+def steps_before_decay(config: ScheduleConfig, steps: int) -> int:
+    """Return the updates of a run of `steps` before the decay of wsd; 0 for other schedules."""
+    return max(0, decay_start(config, steps) - config.first_step) if config.name == "wsd" else 0
+
+
+def decay_start(config: ScheduleConfig, steps: int) -> int:
+    """Return the updates of the whole schedule before its decay, those of warm-up included."""
+    total, warmup = length(config, steps), warmup_steps(config, steps)
+    if config.name != "wsd":
+        return warmup
+    return max(warmup, total - max(1, round(config.decay_share * total)))
 
 
 def lr_factor(config: ScheduleConfig, step: int, steps: int) -> float:
@@ -21,9 +36,7 @@ def lr_factor(config: ScheduleConfig, step: int, steps: int) -> float:
     step += config.first_step
     if step < warmup:
         return (step + 1) / warmup
-    begin = warmup
-    if config.name == "wsd":
-        begin = max(begin, total - max(1, round(config.decay_share * total)))
+    begin = decay_start(config, steps)
     progress = min(1.0, max(0, step - begin) / max(1, total - begin))
     left: float = {
         "constant": 1.0,

@@ -116,6 +116,26 @@ def take_back(out: Path, run: Path) -> None:
             (run / name).replace(out / name)
 
 
+def share(out: Path, other: Path, run: Path, step: int) -> None:
+    """Give a training the curve of another one up to `step`, before `take_back`.
+
+    `run` and `other` are the folders of their checkpoints in `out`.
+    """
+    mark = out / OWNER
+    owner = mark.read_text() if mark.exists() else ""
+    source = (out if owner == other.name else other) / METRICS
+    target = (out if owner == run.name else run) / METRICS
+    if source.exists():
+        run.mkdir(parents=True, exist_ok=True)
+        write_text(target, "".join(_rows_until(source, step)))
+
+
+def _rows_until(path: Path, step: int) -> list[str]:
+    """Return the lines of a curve up to `step`; a killed writer may have left a part of one."""
+    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    return [line + "\n" for line in lines if json.loads(line)["step"] <= step]
+
+
 class Tracker:
     """Metrics writer of rank 0; on other ranks every method is a no-op."""
 
@@ -148,9 +168,7 @@ class Tracker:
     def _keep_until(path: Path, step: int) -> None:
         """Drop the rows after `step`: a resumed run writes them again."""
         if path.exists():
-            rows = [line for line in path.read_text().splitlines() if line.endswith("}")]
-            kept = [line for line in rows if json.loads(line)["step"] <= step]
-            write_text(path, "".join(line + "\n" for line in kept))
+            write_text(path, "".join(_rows_until(path, step)))
 
     def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
         """Write one record; `kind` is train or validation, `step` counts updates from 1."""

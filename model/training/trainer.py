@@ -27,7 +27,9 @@ from model.training import (
     checkpoint,
     compilation,
     device_peak,
+    extending,
     flops,
+    held_out,
     initial_weights,
     loss_scale,
     micro_batch,
@@ -35,13 +37,12 @@ from model.training import (
     run_summary,
 )
 from model.training.deepspeed_engine import (
-    averaged_weights,
     build_engine,
     gather_state,
     load_state,
     start_world,
 )
-from model.training.schedule import batch_size, lr_factor
+from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
@@ -58,7 +59,7 @@ class Trainer:
     """Training loop of one rank."""
 
     def __init__(
-        self, config: TrainConfig, out: Path, fingerprint: str, guard: Watchdog,
+        self, config: TrainConfig, out: Path, fingerprint: str, common: str, guard: Watchdog,
         store: CheckpointStore | None = None, addresses: Mapping[str, str] = {},
     ):  # fmt: skip
         self.config, self.out, self.guard = config, out, guard
@@ -86,6 +87,7 @@ class Trainer:
         self.step = self.samples = self.tokens = 0
         self.words = WordsSeen(config, self.loader.words_per_token is not None)
         self.steps = run_length.steps_of(config)
+        self.first_steps = extending.FirstSteps(config, self.steps, common)
         self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
@@ -126,10 +128,9 @@ class Trainer:
             forced.start_over(self.folder)
         if self.store.get is None:
             process_group.check_shared_folder(self.folder, self.config.timeout)
+        own = self._newest() if self.world.rank == 0 else None
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
-        found = process_group.broadcast_from_rank0(
-            checkpoint.newest(self.folder) if self.world.rank == 0 else None
-        )
+        found = process_group.broadcast_from_rank0(own)
         if found is not None:
             path, state = found
             self.store.fetch(path.relative_to(self.out))
@@ -156,6 +157,12 @@ class Trainer:
                 self.carried = state.updates
                 return checkpoint.Tensors(path), state.updates
         return None
+
+    def _newest(self) -> tuple[Path, checkpoint.State] | None:
+        """Return the newest checkpoint of this training, if any; a forced one has its own only."""
+        if self.config.force:
+            return checkpoint.newest(self.folder)
+        return extending.newest(self.folder, self.first_steps)
 
     def run(self) -> Result:
         """Train to the last step; return the metrics for the report."""
@@ -308,43 +315,21 @@ class Trainer:
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
-                "at step 0. To resume the other one, restore its settings"
+                "at step 0, as its first steps differ. To resume the other one, restore its "
+                "settings; to train it for longer, keep its steps of warm-up, too"
             )
         run = (self.config, self.model_config, self.engine, self.world, self.peak, self.step)
         for line in run_summary.lines(*run, self.steps):
             self.tracker.say(line)
 
-    @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:
         """Evaluate on held-out samples, the average of the weights too, if there is one."""
-        self.engine.eval()
-        kept = self._held_out_figures()
-        if self.config.ema is not None:
-            with averaged_weights(self.engine):
-                found = self._held_out_figures()
-            kept |= {f"average_{key}": value for key, value in found.items()}
-        self.engine.train()
-        self.tracker.log("validation", self.step, kept)
-        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in kept.items())
+        found = held_out.evaluate(self.engine, self.held_out, self.config, self.world, self.guard)
+        self.tracker.log("validation", self.step, found)
+        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         shown = shown or "loss not finite"
         self.tracker.say(f"step {self.step:,}: held-out {shown}")
-        return kept
-
-    def _held_out_figures(self) -> dict[str, float]:
-        """Return losses and accuracies; samples and masks do not depend on the world size."""
-        config, world = self.config, self.world
-        meter = Meter(world)
-        count = min(config.evaluate_samples, self.held_out.samples)
-        for start in range(0, count, config.batch_size):
-            size = min(config.batch_size, count - start)
-            part = self.held_out.batch(start, size, world.rank, world.size, config.micro_batch)
-            for one in part.batches:
-                micro = one.to(world.device)
-                masked_logits, pair_logits = self.engine(micro)
-                meter.add(losses(masked_logits, pair_logits, micro)[2])
-                self.guard.beat()
-        figures = meter.read(config.objective.next_sentence)
-        return {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
+        return found
 
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
@@ -368,10 +353,12 @@ class Trainer:
                 model=dataclasses.asdict(self.model_config),
                 data=self.data,
                 tokenizer=self.wordpiece.sha256,
+                first_steps=self.first_steps.hash_of(self.step),
             )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             path = checkpoint.write(self.folder, state, weights, moments)
-            checkpoint.prune(path, self.config.keep, self.config.keep_every)
+            stable = steps_before_decay(self.config.schedule, self.steps)
+            checkpoint.prune(path, self.config.keep, self.config.keep_every, stable)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()

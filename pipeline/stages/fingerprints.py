@@ -63,6 +63,16 @@ def settings_of(config: StageConfig) -> dict[str, Any]:
     }
 
 
+def changed_settings(config: StageConfig) -> dict[str, Any]:
+    """Return the settings that differ from the schema's defaults, by dotted key."""
+    defaults = defaults_of(type(config))
+    return {
+        key: value
+        for key, value in settings_of(config).items()
+        if key not in defaults or value != defaults[key]
+    }
+
+
 def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
     """Return the schema's default for each setting that has one, by dotted key."""
     found: dict[str, Any] = {}
@@ -158,19 +168,18 @@ def fingerprint(
         )
         for key, path in inputs(config).items()
     }
-    defaults = defaults_of(type(config))
-    settings = {
-        key: value
-        for key, value in settings_of(config).items()
-        if key not in defaults or value != defaults[key]
-    }
+    return fingerprint_of(stage, changed_settings(config), sources), sources
+
+
+def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
     version = stage_of(stage).version
     text = json.dumps(
         {"stage": stage, "version": version, "settings": settings, "inputs": sources},
         sort_keys=True,
         default=dataclasses.asdict,
     )
-    return hashlib.sha256(text.encode()).hexdigest(), sources
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def legacy_fingerprint(stage: str, config: StageConfig, sources: Mapping[str, str]) -> str | None:

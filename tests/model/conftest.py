@@ -1,8 +1,10 @@
 """A small world to train in, and real training processes without a launcher's start-up time."""
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
 
+SHARD = "train-00000-of-00001.arrow"
+COUNTED = 3000.0  # words of the 300 rows
 WORDS = [f"w{number}" for number in range(120)]
 SMALL = (
     "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
@@ -65,6 +69,16 @@ def write_work(folder: Path) -> Path:
     (folder / "vocab").mkdir()
     (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     write_prepared(folder / "prepare", WordPiece.load(folder / "vocab"))
+    return folder
+
+
+def counted(work: Path, folder: Path) -> Path:
+    """The prepared shards with their words, as `prepare` notes them."""
+    shutil.copytree(work / "prepare", folder)
+    made = Manifest.read(folder)
+    assert made is not None
+    counts = {"shards": {SHARD: {"words": COUNTED}}, "totals": {"train": 300}}
+    replace(made, figures=made.figures | counts).write(folder)
     return folder
 
 

@@ -158,6 +158,20 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: P
     assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
+def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path) -> None:
+    kept = []
+    for step in range(10, 100, 10):
+        path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
+        prune(path, 2, stable=45)
+        kept.append([int(other.name[-3:]) for other in checkpoint.steps(tmp_path).values()])
+    assert kept[2:7] == [[20, 30], [30, 40], [40, 50], [40, 50, 60], [40, 60, 70]]
+    assert (tmp_path / checkpoint.BRANCH).read_text() == f"{name_of(40)}\n"
+    last = checkpoint.locate(tmp_path / name_of(90))
+    assert checkpoint.average(*last, 2)[1] == [80, 90]
+    with pytest.raises(InputError, match="found 2 apart from"):
+        checkpoint.average(*last, 3)
+
+
 def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path) -> None:
     for step in (2, 4, 8):
         write(tmp_path / "run", state(step), *tensors(step))

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,15 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
-from tests.model.conftest import SMALL, rows, train_many
+from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
 
 pytestmark = pytest.mark.slow
-SHARD = "train-00000-of-00001.arrow"
-WORDS = 3000.0  # of the 300 rows
 RUNS = {
     "whole": ["steps=50", "batch_size=12", "save_every=10", "keep=20"],  # two epochs
     "epoch": ["steps=50", "epochs=1", "batch_size=16"],
     "as many": ["steps=null", "epochs=2", "batch_size=16", "schedule=linear"],
     "limited": ["steps=50", "words=700", "save_at_words=[250,500]", "save_every=100", "keep=1"],
 }
-
-
-def counted(work: Path, folder: Path) -> Path:
-    """The prepared shards with their words, as `prepare` notes them."""
-    shutil.copytree(work / "prepare", folder)
-    made = Manifest.read(folder)
-    assert made is not None
-    counts = {"shards": {SHARD: {"words": WORDS}}, "totals": {"train": 300}}
-    replace(made, figures=made.figures | counts).write(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +58,8 @@ def figures(out: Path) -> dict[str, Any]:
 
 def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
     seen = {row["step"]: row["words"] for row in rows(runs / "whole")}
-    assert seen[25] == pytest.approx(WORDS)
-    assert seen[50] == pytest.approx(2 * WORDS)
+    assert seen[25] == pytest.approx(COUNTED)
+    assert seen[50] == pytest.approx(2 * COUNTED)
     assert figures(runs / "whole")["words"] == seen[50]
 
 
@@ -82,14 +69,14 @@ def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
 
 def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:
     found = figures(runs / "limited")
-    assert 700 - WORDS / 25 * 2 < found["words"] <= 700
+    assert 700 - COUNTED / 25 * 2 < found["words"] <= 700
     assert found["steps"] < 50
     assert rows(runs / "limited")[-1]["words"] == found["words"]
 
 
 def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
     assert figures(runs / "epoch")["samples"] == 300 // 16 * 16
-    assert figures(runs / "epoch")["words"] <= WORDS
+    assert figures(runs / "epoch")["words"] <= COUNTED
 
 
 def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(

@@ -1,0 +1,127 @@
+"""Extend a training: continue from another whose first steps are the same.
+
+A checkpoint depends on the settings of the steps done, not on those of the steps to come: after a
+run of 10,000 steps whose learning rate decays in the last 2,000 (`schedule=wsd`), one of 20,000
+need not repeat the first 8,000. Each checkpoint has a hash of all that its steps depend on. One of
+a training with other settings in the same folder that has the hash of this one's first steps
+becomes a checkpoint of this one.
+"""
+
+import hashlib
+import os
+import shutil
+import struct
+from pathlib import Path
+
+from model.config import TrainConfig
+from model.training import checkpoint, tracking
+from model.training.checkpoint import State
+from model.training.schedule import batch_size, lr_factor
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import InputError
+
+# What a step depends on only through its learning rate, batch size and share of masks, or not at
+# all; so does `schedule`.
+PER_STEP = {"steps", "words", "epochs", "objective.mask_share", "evaluate_samples"}
+
+
+def is_common(key: str) -> bool:
+    """Return whether every step depends on a setting directly."""
+    return key not in PER_STEP and not key.startswith("schedule.")
+
+
+class FirstSteps:
+    """Hashes of all that the first n of `steps` updates depend on.
+
+    `common` is a hash of the inputs and of the settings that all steps depend on.
+    """
+
+    def __init__(self, config: TrainConfig, steps: int, common: str):
+        self._config, self._steps, self._common = config, steps, common
+        self._begin()
+
+    def _begin(self) -> None:
+        self._hash, self._done = hashlib.sha256(self._common.encode()), 0
+
+    def hash_of(self, step: int) -> str:
+        """Return the hash for the first `step` steps; fast if it was asked for fewer before."""
+        config = self._config
+        if step < self._done:
+            self._begin()
+        for number in range(self._done, step):
+            rate = lr_factor(config.schedule, number, self._steps)
+            size = batch_size(config.schedule, config.batch_size, number, self._steps)
+            share = config.objective.share_at(number, self._steps)
+            self._hash.update(struct.pack("<dqd", rate, size, share))
+        self._done = step
+        return self._hash.hexdigest()
+
+    def fits(self, state: State) -> bool:
+        """Return whether a checkpoint is one that this training would reach."""
+        return state.step <= self._steps and state.first_steps == self.hash_of(state.step)
+
+
+def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, State] | None:
+    """Return the newest intact checkpoint of a run, or a later one that it has in common.
+
+    The latter is linked into `folder`, with those before it that are kept for their words. An
+    interrupted call is repeated at the next start.
+
+    Raises:
+        Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
+    """
+    own = checkpoint.newest(folder)
+    done = own[1].step if own else 0
+    for path in _in_common(folder, first_steps, done):
+        try:
+            state = checkpoint.read_state(path)
+        except InputError as error:
+            print(f"warning: {error}; trying the previous checkpoint", flush=True)
+            continue
+        _take_up(path, state.step, folder)
+        print(
+            f"train: the first {state.step:,} steps are those of {path.parent}: not repeated",
+            flush=True,
+        )
+        return folder / path.name, state
+    return own
+
+
+def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
+    """Return checkpoints of other trainings after `done` steps that this one has too, latest first.
+
+    Their files have not been verified.
+    """
+    found: list[tuple[int, Path]] = []
+    for other in folder.parent.glob("*"):
+        if other != folder:
+            found += [item for item in checkpoint.steps(other).items() if item[0] > done]
+    shared = []
+    for step, path in sorted(found):  # hashes take the steps in order
+        state = checkpoint.unverified_state(path)
+        if state is not None and state.step == step and first_steps.fits(state):
+            shared.append(path)
+    return shared[::-1]
+
+
+def _take_up(path: Path, step: int, folder: Path) -> None:
+    """Link a checkpoint and those before it that are kept for their words; copy their curve."""
+    tracking.share(folder.parent.parent, path.parent, folder, step)
+    before = [other for number, other in checkpoint.steps(path.parent).items() if number < step]
+    for each in (*(other for other in before if checkpoint.mark_of(other) is not None), path):
+        target = folder / each.name
+        if target.exists():  # an interrupted start linked it, or it is damaged
+            shutil.rmtree(target)
+        temporary = folder / f".{each.name}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(each, temporary, copy_function=_link)
+        temporary.rename(target)
+    write_text(folder / checkpoint.LATEST, f"{path.name}\n")
+
+
+def _link(source: str, target: str) -> None:
+    """Link a file, or copy it where the file system has no links: checkpoints never change."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

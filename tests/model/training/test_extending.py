@@ -1,0 +1,240 @@
+"""A longer training does not repeat the steps that a shorter one has made in the same way."""
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from model.training import checkpoint, extending
+from model.training.extending import FirstSteps
+from model.training.schedule import batch_size, lr_factor, steps_before_decay
+from pipeline.stages import fingerprints
+from tests.model.conftest import SMALL, counted, losses, train_many
+
+SHORT = ["steps=20", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_share=0.1"]
+LONG = ["steps=40", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_steps=2"]
+SAVING = ["save_every=5", "keep=1", "save_at_words=[250,1000]"]
+MODEL = ModelConfig(name="tiny", layers=2, hidden=32, heads=2, feed_forward=64)
+STABLE = 12  # steps of the short one before its decay; it saved the tenth
+
+
+def config(steps: int, schedule: dict[str, Any], **more: Any) -> TrainConfig:
+    objective = ObjectiveConfig(name="mlm", next_sentence=False, mask_share=more.pop("share", 0.15))
+    return TrainConfig(
+        steps=steps, schedule=ScheduleConfig(**{"name": "wsd"} | schedule), objective=objective,
+        optimizer=OptimizerConfig(name="adamw"), model=MODEL, **more,
+    )  # fmt: skip
+
+
+def hash_of(step: int, made: TrainConfig) -> str:
+    return first_steps_of(made).hash_of(step)
+
+
+def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
+    settings = fingerprints.changed_settings(made).items()
+    every_step = {key: value for key, value in settings if extending.is_common(key)}
+    assert made.steps is not None
+    common = fingerprints.fingerprint_of("train", every_step, {"data.dir": shards})
+    return FirstSteps(made, made.steps, common)
+
+
+schedules = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["wsd", "linear", "constant"]),
+        "warmup_steps": st.integers(0, 5),
+        "decay_share": st.sampled_from([0.2, 0.5]),
+        "first_batch": st.sampled_from([None, 2]),
+    }
+)
+shares = st.sampled_from([0.15, [0.3, 0.15]])
+runs_of = st.tuples(st.integers(1, 30), schedules, shares)
+
+
+@given(runs_of, runs_of, st.integers(1, 30))
+def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> None:
+    def steps_of(made: TrainConfig) -> list[tuple[float, int, float]]:
+        total = made.steps or 0
+        return [
+            (
+                lr_factor(made.schedule, number, total),
+                batch_size(made.schedule, made.batch_size, number, total),
+                made.objective.share_at(number, total),
+            )
+            for number in range(step)
+        ]
+
+    first, second = (
+        config(steps, schedule, share=share) for steps, schedule, share in (one, other)
+    )
+    same = hash_of(step, first) == hash_of(step, second)
+    assert same == (steps_of(first) == steps_of(second))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"seed": 1}, {"batch_size": 128}, {"clip": None}, {"ema": 0.9}, {"precision": "bf16"},
+        {"optimizer": OptimizerConfig(name="adamw", learning_rate=1e-3)},
+        {"model": dataclasses.replace(MODEL, layers=3)},
+    ],
+)  # fmt: skip
+def test_other_settings_make_other_steps(more: dict[str, Any]) -> None:
+    usual = config(10, {})
+    assert hash_of(5, usual) != hash_of(5, dataclasses.replace(usual, **more))
+
+
+def test_evaluations_and_limits_change_no_step() -> None:
+    usual = config(10, {})
+    other = dataclasses.replace(usual, evaluate_samples=7, words=100, epochs=3, save_every=3)
+    assert hash_of(5, usual) == hash_of(5, other)
+
+
+def test_hashes_are_the_same_in_any_order_and_of_these_shards() -> None:
+    made = config(10, {})
+    first_steps = first_steps_of(made)
+    hashes = {step: first_steps.hash_of(step) for step in (9, 2, 5, 5, 0)}
+    assert len(set(hashes.values())) == 4
+    assert hashes == {step: hash_of(step, made) for step in hashes}
+    assert first_steps_of(made, "others").hash_of(5) != hashes[5]
+
+
+@pytest.fixture(scope="module")
+def train(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    data = counted(work, tmp_path_factory.mktemp("words") / "prepare")
+    common = [f"workdir={work}", f"data.dir={data}", *SMALL, *SAVING]
+
+    def run(out: Path, *words: str, ranks: int = 1) -> str:
+        return train_many(root, [(ranks, [*common, f"out={out}", *words])])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def short(train: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("short") / "train"
+    train(out, *SHORT)
+    return out
+
+
+def copied(short: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(short, folder / "train"))
+
+
+def weights(out: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    path, state = checkpoint.locate(out)
+    reader = checkpoint.Tensors(path)
+    return state.step, {name: reader.weight(name) for _, name in sorted(reader.moments)}
+
+
+def steps_kept(out: Path) -> dict[str, list[int]]:
+    return {run.name: list(checkpoint.steps(run)) for run in checkpoint.runs(out).iterdir()}
+
+
+@pytest.mark.slow
+def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
+    made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
+    assert steps_before_decay(made.schedule, 20) == STABLE
+    ((run, kept),) = steps_kept(short).items()
+    folder = checkpoint.runs(short) / run
+    words = [
+        step for step in kept if checkpoint.mark_of(folder / checkpoint.name_of(step)) is not None
+    ]
+    assert [step for step in kept if step not in words] == [10, 20]
+    assert words[0] == 0
+    assert len(words) == 3
+
+
+@pytest.mark.slow
+def test_a_longer_training_is_the_same_as_one_from_the_start(
+    train: Callable[..., str], short: Path, tmp_path: Path
+) -> None:
+    extended = copied(short, tmp_path)
+    said = train(extended, *LONG)
+    assert "train: the first 10 steps are those of " in said
+    assert "resumed after step 10" in said
+    assert "other settings" not in said
+    train(tmp_path / "whole", *LONG)
+    step, ours = weights(extended)
+    assert step == 40
+    _, whole = weights(tmp_path / "whole")
+    assert ours.keys() == whole.keys()
+    assert all(torch.equal(ours[name], whole[name]) for name in ours)
+    assert losses(extended) == losses(tmp_path / "whole")
+    (own,) = steps_kept(tmp_path / "whole").items()
+    assert own in steps_kept(extended).items(), "those kept for their words too"
+
+
+@pytest.mark.slow
+def test_the_shorter_training_stays_and_can_be_made_again(
+    train: Callable[..., str], short: Path, tmp_path: Path
+) -> None:
+    both = copied(short, tmp_path)
+    before = losses(both)
+    train(both, *LONG)
+    said = train(both, *SHORT)
+    assert "resumed after step 20" in said
+    assert losses(both) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [["schedule.warmup_steps=3"], ["seed=1"], ["force=true"], ["optimizer.betas=[0.9,0.9]"]],
+)
+def test_steps_that_differ_are_made(
+    train: Callable[..., str], short: Path, tmp_path: Path, words: list[str]
+) -> None:
+    out = copied(short, tmp_path)
+    said = train(out, *LONG, "steps=21", *words)
+    assert "resumed" not in said
+    assert len(losses(out)) == 21
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> None:
+    out = copied(short, tmp_path)
+    (run,) = checkpoint.runs(out).iterdir()
+    shared, own = run / checkpoint.name_of(10), run.with_name("f" * 12)
+    state = checkpoint.read_state(shared)
+
+    class Same(FirstSteps):
+        def __init__(self) -> None:
+            self._steps = 10
+
+        def hash_of(self, step: int) -> str:
+            return state.first_steps or ""
+
+    found = extending.newest(own, Same())
+    assert found is not None
+    kept = list(checkpoint.steps(own))
+    assert kept[0] == 0
+    assert kept[-1] == 10
+    shutil.rmtree(found[0])
+    (own / f".{found[0].name}.tmp").mkdir()
+    assert extending.newest(own, Same()) == found
+    assert list(checkpoint.steps(own)) == kept
+    assert not list(own.glob(".*"))
+    assert checkpoint.read_state(found[0]) == state
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_not_taken_up(
+    train: Callable[..., str], short: Path, tmp_path: Path
+) -> None:
+    out = copied(short, tmp_path)
+    (run,) = checkpoint.runs(out).iterdir()
+    damaged = run / checkpoint.name_of(10) / checkpoint.WEIGHTS
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    said = train(out, *LONG)
+    assert f"warning: {damaged}" in said
+    words = max(step for step in checkpoint.steps(run) if 0 < step < 10)
+    assert f"the first {words} steps" in said
+    assert os.path.exists(damaged), "it is the other training's"
