@@ -222,6 +222,8 @@ def show(options: argparse.Namespace) -> None:
     Raises:
         InputError: it is not a folder of shards, or does not match its manifest.
     """
+    if options.samples < 0:
+        raise InputError(f"--samples={options.samples}: must be at least 0", key="--samples")
     if storage.is_address(options.folder):
         raise InputError(f"DIR={options.folder}: must be a local folder; copy it here", key="DIR")
     folder = Path(options.folder)

@@ -132,8 +132,16 @@ def share(out: Path, other: Path, run: Path, step: int) -> None:
 
 def _rows_until(path: Path, step: int) -> list[str]:
     """Return the lines of a curve up to `step`; a killed writer may have left a part of one."""
+    if not path.exists():
+        return []
     lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
     return [line + "\n" for line in lines if json.loads(line)["step"] <= step]
+
+
+def _is_validation(line: str, step: int) -> bool:
+    """Return whether a line of a curve is that of the evaluation after `step`."""
+    row = json.loads(line)
+    return bool(row["kind"] == "validation" and row["step"] == step)
 
 
 class Tracker:
@@ -146,7 +154,9 @@ class Tracker:
         self.active = rank == 0
         if not self.active:
             return
-        self._keep_until(out / METRICS, start)
+        kept = _rows_until(out / METRICS, start)  # a resumed run writes those after it again
+        write_text(out / METRICS, "".join(kept))
+        self._evaluated = any(_is_validation(line, start) for line in kept)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, start, settings)
         self._trainjob = TrainJobStatus()
@@ -164,19 +174,13 @@ class Tracker:
             disable=not sys.stderr.isatty(),
         )
 
-    @staticmethod
-    def _keep_until(path: Path, step: int) -> None:
-        """Drop the rows after `step`: a resumed run writes them again."""
-        if path.exists():
-            write_text(path, "".join(_rows_until(path, step)))
-
     def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
         """Write one record; `kind` is train or validation, `step` counts updates from 1."""
         if not self.active:
             return
-        row = {"kind": kind, "step": step, **figures}
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        if not (kind == "validation" and step == self._start and self._evaluated):
+            self._file.write(json.dumps({"kind": kind, "step": step, **figures}) + "\n")
+            self._file.flush()
         with self._without_wandb():
             if self._wandb is not None:
                 named = {f"{kind}/{key}": value for key, value in figures.items()}

@@ -96,6 +96,11 @@ class Reader:
                     f"{path}: column {name} not found among {', '.join(schema.names)}; set {key}",
                     key=key, path=path,
                 )  # fmt: skip
+            if schema.names.count(top) > 1:
+                raise InputError(
+                    f"{path}: has {schema.names.count(top)} columns named {top}; rename the others",
+                    key=self.fields.key(name), path=path,
+                )  # fmt: skip
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):

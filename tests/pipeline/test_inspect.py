@@ -111,3 +111,4 @@ def test_damage_and_a_wrong_vocabulary_are_errors(root: Path, tmp_path: Path) ->
     assert done.returncode == 2
     assert f"{shard.name}: wrong checksum" in done.stderr
     assert "pipeline.prepare" in look(root, str(tmp_path / "nowhere")).stderr
+    assert look(root, str(folder), "--samples=-1").stderr.startswith("error: --samples=-1: ")

@@ -27,7 +27,7 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
     for step in steps:
         tracker.log("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
         tracker.advance()
-    tracker.log("validation", steps[-1], {"masked_lm_accuracy": 0.25})
+    tracker.log("validation", [start, *steps][-1], {"masked_lm_accuracy": 0.25})
     tracker.close()
 
 
@@ -159,6 +159,12 @@ def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
 def test_own_rows_are_not_written_twice_after_a_resume(out: Path) -> None:
     rows = [row for row in read_metrics(out) if row["kind"] == "train"]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_last_evaluation_is_not_written_twice_after_a_kill(out: Path) -> None:
+    run(out, 6, [])
+    rows = [row["step"] for row in read_metrics(out) if row["kind"] == "validation"]
+    assert rows == [6]
 
 
 def test_training_goes_on_without_weights_and_biases(

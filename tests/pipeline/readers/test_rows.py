@@ -60,6 +60,16 @@ def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
     assert [document.text for document in found] == ["a", "", "a"]
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
+    pq.write_table(twice, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="2 columns named text") as caught:
+        read(config("parquet", tmp_path))
+    assert (caught.value.key, caught.value.path) == (
+        "corpus.options.text", str(tmp_path / "a.parquet"),
+    )  # fmt: skip
+
+
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
