@@ -316,7 +316,8 @@ class Trainer:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
                 "at step 0, as its first steps differ. To resume the other one, restore its "
-                "settings; to train it for longer, keep its steps of warm-up, too"
+                "settings; to train it for longer, keep its steps of warm-up and its share of "
+                "masks, too"
             )
         run = (self.config, self.model_config, self.engine, self.world, self.peak, self.step)
         for line in run_summary.lines(*run, self.steps):
