@@ -180,14 +180,6 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
-def unverified_state(path: Path) -> State | None:
-    """Return the state of a checkpoint without reading its other files; None if it has none."""
-    try:
-        return State(**json.loads((path / STATE).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
 def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0) -> None:
     """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
@@ -211,11 +203,16 @@ def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0)
 
 def mark_of(path: Path) -> float | None:
     """Return the words for which a checkpoint is kept for good; None: it is not."""
-    try:
-        mark = json.loads((path / STATE).read_text()).get("mark")
-    except (OSError, ValueError, AttributeError):
-        return None  # it is damaged
+    mark = noted(path, "mark")
     return mark if isinstance(mark, int | float) else None
+
+
+def noted(path: Path, key: str) -> Any:
+    """Return a field of a checkpoint's state, unverified; None if it is missing or damaged."""
+    try:
+        return json.loads((path / STATE).read_text()).get(key)
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def runs(folder: Path) -> Path:

@@ -56,9 +56,9 @@ class FirstSteps:
         self._done = step
         return self._hash.hexdigest()
 
-    def fits(self, state: State) -> bool:
-        """Return whether a checkpoint is one that this training would reach."""
-        return state.step <= self._steps and state.first_steps == self.hash_of(state.step)
+    def fits(self, step: int, noted: str | None) -> bool:
+        """Return whether this training would reach a checkpoint, by the hash that it notes."""
+        return noted is not None and step <= self._steps and noted == self.hash_of(step)
 
 
 def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, State] | None:
@@ -96,11 +96,11 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     for other in folder.parent.glob("*"):
         if other != folder:
             found += [item for item in checkpoint.steps(other).items() if item[0] > done]
-    shared = []
-    for step, path in sorted(found):  # hashes take the steps in order
-        state = checkpoint.unverified_state(path)
-        if state is not None and state.step == step and first_steps.fits(state):
-            shared.append(path)
+    shared = [
+        path
+        for step, path in sorted(found)  # hashes take the steps in order
+        if first_steps.fits(step, checkpoint.noted(path, "first_steps"))
+    ]
     return shared[::-1]
 
 
