@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit sbom images hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit sbom images hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -26,7 +26,10 @@ WORKERS ?= 3
 test: $(READY)  ## what every change needs, in minutes: not the tests marked slow
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(DESELECTED) and not slow"
 
-test-all: $(READY)  ## all tests but those of the targets below
+test-slow: $(READY)  ## what `make test` leaves out: real training processes, whole runs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(DESELECTED) and slow and not store"
+
+test-all: $(READY)  ## both, with as many random examples as the properties want
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
