@@ -10,14 +10,16 @@ PyTorch and the model are imported when work starts, so that `--help` is fast.
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Result, require_manifest
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.common.stores import hub_upload
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
@@ -49,10 +51,10 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: no checkpoint was kept so.
     """
-    from model.training import checkpoint, revisions
+    from model.training import revisions
 
-    last, _ = checkpoint.locate(Path(config.train))
-    marks = {checkpoint.mark_of(path): path for path in checkpoint.steps(last.parent).values()}
+    last, _ = checkpoints.locate(Path(config.train))
+    marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
     for mark, path in marks.items():
         if mark is not None:
@@ -369,11 +371,32 @@ def push(config: ConvertConfig, name: str) -> None:
     print(f"convert: pushed to {address}", flush=True)
 
 
-def run(config: ConvertConfig) -> None:
-    """Make the folder unless it is up to date, and push it if `push` is set."""
-    stage.run("convert", config, make)
+def check_source(config: ConvertConfig) -> None:
+    """Raise InputError if an unfinished training would replace a model that is there already.
+
+    A checkpoint by its own path may: it is named.
+    """
+    unfinished = Manifest.read(config.train, of_input=True) is None
+    if unfinished and store_inputs.steps_saved(config.train) and Manifest.read(config.out):
+        raise InputError(
+            f"train={config.train}: this training is not finished, and out={config.out} has a "
+            "model; finish it, name a checkpoint (train=FOLDER/checkpoints/RUN/step-N), or set "
+            "another out",
+            key="train", path=config.train,
+        )  # fmt: skip
+
+
+def run(config: ConvertConfig, work: Callable[[ConvertConfig, Path], Result] = make) -> Manifest:
+    """Make the folder with `work` unless it is up to date, and push it if `push` is set.
+
+    Raises:
+        InputError: the training is not finished, and the folder has the result of one that is.
+    """
+    check_source(config)
+    made = stage.run("convert", config, work)
     if config.push is not None:
         push(config, config.push)
+    return made
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def resolve(
     Raises:
         ConfigError: The requested backend is unknown or not supported here.
     """
-    if backend == "auto" or backend in RETIRED:
+    if backend == "auto":
         if device.type != "cuda":
             return "each"
         return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
@@ -289,7 +289,6 @@ BACKENDS = {
     "padded": padded,
     "flash": flash_kernel,
 }
-RETIRED = ("jagged", "varlen", "flex", "flash_attn")  # what runs of 0.1.0 may name; `flash` does it
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

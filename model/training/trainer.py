@@ -46,7 +46,7 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
-from pipeline.common import counter_rng, forced
+from pipeline.common import checkpoints, counter_rng, forced
 from pipeline.common.errors import InputError, Restart
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
@@ -74,7 +74,7 @@ class Trainer:
             config.data, config.objective, wordpiece, config.seed, "train", self.cache
         )
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
-        self.folder = checkpoint.runs(out) / self.fingerprint[:12]
+        self.folder = checkpoints.runs(out) / checkpoints.run_name(fingerprint)
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify and self.cache is None:  # it compares what it fetches
@@ -158,10 +158,10 @@ class Trainer:
                 return checkpoint.Tensors(path), state.updates
         return None
 
-    def _newest(self) -> tuple[Path, checkpoint.State] | None:
+    def _newest(self) -> tuple[Path, checkpoints.State] | None:
         """Return the newest checkpoint of this training, if any; a forced one has its own only."""
         if self.config.force:
-            return checkpoint.newest(self.folder)
+            return checkpoints.newest(self.folder)
         return extending.newest(self.folder, self.first_steps)
 
     def run(self) -> Result:
@@ -311,7 +311,7 @@ class Trainer:
 
     def _announce(self) -> None:
         """Print a summary of the run."""
-        other = checkpoint.other_settings(self.folder) if not self.step else None
+        other = checkpoints.other_settings(self.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
@@ -335,13 +335,13 @@ class Trainer:
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
-            return self.folder / checkpoint.name_of(self.step)
+            return self.folder / checkpoints.name_of(self.step)
         self.saved = self.step
         weights, moments = gather_state(self.engine)
         tokens = self.tokens + meter.tokens()
         self.guard.beat()
         if self.world.rank == 0:
-            state = checkpoint.State(
+            state = checkpoints.State(
                 step=self.step,
                 samples=self.samples,
                 tokens=tokens,
@@ -359,17 +359,17 @@ class Trainer:
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             path = checkpoint.write(self.folder, state, weights, moments)
             stable = steps_before_decay(self.config.schedule, self.steps)
-            checkpoint.prune(path, self.config.keep, self.config.keep_every, stable)
+            checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()
-        return self.folder / checkpoint.name_of(self.step)
+        return self.folder / checkpoints.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         figures = run_summary.baselines(self.held_out, validation)
-        path = self.folder / checkpoint.name_of(self.step)
+        path = self.folder / checkpoints.name_of(self.step)
         shown = run_summary.held_out(validation, figures)
         return Result(
             summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",

@@ -163,24 +163,16 @@ def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
 
 
 def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
-    """Return the runs of `keys` that are done with the same inputs and settings.
-
-    Runs of an earlier release are accepted too.
-    """
+    """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
-    for run, alone in _grid(config):
+    for run, _ in _grid(config):
         path = folder / run.name
         if run not in keys or not path.exists():
             continue
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("key") == keys[run] or record.get("key") == _legacy_key(alone):
+        if record.get("key") == keys[run]:
             done[run] = record
     return done
-
-
-def _legacy_key(alone: EvaluateConfig) -> str | None:
-    sources = fingerprints.fingerprint("evaluate", alone)[1]
-    return fingerprints.legacy_fingerprint("evaluate", alone, sources)
 
 
 def batches_of(context: SearchContext, run: Trial) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.common import counter_rng, forced, screen
+from pipeline.common import checkpoints, counter_rng, forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
@@ -84,14 +84,12 @@ def _converted(folder: Path) -> Candidate:
 
 def _checkpoints(place: Path) -> list[Candidate]:
     """Return the checkpoints of a train folder; of several trainings there, the finished one's."""
-    from model.training import checkpoint
-
-    if not checkpoint.runs(place).is_dir():
+    if not checkpoints.runs(place).is_dir():
         return []
-    newest, _ = checkpoint.locate(place)
+    newest, _ = checkpoints.locate(place)
     found = []
-    for path in checkpoint.steps(newest.parent).values():
-        state = checkpoint.read_state(path)
+    for path in checkpoints.steps(newest.parent).values():
+        state = checkpoints.read_state(path)
         found.append(Candidate(path.name, path, state.step, state.tokens, state.words))
     return found
 
@@ -211,13 +209,12 @@ def describe(found: Record, pretrained: str) -> str:
 def method_of(config: EvaluateConfig, model: Candidate) -> str:
     """Return how a model scores sentences: `score`, unless it is causal."""
     from model.huggingface import bert_format
-    from model.training import checkpoint
 
     if (model.folder / bert_format.CONFIG).is_file():
         theirs = bert_format.read_config(model.folder)
         causal = bert_format.our_config(model.folder, theirs).causal
     else:
-        causal = checkpoint.read_state(model.folder).model.get("causal", False)
+        causal = checkpoints.read_state(model.folder).model.get("causal", False)
     return LIKELIHOOD if causal else config.score
 
 

@@ -16,7 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
-from pipeline.common import cores, storage
+from pipeline.common import checkpoints, cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
@@ -266,17 +266,14 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(out: str, *names: str) -> str | None:
+def resume_step(out: str, fingerprint: str) -> str | None:
     """Return the step after which an interrupted training resumes, as text; None without one.
 
-    `names` are the fingerprints that the training may have. The checkpoints of other settings are
-    mentioned but not resumed. The path is that of `model.training.checkpoint`, whose import would
-    load PyTorch.
+    The checkpoints of other settings are mentioned but not resumed.
     """
-    found = store_inputs.checkpoints(out)
-    for name in names:
-        if steps := [step for run, step in found if run == name[:12]]:
-            return f"resumes after step {max(steps):,}"
+    found = store_inputs.steps_saved(out)
+    if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
+        return f"resumes after step {max(steps):,}"
     if not found:
         return None
     return (
@@ -294,10 +291,11 @@ def rerun_reason(
     if present is None:
         if stage != "train":
             return "not made yet"
-        legacy = fingerprints.legacy_fingerprint(stage, config, sources)
-        return resume_step(config.out, fingerprint, legacy or fingerprint) or "not made yet"
+        return resume_step(config.out, fingerprint) or "not made yet"
     if redone:
         return f"its input changes: {', '.join(redone)}"
+    if file := present.changed(config.out):
+        return f"its file {file} is missing or has changed"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)

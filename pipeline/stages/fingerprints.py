@@ -17,7 +17,6 @@ from typing import Any
 from pipeline.common import storage
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import StageConfig
-from pipeline.stages import legacy
 from pipeline.stages.registry import stage_of
 
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
@@ -113,12 +112,17 @@ def figures_of(model: Path | str) -> dict[str, Any]:
 
 
 def fingerprint_path(path: Path | str) -> str:
-    """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times."""
+    """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times.
+
+    What was changed since its stage has made it is no longer the stage's.
+    """
     manifest = Manifest.read(path, of_input=True)
     if manifest is not None:
-        return manifest.fingerprint
-    manifest = enclosing_manifest(path)
-    return fingerprint_files(path) if manifest is None else of_part(manifest.fingerprint, path)
+        return fingerprint_files(path) if manifest.changed(path) else manifest.fingerprint
+    manifest, place = enclosing_manifest(path), storage.at(storage.normal(str(path)))
+    if manifest is None or manifest.changed(place.parent, place.name):
+        return fingerprint_files(path)
+    return of_part(manifest.fingerprint, path)
 
 
 def of_part(whole: str, path: Path | str) -> str:
@@ -182,44 +186,23 @@ def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def legacy_fingerprint(stage: str, config: StageConfig, sources: Mapping[str, str]) -> str | None:
-    """Return the fingerprint of the same work in release 0.1.0, or None if it had no equivalent."""
-    return legacy.fingerprint(stage, settings_of(config), defaults_of(type(config)), sources)
-
-
 def recognise(
     stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
 ) -> Manifest | None:
-    """Return the manifest of `config.out` if its settings and inputs are the same.
+    """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
-    A folder of an earlier release is accepted too. If the stage's version was raised since, only
-    folders of slow stages are accepted, so that an upgrade never repeats a training.
+    If the stage's version was raised since, only folders of slow stages are accepted, so that an
+    upgrade never repeats a training.
     """
     present = Manifest.read(config.out)
-    if present is None or present.stage != stage:
+    if present is None or present.stage != stage or present.changed(config.out):
         return None
     if present.fingerprint == wanted:
         return present
     if present.version != stage_of(stage).version and stage_of(stage).quick:
         return None
-    if not same_inputs(present, config, sources):
-        return None
-    return present if not changes(present.config, config) else None
-
-
-def same_inputs(present: Manifest, config: StageConfig, sources: Mapping[str, str]) -> bool:
-    """Return whether a manifest has these inputs.
-
-    Before checkpoints in one folder had fingerprints of their own, only their paths differed.
-    """
-    paths = inputs(config)
-
-    def before(key: str, now: str) -> str:
-        where = _lookup(present.config, key, None)
-        return now.partition("/")[0] if "/" in now and str(where) == paths[key] else now
-
-    older = {key: before(key, now) for key, now in sources.items()}
-    return present.inputs in (dict(sources), older)
+    same = present.inputs == dict(sources) and not changes(present.config, config)
+    return present if same else None
 
 
 def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import time
@@ -19,6 +20,7 @@ from typing import TypeVar
 
 from pipeline.common import forced, screen
 from pipeline.common.atomic import remove_leftovers
+from pipeline.common.checkpoints import of_another, run_name
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.common.redact import redact
@@ -236,12 +238,12 @@ def run(
             return present
         manifest = None
         if store.stored:
-            manifest = None if config.force and not store.was_forced() else store.unsent(wanted)
-            store.begin(in_place, wanted[:12])
+            manifest = store.unsent(wanted) if forced.began(out) or not config.force else None
+            store.begin(in_place, run_name(wanted))
         if manifest is None:
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
-            store.finish(manifest)
+            manifest = store.finish(manifest)
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
     screen.say(redact(line))
     return manifest
@@ -286,7 +288,7 @@ def _made(
         version=stage_of(store.stage).version,
         config=dataclasses.asdict(config),
         inputs=sources,
-        files=file_checksums(folder, result.sums),
+        files=file_checksums(folder, result.sums, functools.partial(of_another, run_name(wanted))),
         figures=result.figures,
         summary=result.summary,
         seconds=round(time.monotonic() - started, 3),

@@ -26,6 +26,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
 from pipeline import convert
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
@@ -67,11 +68,11 @@ def run(tmp_path, request):
     )  # fmt: skip
     torch.manual_seed(0)
     weights = build_model(config).state_dict()
-    state = checkpoint.State(
+    state = checkpoints.State(
         step=7, samples=56, tokens=600, fingerprint="t" * 64, model=dataclasses.asdict(config),
         data="p" * 64, tokenizer=sha256(vocab / "tokenizer.json"),
     )  # fmt: skip
-    folder = checkpoint.runs(tmp_path / "train") / ("t" * 12)
+    folder = checkpoints.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     return ConvertConfig(
         workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(tmp_path / "train"),
@@ -160,7 +161,7 @@ def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_p
 
 
 def test_one_checkpoint_converts_like_its_run(run, tmp_path):
-    (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
+    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
     stage.run("convert", run, convert.make)
     other = dataclasses.replace(run, train=str(single), out=str(tmp_path / "other"))
     stage.run("convert", other, convert.make)
@@ -318,9 +319,9 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
-    (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
-    first = checkpoint.read_state(single)
-    states = {7: load_file(single / checkpoint.WEIGHTS)}
+    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
+    first = checkpoints.read_state(single)
+    states = {7: load_file(single / checkpoints.WEIGHTS)}
     for step in (8, 9):
         states[step] = {name: torch.randn_like(tensor) for name, tensor in states[7].items()}
         state = dataclasses.replace(first, step=step)

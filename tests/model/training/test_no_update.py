@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from model.huggingface import bert_format
-from model.training import checkpoint, initial_weights
+from model.training import initial_weights
+from pipeline.common import checkpoints
 from pipeline.common.manifest import Manifest
 from tests.model.conftest import SMALL, rows, train_many
 
@@ -35,7 +36,7 @@ def test_a_run_without_one_good_update_is_saved_and_diagnosed(
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
     said = train_many(root, [(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
     assert "steps 1 to 3" in said
-    state = checkpoint.locate(tmp_path)[1]
+    state = checkpoints.locate(tmp_path)[1]
     assert (state.step, state.skipped, state.updates) == (3, 3, 0)
     for row in rows(tmp_path):
         assert not [key for key in row if key.endswith(("loss", "accuracy"))]
@@ -68,4 +69,4 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 75
-    assert checkpoint.locate(tmp_path)[1].updates == 0
+    assert checkpoints.locate(tmp_path)[1].updates == 0

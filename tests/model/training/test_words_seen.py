@@ -10,9 +10,10 @@ import pytest
 
 from model.config import DataConfig, TrainConfig
 from model.loader.loader import GlobalBatch
-from model.training import checkpoint, revisions, run_length
+from model.training import revisions, run_length
 from model.training.words_seen import WordsSeen
 from pipeline import convert, evaluate
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
@@ -37,7 +38,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
-    for step, path in checkpoint.steps(run_of(folder / "resumed")).items():
+    for step, path in checkpoints.steps(run_of(folder / "resumed")).items():
         if step > 20:
             shutil.rmtree(path)
     more = RUNS["whole"]
@@ -46,7 +47,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def run_of(out: Path) -> Path:
-    (found,) = checkpoint.runs(out).iterdir()
+    (found,) = checkpoints.runs(out).iterdir()
     return found
 
 
@@ -121,13 +122,13 @@ def limited(folder: Path, **limits: int) -> TrainConfig:
 
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
     marks = {
-        step: json.loads((path / checkpoint.STATE).read_text())["mark"]
-        for step, path in checkpoint.steps(run_of(runs / "limited")).items()
+        step: json.loads((path / checkpoints.STATE).read_text())["mark"]
+        for step, path in checkpoints.steps(run_of(runs / "limited")).items()
     }
     assert marks[0] == 0
     assert sorted(mark for mark in marks.values() if mark) == [250, 500]
-    for step, path in checkpoint.steps(run_of(runs / "limited")).items():
-        state = checkpoint.read_state(path)
+    for step, path in checkpoints.steps(run_of(runs / "limited")).items():
+        state = checkpoints.read_state(path)
         assert state.mark is None or state.words >= state.mark, step
 
 
