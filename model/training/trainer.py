@@ -26,9 +26,9 @@ from model.training import (
     cached_shards,
     checkpoint,
     compilation,
+    cost,
     device_peak,
     extending,
-    flops,
     held_out,
     initial_weights,
     loss_scale,
@@ -203,7 +203,7 @@ class Trainer:
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
             share = objective.share_at(self.step, self.steps)
-            return flops.of_sequences(self.model_config, lengths, share)
+            return cost.operations(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
 

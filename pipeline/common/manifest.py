@@ -38,11 +38,12 @@ class Manifest:
     version: int
     config: dict[str, Any]
     inputs: dict[str, str]  # config key -> fingerprint
-    files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256, mtime_ns
+    files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256
     figures: dict[str, Any]
     summary: str
     seconds: float
     finished: str  # UTC, ISO 8601
+    times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
     format: str = FORMAT
 
     @classmethod
@@ -126,7 +127,7 @@ class Manifest:
                 stat = None
             if file is None or stat is None or stat.st_size != account.get("bytes"):
                 return name
-            noted = None if remote else account.get("mtime_ns")
+            noted = None if remote else self.times.get(name)
             if stat.st_mtime_ns == noted or (noted is None and stat.st_mtime_ns <= written):
                 continue
             if sha256(file) != account["sha256"]:
@@ -189,7 +190,7 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
 def file_checksums(
     folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False
 ) -> dict[str, dict[str, Any]]:
-    """Return size, sha256 and time of every file below `folder` that is no `other` result's.
+    """Return size and sha256 of every file below `folder` that is no `other` result's.
 
     Checksums in `known` are reused.
     """
@@ -198,10 +199,8 @@ def file_checksums(
         name = path.relative_to(folder).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
         if path.is_file() and not hidden and not other(name):
-            stat = path.stat()
             files[name] = {
-                "bytes": stat.st_size,
+                "bytes": path.stat().st_size,
                 "sha256": known.get(name) or sha256(path),
-                "mtime_ns": stat.st_mtime_ns,
             }
     return files

@@ -282,13 +282,16 @@ def _made(
         raise
     remove_leftovers(folder)
     result = store.addressed(result)
+    other = functools.partial(of_another, run_name(wanted))
+    files = file_checksums(folder, result.sums, other)
     manifest = Manifest(
         stage=store.stage,
         fingerprint=wanted,
         version=stage_of(store.stage).version,
         config=dataclasses.asdict(config),
         inputs=sources,
-        files=file_checksums(folder, result.sums, functools.partial(of_another, run_name(wanted))),
+        files=files,
+        times={name: (folder / name).stat().st_mtime_ns for name in files},
         figures=result.figures,
         summary=result.summary,
         seconds=round(time.monotonic() - started, 3),

@@ -9,7 +9,7 @@ import torch
 
 from model.config import ModelConfig
 from model.resilience.nonfinite import clip_and_skip
-from model.training import device_peak, flops
+from model.training import cost, device_peak
 from model.training.phase_timer import PhaseTimer
 from model.training.tracking import one_line
 from tests.model.conftest import SMALL, rows, train_many
@@ -93,5 +93,5 @@ def test_work_is_counted_for_any_share_of_masks() -> None:
     config = ModelConfig(
         name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16
     )
-    more = flops.of_sequences(config, [10], 1.0) - flops.of_sequences(config, [10], 0.5)
+    more = cost.operations(config, [10], 1.0) - cost.operations(config, [10], 0.5)
     assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)

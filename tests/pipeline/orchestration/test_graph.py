@@ -297,10 +297,12 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
     assert graph.resume_step(str(tmp_path), "a" * 64) is None
-    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734").mkdir(parents=True)
+    for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
     told = graph.resume_step(str(tmp_path), "a" * 64)
     assert told is not None
     assert "after step 734" in told
     assert graph.resume_step(str(tmp_path), "b" * 64) == "resumes after step 734"
-    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000").mkdir(parents=True)
+    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
     assert graph.resume_step(str(tmp_path), "a" * 64) == "resumes after step 1,000"
