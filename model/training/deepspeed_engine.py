@@ -1,19 +1,23 @@
 """DeepSpeed behind a small interface: build the engine, gather its state, load a state."""
 
+import difflib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import deepspeed
 import torch
 from deepspeed import utils as fragments
+from deepspeed.runtime.config import DeepSpeedConfig
+from deepspeed.runtime.config_utils import DeepSpeedConfigModel
+from pydantic import ValidationError
 from torch import nn
 
-from model.config import TrainConfig
+from model.config import TrainConfig, deepspeed_keys
 from model.encoders.device import choose_products
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
@@ -33,7 +37,7 @@ from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
 from model.training.weight_average import averaged, keep_average
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, first_line
 
 # Of `zero_optimization`, keys that mean nothing on a CPU.
 ONLY_ON_GPUS = ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size")
@@ -109,15 +113,17 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
-        "gradient_clipping": config.clip or 0.0,
+        **deepspeed_keys.derived(config),
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
         # It would wait for the device twice in every micro-batch; `step_metrics` does not.
         "timers": {"throughput": {"enabled": False}},
-        **config.deepspeed,
     }
-    if config.precision != "fp32":
-        settings[config.precision] = {"enabled": True, **settings.get(config.precision, {})}
+    deepspeed_keys.check(config.deepspeed, settings)
+    for key, typed in config.deepspeed.items():
+        kept = settings.get(key)
+        settings[key] = kept | typed if isinstance(kept, dict) else typed
+    check_names(settings)
     zero = dict(settings.get("zero_optimization", {}))
     if world.device.type == "cuda":
         if config.precision == "bf16" and zero.get("stage", 0) >= 1:
@@ -127,7 +133,6 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
         for kind in zero.keys() & OFFLOADS:
             settings["zero_optimization"][kind] = {**zero[kind], "pin_memory": False}
     reject_unsupported(config, settings, world)
-    reject_contradictions(config, settings, world)
     return settings
 
 
@@ -156,49 +161,77 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
             f"compute=compile: not supported on a CPU with precision={precision}; use plain",
             key="compute",
         )
-    if "optimizer" in settings or "scheduler" in settings:
-        # DeepSpeed's weight decay would also apply to biases and layer norms.
-        raise ConfigError(
-            "deepspeed.optimizer, deepspeed.scheduler: not supported; set optimizer= and schedule=",
-            key="deepspeed",
-        )
-    if config.optimizer.name != "adamw" and zero.get("round_robin_gradients"):
-        raise ConfigError(
-            f"optimizer={config.optimizer.name}: cannot be combined with "
-            "deepspeed.zero_optimization.round_robin_gradients, which hides parameter positions; "
-            "remove it",
-            key="optimizer",
-        )
 
 
-def reject_contradictions(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
-    """Reject keys of DeepSpeed that contradict ours, or what ours rely on."""
-    for precision in ("bf16", "fp16"):
-        enabled = settings.get(precision, {}).get("enabled", False)
-        if enabled != (config.precision == precision):
-            raise ConfigError(
-                f"deepspeed.{precision}.enabled={str(enabled).lower()}: cannot be combined with "
-                f"precision={config.precision}; remove it and set precision=",
-                key="deepspeed",
-            )
-    batch, micro, parts = (
-        settings[key]
-        for key in ("train_batch_size", "train_micro_batch_size_per_gpu",
-                    "gradient_accumulation_steps")
-    )  # fmt: skip
-    if batch != micro * parts * world.size:
+class _Lookups(dict[str, Any]):
+    """A configuration that notes which names are looked up in it, there or not."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, default) if name in self else default
+
+    def __iter__(self) -> Iterator[str]:  # else `**` would pass by the methods above
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        return self
+
+    def __copy__(self) -> "_Lookups":
+        return self
+
+
+def check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse keys and values that the installed DeepSpeed does not know.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    sections = {k: _Lookups(v) if isinstance(v, dict) else v for k, v in settings.items()}
+    seen = _Lookups(sections | {"train_batch_size": None})  # it follows from the other two
+    try:
+        DeepSpeedConfig(seen)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        *place, name = map(str, wrong["loc"])
+        first = [*place, name][0]
+        top = [k for k, v in settings.items() if isinstance(v, dict) and first in v]
+        prefix = ".".join(["deepspeed", *([] if first in settings else top[:1]), *place])
+        if wrong["type"] == "extra_forbidden":
+            raise no_such_key(prefix, name, field_names(error.title, place)) from error
         raise ConfigError(
-            f"deepspeed.train_batch_size={batch}: must be {micro} samples x {parts} micro-batches "
-            f"x {world.size} ranks; remove it, train_micro_batch_size_per_gpu and "
-            "gradient_accumulation_steps, and set batch_size= and micro_batch=",
-            key="deepspeed",
-        )
-    if settings.get("zero_optimization", {}).get("compute_grad_norm") is False:
-        raise ConfigError(
-            "deepspeed.zero_optimization.compute_grad_norm=false: not supported, as the norm shows "
-            "which updates are not finite; remove it",
-            key="deepspeed",
-        )
+            f"{prefix}.{name}={wrong['input']}: {wrong['msg']}", key=f"{prefix}.{name}"
+        ) from error
+    except Exception as error:  # keys of earlier versions, and numbers that should be sections
+        raise ConfigError(f"deepspeed: {first_line(error)}", key="deepspeed") from error
+    for prefix, part in {"": seen, **sections}.items():
+        if isinstance(part, _Lookups) and (unknown := [k for k in part if k not in part.names]):
+            raise no_such_key(f"deepspeed.{prefix}".strip("."), unknown[0], sorted(part.names))
+
+
+def no_such_key(prefix: str, name: str, known: Sequence[str]) -> ConfigError:
+    """Return the error for a key that DeepSpeed lacks, with the closest one."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    meant = f"did you mean {prefix}.{near[0]}?" if near else "DeepSpeed's pages list all keys"
+    return ConfigError(f"{prefix}.{name}: no such key; {meant}", key=f"{prefix}.{name}")
+
+
+def field_names(model: str, place: Sequence[str]) -> list[str]:
+    """Return the names in a section of DeepSpeed's, by its model and the way from there."""
+    kind = next(each for each in DeepSpeedConfigModel.__subclasses__() if each.__name__ == model)
+    for part in place:
+        hint = kind.model_fields[part].annotation
+        kind = next(each for each in (hint, *get_args(hint)) if hasattr(each, "model_fields"))
+    return [name for key, one in kind.model_fields.items() for name in (key, one.alias) if name]
 
 
 def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:

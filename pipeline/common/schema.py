@@ -5,6 +5,7 @@ folder that the stage reads: its content is part of the fingerprint, and it adds
 graph. `runtime_option` cannot change the output, so it is not part of the fingerprint.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any, ClassVar, get_args
@@ -46,9 +47,16 @@ class Limits:
         )
 
 
-def option(default: Any = MISSING, help: str = "", role: str = "setting", **limits: Any) -> Any:
-    """Return a field that affects the stage's output; `limits` are arguments of `Limits`."""
-    metadata = {"help": help, "role": role} | ({"limits": Limits(**limits)} if limits else {})
+def option(
+    default: Any = MISSING, help: str = "", role: str = "setting",
+    counts: Callable[[Any], Any] | None = None, **limits: Any,
+) -> Any:  # fmt: skip
+    """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
+
+    `counts` returns the part of a value that does so, if the rest does not.
+    """
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
+    metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
