@@ -75,12 +75,13 @@ class Meter:
         self._operations, self._began = 0.0, time.perf_counter()
         self.clock.restart()
 
-    def add(self, sums: torch.Tensor) -> None:
+    def add(self, sums: torch.Tensor, finite_only: bool = True) -> None:
         """Add one micro-batch's metrics, without waiting for the device.
 
-        If they are not finite, the update is skipped and only the micro-batch's size counts.
+        If they are not finite, its update is skipped and only the micro-batch's size counts.
         """
-        self._sums += torch.where(sums.isfinite().all() | self._always, sums, 0.0)
+        counted = sums.isfinite().all() | self._always | (not finite_only)
+        self._sums += torch.where(counted, sums, 0.0)
 
     def count(self, batch: Batch) -> None:
         """Count the operations of a micro-batch that is still on the host."""
