@@ -39,9 +39,11 @@ class TrackingConfig(Section, key="tracking"):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
     name: str = option(help="Tracker.", choices=("wandb", "none"))
-    project: str = option("bert-pipeline", "Project of the tracker.")
+    project: str | None = option(
+        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
+    )
     mode: str = option(
-        "auto", "Mode of wandb; auto: online if a key is found, else offline.",
+        "auto", "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",
         choices=("auto", "online", "offline"),
     )  # fmt: skip
     prometheus_port: int | None = option(

@@ -18,13 +18,17 @@ from model.config import TrackingConfig
 from model.training.trainjob_status import TrainJobStatus
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
+MODES = {  # values of WANDB_MODE
+    "online": "online", "run": "online", "shared": "online", "offline": "offline",
+    "dryrun": "offline", "disabled": "disabled",
+}  # fmt: skip
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
@@ -45,28 +49,55 @@ def has_key() -> bool:
         return False
 
 
+def mode_of(typed: str) -> str:
+    """Return whether runs are online, offline or disabled: as typed, by W&B's variables, by a key.
+
+    Raises:
+        ConfigError: W&B does not know the value of WANDB_MODE.
+    """
+    if typed != "auto":
+        return typed
+    if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "on", "true", "yes"):
+        return "disabled"
+    wanted = os.environ.get("WANDB_MODE")
+    if wanted is None:
+        return "online" if has_key() else "offline"
+    if wanted not in MODES:
+        raise ConfigError(
+            f"tracking.mode=auto: WANDB_MODE={wanted!r} is none of {', '.join(MODES)}; set one of "
+            "these, unset it, or set tracking.mode",
+            key="tracking.mode",
+        )
+    return MODES[wanted]
+
+
+def project_of(typed: str | None) -> str:
+    """Return the project of runs: as typed, or by W&B's variable."""
+    return typed or os.environ.get("WANDB_PROJECT") or "bert-pipeline"
+
+
 def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str, Any]) -> Any:
-    """Start the W&B run, or resume that of the step `start`; return None if W&B is unavailable.
+    """Start the W&B run, or resume that of the step `start`; None if W&B is off or unavailable.
 
     What starts at 0 is a run of its own: W&B ignores steps before the last one of a run.
 
     Raises:
+        ConfigError: As `mode_of`.
         InputError: W&B is unavailable and `mode` is online.
     """
-    if config.name == "none":
+    mode: Any = "disabled" if config.name == "none" else mode_of(config.mode)
+    if mode == "disabled":
         return None
     import wandb
 
-    mode: Any = config.mode
-    if mode == "auto":
-        mode = "online" if has_key() else "offline"
     path = out / RUN_ID
-    run_id = path.read_text() if start and path.exists() else secrets.token_hex(4)
+    known = path.read_text() if start and path.exists() else secrets.token_hex(4)
+    run_id = os.environ.get("WANDB_RUN_ID") or known
     write_text(path, run_id)
     for attempt in (mode, "offline"):
         try:
             return wandb.init(
-                project=config.project,
+                project=project_of(config.project),
                 group=os.environ.get("WANDB_RUN_GROUP") or out.absolute().parent.name,
                 job_type="train",
                 id=run_id,

@@ -16,7 +16,16 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, read_metrics, take_back
+from model.training.tracking import (
+    METRICS,
+    RUN_ID,
+    Tracker,
+    has_key,
+    mode_of,
+    read_metrics,
+    take_back,
+)
+from pipeline.common.errors import ConfigError
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
 
@@ -306,3 +315,65 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(
     os.close(theirs)
     assert len(shown) <= 80
     assert re.match(r"train  50%\|█{8} {8}\| 300/600, [\d:]+ left, loss 4.000, acc", shown), shown
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        ({}, "online"),
+        ({"WANDB_MODE": "offline"}, "offline"),
+        ({"WANDB_MODE": "dryrun"}, "offline"),
+        ({"WANDB_MODE": "disabled"}, "disabled"),
+        ({"WANDB_MODE": "online"}, "online"),
+        ({"WANDB_DISABLED": "true"}, "disabled"),
+        ({"WANDB_DISABLED": "1", "WANDB_MODE": "online"}, "disabled"),
+        ({"WANDB_DISABLED": "false"}, "online"),
+    ],
+)
+def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], mode: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mode_of("auto") == mode
+    assert mode_of("online") == "online"  # what is typed wins
+    assert mode_of("offline") == "offline"
+
+
+@pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
+def test_a_mode_that_wandb_refuses_sends_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_MODE", value)
+    with pytest.raises(ConfigError) as raised:
+        mode_of("auto")
+    assert raised.value.key == "tracking.mode"
+
+
+def test_what_is_disabled_is_only_in_our_own_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
+    tracker.log("train", 1, {"loss": 4.0})
+    tracker.close()
+    assert len(read_metrics(tmp_path)) == 1
+    assert not (tmp_path / "wandb").exists()
+
+
+@pytest.mark.parametrize(("typed", "project"), [(None, "theirs"), ("ours", "ours")])
+def test_names_of_the_environment_are_taken_unless_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, project: str
+) -> None:
+    for name, value in {"PROJECT": "theirs", "ENTITY": "team", "RUN_ID": "run7"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    wandb.teardown()  # it has read the environment
+    config = TrackingConfig(name="wandb", mode="offline", project=typed)
+    Tracker(config, tmp_path, 0, 0, 10, {}).close()
+    wandb.teardown()
+    paths = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    (run,) = [r.run for p in paths for r in records(p) if r.WhichOneof("record_type") == "run"]
+    assert (run.project, run.entity, run.run_id) == (project, "team", "run7")
+    assert (tmp_path / RUN_ID).read_text() == "run7"
