@@ -4,7 +4,8 @@ Shapes: M masked positions, V vocabulary, B sequences.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -75,6 +76,19 @@ class Meter:
         self._operations, self._began = 0.0, time.perf_counter()
         self.clock.restart()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of the body, which ends when the device has done its work."""
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize(self.world.device)  # what is still computed is training
+        began = time.perf_counter()
+        yield
+        self._began += time.perf_counter() - began
+
+    def seconds(self) -> float:
+        """Return the time since the last `restart`, without pauses."""
+        return time.perf_counter() - self._began
+
     def add(self, sums: torch.Tensor, finite_only: bool = True) -> None:
         """Add one micro-batch's metrics, without waiting for the device.
 
@@ -103,7 +117,7 @@ class Meter:
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
         self._sums.zero_()
-        seconds = time.perf_counter() - self._began
+        seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
         figures: dict[str, float] = {}
         if masked:

@@ -173,7 +173,8 @@ class Trainer:
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
-            self._save(meter, mark=0.0)
+            with meter.paused():
+                self._save(meter, mark=0.0)
         if self.cache is not None:
             cached_shards.begin(
                 self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
@@ -303,14 +304,16 @@ class Trainer:
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
-            self._evaluate()
+            with meter.paused():
+                self._evaluate()
         if len(reached) > 1:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         if reached or (self.step % config.save_every == 0 and not last):
-            self._save(meter, max(reached, default=None))
+            with meter.paused():
+                self._save(meter, max(reached, default=None))
         if self.step % config.log_every == 0:
-            meter.restart()  # exclude evaluation and saving from training time
+            meter.restart()
 
     def _announce(self) -> None:
         """Print a summary of the run."""

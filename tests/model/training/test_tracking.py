@@ -377,3 +377,33 @@ def test_names_of_the_environment_are_taken_unless_typed(
     (run,) = [r.run for p in paths for r in records(p) if r.WhichOneof("record_type") == "run"]
     assert (run.project, run.entity, run.run_id) == (project, "team", "run7")
     assert (tmp_path / RUN_ID).read_text() == "run7"
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_resume_leaves_out_damaged_rows_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int
+) -> None:
+    """Each bit of a byte: of a name, of a mark of JSON, of the first byte of a character."""
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    where = text.index(b"\n") + (3, 10, 20)[place]
+    for bit in range(8):
+        flipped = bytearray(text)
+        flipped[where] ^= 1 << bit
+        (tmp_path / METRICS).write_bytes(flipped)
+        Tracker(TrackingConfig(name="none"), tmp_path, 0, 3, 10, {}).close()
+        rows = read_metrics(tmp_path)
+        assert {row["step"] for row in rows} >= {1, 3}
+        assert ("line 2" in capsys.readouterr().out) == (len(rows) < 3)
+
+
+@pytest.mark.parametrize("name", [RUN_ID, ".metrics-of"])
+def test_a_damaged_name_is_as_none(tmp_path: Path, name: str) -> None:
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    (tmp_path / METRICS).write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
+    (tmp_path / name).write_bytes(b"\xff\x00/..")
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    run(tmp_path, 1, [2])
+    wandb.teardown()
+    assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "train"] == [1, 2]
