@@ -42,8 +42,8 @@ def require_version() -> None:
 def before_start(timeout: timedelta, on_gpus: bool) -> None:
     """Patch what DeepSpeed's start depends on."""
     # Exact: DeepSpeed clones the world group without a timeout; a lost peer would be waited for.
-    distributed_c10d.default_pg_timeout = timeout
-    distributed_c10d.default_pg_nccl_timeout = timeout
+    room: Any = distributed_c10d
+    room.default_pg_timeout = room.default_pg_nccl_timeout = timeout
     if not on_gpus:
         # Speed: DeepSpeed compiles an unused op at the first start, which takes minutes.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
