@@ -223,8 +223,16 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
     """Return the largest difference of any logit, with our weights rounded to `dtype`.
 
     Raises:
+        InputError: the folder's logits are not finite in the type that it is stored as.
         RuntimeError: the difference exceeds TOLERANCE.
     """
+    stored = their_logits(out, source.config, random_batch(source.config), dtype)
+    if not all(logits.isfinite().all() for logits in stored):
+        raise InputError(
+            f"train: the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as "
+            "of a training that diverged; use an earlier checkpoint, or another dtype",
+            key="train",
+        )
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)
     if not difference <= TOLERANCE:
@@ -263,6 +271,19 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     In double precision rounding is negligible, so any larger difference is a mistake.
     """
     import torch
+
+    batch = random_batch(config)
+    ours = our_logits(config, state, batch)
+    theirs = their_logits(folder, config, batch, torch.float64)
+    apart = [(one - other).abs().max() for one, other in zip(ours, theirs, strict=False)]
+    return float(torch.stack(apart).max())  # NaN if one is
+
+
+def their_logits(
+    folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype"
+) -> "list[Tensor]":
+    """Return the logits that transformers computes with a folder: of tokens, and maybe of pairs."""
+    import torch
     import transformers
     from transformers.utils import logging
 
@@ -270,8 +291,6 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
 
     names = bert_format.names_for(config)
     logging.disable_progress_bar()
-    batch = random_batch(config)
-    masked, pairs = our_logits(config, state, batch)
     lengths = batch.cu_seqlens.diff()  # (B,)
     real = torch.arange(batch.max_length) < lengths[:, None]  # (B, L)
 
@@ -279,23 +298,21 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
         return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
 
     inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
-    if pairs is not None:
+    if config.architecture == "bert":
         inputs["token_type_ids"] = pad(batch.segment_ids)
     with torch.no_grad():
         theirs = getattr(transformers, names.pretrained).from_pretrained(
-            folder, dtype=torch.float64, attn_implementation=names.exact_attention
+            folder, dtype=dtype, attn_implementation=names.exact_attention
         )
         found = theirs.eval()(**inputs)
-        logits = found.logits if pairs is None else found.prediction_logits
-        apart = [masked - logits[real][batch.masked_positions]]
-        if pairs is not None and not config.causal:  # theirs pools [CLS] even if causal
-            apart.append(pairs - found.seq_relationship_logits)
-    return max(float(difference.abs().max()) for difference in apart)
+    pairs = getattr(found, "seq_relationship_logits", None)
+    masked = (found.logits if pairs is None else found.prediction_logits)[real]
+    masked = masked[batch.masked_positions]
+    # Theirs pools [CLS] even if causal.
+    return [masked] if pairs is None or config.causal else [masked, pairs]
 
 
-def our_logits(
-    config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch"
-) -> "tuple[Tensor, Tensor | None]":
+def our_logits(config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch") -> "list[Tensor]":
     """Return both logits of our model in double precision; its memory is freed on return."""
     import torch
 
@@ -306,7 +323,7 @@ def our_logits(
     ours.load_state_dict(state, assign=True)
     with torch.no_grad():
         masked, pairs = ours.double().eval()(batch)
-    return masked, pairs
+    return [masked] if pairs is None else [masked, pairs]
 
 
 def random_batch(config: "ModelConfig") -> "Batch":

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from model.resilience import rendezvous
 from model.resilience.rank_card import RankCard
@@ -27,7 +26,6 @@ def join(
     """Create the process group when all ranks have joined, with a timeout for every operation.
 
     The start has a timeout of its own, as nodes may start late and names may not resolve yet.
-    `timeout` also becomes the default of later groups: DeepSpeed creates some without a timeout.
 
     With a backend of GPUs there is a second group, which the hosts agree by.
 
@@ -36,7 +34,6 @@ def join(
     """
     global _host_group
     limit = timedelta(seconds=timeout)
-    distributed_c10d._get_default_timeout = lambda backend: limit
     store, rank, size = rendezvous.meet(card, start_timeout)
     store.set_timeout(limit)
     bound = device if device.type == "cuda" and size > 1 else None

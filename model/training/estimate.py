@@ -146,7 +146,7 @@ def training(
 
 def remember(config: TrainConfig) -> None:
     """Keep the operations per second that each rank reached, for the estimates of later runs."""
-    rows = [row for row in read_metrics(Path(config.out)) if row.get("kind") == "train"]
+    rows = [row for row in read_metrics(Path(config.out)) if "samples_per_second" in row]
     manifest = Manifest.read(config.out)
     if manifest is None or not rows or config.model.layers == 0:
         return

@@ -46,8 +46,8 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
-from pipeline.common import checkpoints, counter_rng, forced
-from pipeline.common.errors import InputError, Restart
+from pipeline.common import counter_rng, forced
+from pipeline.common.errors import Diverged, InputError, Restart
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
@@ -91,6 +91,7 @@ class Trainer:
         self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
+        self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
         self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
@@ -172,7 +173,8 @@ class Trainer:
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
-            self._save(meter, mark=0.0)
+            with meter.paused():
+                self._save(meter, mark=0.0)
         if self.cache is not None:
             cached_shards.begin(
                 self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
@@ -192,6 +194,8 @@ class Trainer:
                 meter.clock.skip()
         self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
+        if validation is None:
+            raise self._diverged("the held-out loss is not finite after the last step")
         self._save(meter)
         self.loader.remove_cache()
         return self._result(validation)
@@ -300,14 +304,16 @@ class Trainer:
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
-            self._evaluate()
+            with meter.paused():
+                self._evaluate()
         if len(reached) > 1:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         if reached or (self.step % config.save_every == 0 and not last):
-            self._save(meter, max(reached, default=None))
+            with meter.paused():
+                self._save(meter, max(reached, default=None))
         if self.step % config.log_every == 0:
-            meter.restart()  # exclude evaluation and saving from training time
+            meter.restart()
 
     def _announce(self) -> None:
         """Print a summary of the run."""
@@ -323,21 +329,31 @@ class Trainer:
         for line in run_summary.lines(*run, self.steps):
             self.tracker.say(line)
 
-    def _evaluate(self) -> dict[str, float]:
-        """Evaluate on held-out samples, the average of the weights too, if there is one."""
+    def _evaluate(self) -> dict[str, float] | None:
+        """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = held_out.evaluate(self.engine, self.held_out, self.config, self.world, self.guard)
-        self.tracker.log("validation", self.step, found)
+        finite = all(map(math.isfinite, found.values()))
+        self.tracker.log("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
-        shown = shown or "loss not finite"
-        self.tracker.say(f"step {self.step:,}: held-out {shown}")
-        return found
+        self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
+        return found if finite else None
+
+    def _diverged(self, what: str) -> Diverged:
+        """Return the error that ends a run without saving what is not finite."""
+        self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
+        last = self.folder / checkpoint.name_of(self.saved)
+        kept = "no checkpoint was saved" if self.saved < 0 else f"the last checkpoint is {last}"
+        return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
-            return self.folder / checkpoints.name_of(self.step)
-        self.saved = self.step
-        weights, moments = gather_state(self.engine)
+            return self.folder / checkpoint.name_of(self.step)
+        try:
+            weights, moments = gather_state(self.engine, compare=not self.compared)
+        except FloatingPointError as error:
+            raise self._diverged(f"{error} after step {self.step:,}") from error
+        self.saved, self.compared = self.step, True
         tokens = self.tokens + meter.tokens()
         self.guard.beat()
         if self.world.rank == 0:
@@ -358,8 +374,9 @@ class Trainer:
             )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             path = checkpoint.write(self.folder, state, weights, moments)
-            stable = steps_before_decay(self.config.schedule, self.steps)
-            checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
+            if not self.health.row:  # else those before may be the good ones
+                stable = steps_before_decay(self.config.schedule, self.steps)
+                checkpoint.prune(path, self.config.keep, self.config.keep_every, stable)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()

@@ -20,7 +20,9 @@ class ReportTrackingConfig(Section, key="tracking"):
     """Where finished stages are logged."""
 
     name: str = option("none", "Tracker.", choices=("wandb", "none"))
-    project: str = option("bert-pipeline", "Project of the tracker.")
+    project: str | None = option(
+        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
+    )
 
 
 @dataclass(kw_only=True)

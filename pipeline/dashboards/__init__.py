@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from model.config import TrackingConfig
-from model.training.tracking import has_key
+from model.training.tracking import has_key, project_of
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
 
@@ -73,7 +72,7 @@ def main() -> None:
     parser.add_argument("--entity", required=True, help="W&B user or team")
     parser.add_argument(
         "--project",
-        default=TrackingConfig(name="wandb").project,
+        default=project_of(None),
         help="project of the tracker (default: %(default)s)",
     )
     parser.add_argument("--log", action="store_true", help="log finished stages first")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from model.training.tracking import RUN_ID, has_key
+from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.manifest import MANIFEST, Manifest
@@ -32,7 +32,7 @@ MOST = 1000  # files of an artifact; the sums of more are one sum
 Stages = Mapping[str, tuple[Path, Manifest]]
 
 
-def log_finished(work: Path, project: str, upload: str = "none") -> None:
+def log_finished(work: Path, project: str | None, upload: str = "none") -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
     found = {}
     for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
@@ -42,11 +42,13 @@ def log_finished(work: Path, project: str, upload: str = "none") -> None:
     log(work, found, project, upload)
 
 
-def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
+def log(work: Path, found: Stages, project: str | None, upload: str = "none") -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
     known = json.loads(record.read_text()) if record.exists() else {}
     try:
+        if mode_of("auto") == "disabled":
+            return
         for name, (folder, manifest) in ordered(found):
             if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
                 continue
@@ -72,24 +74,24 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
 
 
 def log_stage(
-    work: Path, name: str, folder: Path, found: Stages, project: str, upload: str
+    work: Path, name: str, folder: Path, found: Stages, project: str | None, upload: str
 ) -> None:
     """Log one stage: its settings, figures and artifact."""
     import wandb
 
     manifest = found[name][1]
-    online = has_key()
+    mode: Any = mode_of("auto")
     (work / RECORD.parent).mkdir(exist_ok=True)
     run = wandb.init(
-        project=project,
+        project=project_of(project),
         id=run_id(work, name, manifest),
         name=name,
         group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
         job_type=manifest.stage,
         tags=tags(found),
         dir=work,
-        mode="online" if online else "offline",
-        resume="allow" if online else None,
+        mode=mode,
+        resume="allow" if mode == "online" else None,
         config=json.loads(redact(json.dumps(manifest.config))),
         settings=wandb.Settings(console="off", silent=True, init_timeout=30),
     )

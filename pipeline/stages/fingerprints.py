@@ -30,7 +30,12 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
             for key, inner, item in walk_fields(value):
                 yield f"{field.name}.{key}", inner, item
         else:
-            yield field.name, role, value
+            yield field.name, role, counted(field, value)
+
+
+def counted(field: Any, value: Any) -> Any:
+    """Return the part of a field's value that determines the output."""
+    return field.metadata.get("counts", lambda whole: whole)(value)
 
 
 def inputs(config: StageConfig) -> dict[str, str]:
@@ -211,6 +216,8 @@ def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[A
     A setting missing from the manifest had today's default; the golden file ensures that.
     """
     defaults = defaults_of(type(config))
+    top = {field.name: field for field in dataclasses.fields(config)}
+    before = {key: counted(top[key], old) if key in top else old for key, old in before.items()}
     found = {}
     for key, value in settings_of(config).items():
         old = _lookup(before, key, defaults.get(key))
