@@ -46,7 +46,7 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
-from pipeline.common import counter_rng, forced
+from pipeline.common import checkpoints, counter_rng, forced
 from pipeline.common.errors import Diverged, InputError, Restart
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
@@ -341,14 +341,14 @@ class Trainer:
     def _diverged(self, what: str) -> Diverged:
         """Return the error that ends a run without saving what is not finite."""
         self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
-        last = self.folder / checkpoint.name_of(self.saved)
+        last = self.folder / checkpoints.name_of(self.saved)
         kept = "no checkpoint was saved" if self.saved < 0 else f"the last checkpoint is {last}"
         return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
-            return self.folder / checkpoint.name_of(self.step)
+            return self.folder / checkpoints.name_of(self.step)
         try:
             weights, moments = gather_state(self.engine, compare=not self.compared)
         except FloatingPointError as error:
@@ -376,7 +376,7 @@ class Trainer:
             path = checkpoint.write(self.folder, state, weights, moments)
             if not self.health.row:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
-                checkpoint.prune(path, self.config.keep, self.config.keep_every, stable)
+                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()

@@ -232,12 +232,12 @@ def test_a_wrong_conversion_does_not_finish(run, monkeypatch):
 
 def test_a_model_whose_logits_overflow_is_not_converted(run):
     """Each weight is finite, and in double precision so is each logit."""
-    last = checkpoint.locate(Path(run.train))[0]
-    weights = load_file(last / checkpoint.WEIGHTS)
+    last = checkpoints.locate(Path(run.train))[0]
+    weights = load_file(last / checkpoints.WEIGHTS)
     name = "encoder.embeddings.norm.weight"
-    save_file(weights | {name: torch.full_like(weights[name], 3e38)}, last / checkpoint.WEIGHTS)
-    sums = "".join(f"{sha256(last / each)}  {each}\n" for each in checkpoint.FILES)
-    (last / checkpoint.SUMS).write_text(sums)
+    save_file(weights | {name: torch.full_like(weights[name], 3e38)}, last / checkpoints.WEIGHTS)
+    sums = "".join(f"{sha256(last / each)}  {each}\n" for each in checkpoints.FILES)
+    (last / checkpoints.SUMS).write_text(sums)
     with pytest.raises(InputError, match="finite in float32"):
         stage.run("convert", run, convert.make)
     assert not Path(run.out).exists()

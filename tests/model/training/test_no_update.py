@@ -59,7 +59,7 @@ def test_nothing_is_removed_while_updates_are_skipped(
 ) -> None:
     words = [*SMALL, f"start={overflowing}", "bad_steps=3", "save_every=1", "keep=1"]
     train_many(root, [(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
-    assert list(checkpoint.steps(checkpoint.locate(tmp_path)[0].parent)) == [1, 2, 3]
+    assert list(checkpoints.steps(checkpoints.locate(tmp_path)[0].parent)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 2), (3, 2)])
@@ -69,7 +69,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     words = [*SMALL, f"deepspeed=zero{stage}", "optimizer.learning_rate=1e39", "save_every=1"]
     said = train_many(root, [(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert "no checkpoint was saved" in said
-    assert not list(checkpoint.runs(tmp_path).glob("*/step-*"))
+    assert not list(checkpoints.runs(tmp_path).glob("*/step-*"))
 
 
 def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(

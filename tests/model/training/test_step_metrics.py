@@ -9,7 +9,7 @@ import torch
 
 from model.config import ModelConfig
 from model.resilience.nonfinite import clip_and_skip
-from model.training import device_peak, flops
+from model.training import cost, device_peak
 from model.training.deepspeed_engine import World
 from model.training.phase_timer import PhaseTimer
 from model.training.step_metrics import Meter
