@@ -15,7 +15,9 @@ from wandb_workspaces import expr
 
 from model.training.tracking import RUN_ID
 from pipeline.common.errors import InputError
+from pipeline.common.figures import CorpusCounts, Score
 from pipeline.common.manifest import Manifest
+from pipeline.reporting.score_tables import shown
 from pipeline.reporting.wandb_stages import PUBLISHED, RECORD
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
@@ -128,15 +130,14 @@ def corpus_blocks(work: Path) -> list[Any]:
         manifest = Manifest.read(folder, of_input=True)
         if manifest is None:
             continue
-        figures, lengths = manifest.figures, manifest.figures["lengths"]
-        longest, rows = figures["sequence_length"], sum(lengths.values())
-        mean = sum(int(length) * count for length, count in lengths.items()) / max(rows, 1)
-        full = lengths.get(str(longest), 0) / max(rows, 1)
-        counts = {f"documents {k}": n for k, n in figures["documents"].items()} | figures["totals"]
+        counts = CorpusCounts.of(manifest)
         blocks += [
             wr.H2(text=f"{folder.name}: {manifest.summary}"),
-            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.items())),
-            wr.P(text=f"Mean length {mean:.1f} of {longest} tokens; {full:.1%} are full."),
+            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.rows())),
+            wr.P(
+                text=f"Mean length {counts.mean_length or 0.0:.1f} of {counts.sequence_length} "
+                f"tokens; {counts.full_share:.1%} are full."
+            ),
         ]
     return blocks
 
@@ -145,18 +146,11 @@ def score_blocks(work: Path) -> list[Any]:
     """Return every task's score with its baselines."""
     rows = []
     for path in sorted(work.glob("evaluate*/results.json")):
-        found = json.loads(path.read_text())
-        published = PUBLISHED.get(found["task"])
-        rows.append(
-            (
-                found["title"] + (" (sample task)" if found["sample"] else ""),
-                found["metric"],
-                f"{found['score']:.3f}",
-                "" if found["baseline"] is None else f"{found['baseline']:.3f}",
-                f"{found['majority']:.3f}",
-                "" if published is None else f"{published / 100:.3f}",
-            )
-        )
+        found = Score.from_json(json.loads(path.read_text()))
+        published = PUBLISHED.get(found.task)
+        scores = (found.score, found.baseline, found.majority, published and published / 100)
+        title = found.title + (" (sample task)" if found.sample else "")
+        rows.append((title, found.metric_title, *map(shown, scores)))
     head = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
     return [wr.H1(text="GLUE"), table(head, rows) if rows else wr.P(text="No scores yet.")]
 

@@ -11,11 +11,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from model.training.tracking import RUN_ID, has_key
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
+from pipeline.common.figures import Conversion, CorpusCounts, Score
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.common.redact import redact
 from pipeline.reporting.published_scores import COLUMNS, MODELS
@@ -119,19 +121,13 @@ def log_corpus(run: Any, manifest: Manifest) -> None:
     """Log the account of a corpus: documents by outcome, sums, lengths."""
     import wandb
 
-    figures = manifest.figures
-    rows = [(f"documents {kind}", count) for kind, count in figures["documents"].items()]
-    for kind in ("filtered", "skipped", "notes"):
-        rows += [(f"{kind}: {reason}", n) for reason, n in figures.get(kind, {}).items()]
-    rows += list(figures["totals"].items())
-    run.summary.update(
-        {f"documents_{kind}": count for kind, count in figures["documents"].items()}
-        | dict(figures["totals"])
-    )
-    lengths = sorted((int(length), n) for length, n in figures["lengths"].items())
+    counts = CorpusCounts.of(manifest)
+    outcomes = {f"documents_{outcome}": count for outcome, count in counts.documents.items()}
+    run.summary.update(outcomes | counts.totals)
+    lengths = sorted(counts.lengths.items())
     run.log(
         {
-            "prepare/corpus": wandb.Table(columns=["of", "count"], data=rows),
+            "prepare/corpus": wandb.Table(columns=["of", "count"], data=list(counts.rows())),
             "prepare/lengths": wandb.Table(columns=["tokens", "instances"], data=lengths),
         }
     )
@@ -143,7 +139,7 @@ def log_samples(run: Any, manifest: Manifest) -> None:
 
     rows = [
         (sample["text"], "; ".join(filled(words) for words in sample["masks"]))
-        for sample in manifest.figures.get("samples", [])
+        for sample in Conversion.of(manifest).samples
     ]
     if rows:
         columns: list[str | int] = ["sentence", "filled in, with probability"]
@@ -159,9 +155,7 @@ def log_scores(run: Any, manifest: Manifest) -> None:
     """Log the curves of fine-tuning, and the score of a task with its baselines."""
     import wandb
 
-    found = manifest.figures
-    if "score" not in found:
-        return
+    found = Score.of(manifest)
     run.define_metric("evaluate/epoch")
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
     for point in curves(found):
@@ -169,31 +163,26 @@ def log_scores(run: Any, manifest: Manifest) -> None:
     head: list[str | int] = [
         "task", "metric", "dev", "random start", "most frequent", "BERT base, published test",
     ]  # fmt: skip
-    published = PUBLISHED.get(found["task"])
-    row = (
-        found["title"], found["metric"], found["score"], found.get("baseline"),
-        found.get("majority"), None if published is None else published / 100,
-    )  # fmt: skip
+    published = PUBLISHED.get(found.task)
+    scores = {"score": found.score, "baseline": found.baseline, "majority": found.majority}
+    row = [found.title, found.metric_title, *scores.values(), published and published / 100]
     run.log({"evaluate/scores": wandb.Table(columns=head, data=[row])})
-    run.summary.update({key: found.get(key) for key in ("score", "baseline", "majority")})
+    run.summary.update(scores)
 
 
-def curves(found: dict[str, Any]) -> Iterator[dict[str, float]]:
+def curves(found: Score) -> Iterator[dict[str, float]]:
     """Yield one row per epoch: the means over the runs of each start, of all points of the grid."""
-    runs = found.get("runs") or []
-    for epoch in range(max((len(run.get("epochs") or []) for run in runs), default=0)):
+    for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
         row: dict[str, float] = {"evaluate/epoch": epoch + 1}
         for start, prefix in (("pretrained", ""), ("random", "random_")):
             rows = [
                 run["epochs"][epoch]
-                for run in runs
+                for run in found.runs
                 if run["start"] == start and epoch < len(run["epochs"])
             ]
             if rows:
-                scores = [one["scores"][found["metric"]] for one in rows]
-                row[f"evaluate/{prefix}score"] = sum(scores) / len(rows)
-                losses = [one["train_loss"] for one in rows]
-                row[f"evaluate/{prefix}train_loss"] = sum(losses) / len(rows)
+                row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
+                row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)
         yield row
 
 

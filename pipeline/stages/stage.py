@@ -289,7 +289,7 @@ def _made(
         files=file_checksums(folder, result.sums),
         figures=result.figures,
         summary=result.summary,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(result.earlier + time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
     manifest.write(folder)
