@@ -17,7 +17,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion, CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result
+from pipeline.common.manifest import Manifest, Result
 from pipeline.config import ReportConfig
 from pipeline.reporting import (
     commands,
@@ -63,13 +63,7 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     Raises:
         InputError: no stage is finished.
     """
-    if config.stages:
-        folders = config.stages
-    elif store_inputs.in_store(config.workdir):
-        folders = store_inputs.stages_in(config.workdir)
-    else:  # hidden folders are left by crashes
-        every = Path(config.workdir).glob(f"[!.]*/{MANIFEST}")
-        folders = [str(path) for path in sorted(path.parent for path in every)]
+    folders = config.stages or store_inputs.stages_in(config.workdir)
     found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
     known = [(folder, made) for folder, made in found if made and made.stage != "report"]
     if not known:

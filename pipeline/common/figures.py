@@ -37,11 +37,6 @@ class Record:
         return cls.from_json(manifest.figures)
 
     @classmethod
-    def among(cls, manifests: Mapping[str, Manifest]) -> dict[str, Self]:
-        """Return the records of those manifests that are of this stage."""
-        return {name: cls.of(one) for name, one in manifests.items() if one.stage == cls.stage}
-
-    @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
         known = {one.name: figures.get(one.name) for one in fields(cls)}
