@@ -48,7 +48,7 @@ def balance(counts: CorpusCounts) -> Iterator[str]:
     """Yield lines with the documents' counts, skipped files, notes and warnings."""
     documents = counts.documents
     outcomes = " + ".join(f"{documents.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
-    yield f"{pluralize(counts.read, 'document')} read = {outcomes}"
+    yield f"{pluralize(documents['read'], 'document')} read = {outcomes}"
     for kind in ("filtered", "skipped", "notes"):
         if reasons := getattr(counts, kind):
             listed = ", ".join(f"{reasons[reason]:,} {reason}" for reason in sorted(reasons))

@@ -315,9 +315,9 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         )
     if instances > MOST_HELD_OUT * counts.instances:
         found.append(
-            f"{instances:,} of {counts.instances:,} instances ({counts.held_share:.0%}) are held "
-            "out with "
-            f"{pluralize(held, 'document')}; a smaller validation_share leaves more to train on"
+            f"{instances:,} of {counts.instances:,} instances ({instances / counts.instances:.0%}) "
+            f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
+            "more to train on"
         )
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))

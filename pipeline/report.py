@@ -87,8 +87,7 @@ def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
         list(counts.lengths), list(counts.lengths.values()), "tokens of an instance",
         "instances (log scale)",
     )  # fmt: skip
-    caption = f"Lengths of instances: {counts.mean_length or 0.0:.1f} tokens on average"
-    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(caption, plot)]}
+    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(counts.lengths_line, plot)]}
 
 
 def train_section(name: str, folder: Path) -> dict[str, Any]:

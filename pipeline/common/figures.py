@@ -113,11 +113,6 @@ class CorpusCounts(Record):
         return super().to_json() | {"lengths": lengths}
 
     @property
-    def read(self) -> int:
-        """Return how many documents the reader gave."""
-        return self.documents.get("read", 0)
-
-    @property
     def written(self) -> int:
         """Return how many documents are in the shards."""
         return self.documents.get("written", 0)
@@ -125,7 +120,7 @@ class CorpusCounts(Record):
     @property
     def found(self) -> int:
         """Return how many documents the corpus has, with those that the reader skipped."""
-        return self.read + sum(self.skipped.values())
+        return self.documents.get("read", 0) + sum(self.skipped.values())
 
     @property
     def tokens(self) -> int:
@@ -164,11 +159,6 @@ class CorpusCounts(Record):
         return sum(one.words or 0.0 for one in shards if one.name.startswith("train"))
 
     @property
-    def held_share(self) -> float:
-        """Return the share of the instances that are held out."""
-        return self.held_out / max(self.instances, 1)
-
-    @property
     def packing_line(self) -> str:
         """Return how full sequences are, and how many documents are in several of them."""
         packing = self.packing
@@ -184,9 +174,11 @@ class CorpusCounts(Record):
         return tokens / sum(self.lengths.values()) if self.lengths else None
 
     @property
-    def full_share(self) -> float:
-        """Return the share of the instances that have all tokens that one may have."""
-        return self.lengths.get(self.sequence_length, 0) / max(sum(self.lengths.values()), 1)
+    def lengths_line(self) -> str:
+        """Return how long instances are."""
+        full = self.lengths.get(self.sequence_length, 0) / max(sum(self.lengths.values()), 1)
+        mean = f"{self.mean_length or 0.0:.1f} tokens on average"
+        return f"Lengths of instances: {mean}, {full:.1%} have all {self.sequence_length}"
 
     def rows(self) -> Iterator[tuple[str, int]]:
         """Yield every count with its title."""

@@ -160,24 +160,16 @@ def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
     are left out.
     """
-    made = {_absolute(path): fingerprint for path, fingerprint in known.items()}
-    found = []
-    folders = (
-        folder for folder in store_inputs.stages_in(workdir) if _absolute(folder) not in made
-    )
-    manifests = [
-        (folder, manifest)
-        for folder in folders
-        if (manifest := Manifest.read(folder, of_input=True))
-    ]
-    for folder, manifest in sorted(manifests, key=lambda pair: pair[1].finished):
-        paths = {key: str(manifest.config.get(key, "")) for key in manifest.inputs}
-        read = {key: fingerprints.fingerprint_to_be(_absolute(path), made)
-                for key, path in paths.items() if path}  # fmt: skip
-        read = {key: fingerprint for key, fingerprint in read.items() if fingerprint is not None}
+    made, found = {_absolute(path): one for path, one in known.items()}, []
+    folders = [path for path in store_inputs.stages_in(workdir) if _absolute(path) not in made]
+    there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
+    for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
+        places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
+        read = {key: of for key, place in places.items()
+                if (of := fingerprints.fingerprint_to_be(place, made)) is not None}  # fmt: skip
         if manifest.stage in OF_A_MODEL and read and read.items() <= manifest.inputs.items():
-            made[_absolute(folder)] = manifest.fingerprint
-            found.append(folder)
+            made[_absolute(path)] = manifest.fingerprint
+            found.append(path)
     return found
 
 

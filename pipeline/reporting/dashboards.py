@@ -18,7 +18,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.figures import CorpusCounts, Score
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.score_tables import shown
-from pipeline.reporting.wandb_stages import PUBLISHED, RECORD
+from pipeline.reporting.wandb_stages import HEAD, RECORD, compared
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
 TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
@@ -134,10 +134,7 @@ def corpus_blocks(work: Path) -> list[Any]:
         blocks += [
             wr.H2(text=f"{folder.name}: {manifest.summary}"),
             table(("count", "of"), ((f"{n:,}", name) for name, n in counts.rows())),
-            wr.P(
-                text=f"Mean length {counts.mean_length or 0.0:.1f} of {counts.sequence_length} "
-                f"tokens; {counts.full_share:.1%} are full."
-            ),
+            wr.P(text=counts.lengths_line),
         ]
     return blocks
 
@@ -147,12 +144,9 @@ def score_blocks(work: Path) -> list[Any]:
     rows = []
     for path in sorted(work.glob("evaluate*/results.json")):
         found = Score.from_json(json.loads(path.read_text()))
-        published = PUBLISHED.get(found.task)
-        scores = (found.score, found.baseline, found.majority, published and published / 100)
         title = found.title + (" (sample task)" if found.sample else "")
-        rows.append((title, found.metric_title, *map(shown, scores)))
-    head = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
-    return [wr.H1(text="GLUE"), table(head, rows) if rows else wr.P(text="No scores yet.")]
+        rows.append((title, found.metric_title, *map(shown, compared(found))))
+    return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]
 
 
 def report(entity: str, project: str, work: Path) -> wr.Report:

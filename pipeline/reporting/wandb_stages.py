@@ -29,6 +29,7 @@ KINDS = {  # an artifact's type by the stage that makes it
     "download": "corpus", "vocab": "vocabulary", "prepare": "shards", "train": "checkpoint",
     "convert": "model", "evaluate": "scores", "tasks": "tasks",
 }  # fmt: skip
+HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
 Stages = Mapping[str, tuple[Path, Manifest]]
@@ -49,7 +50,7 @@ def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
     record = work / RECORD
     known = json.loads(record.read_text()) if record.exists() else {}
     try:
-        for name, (folder, manifest) in ordered(found):
+        for name, (folder, manifest) in sorted(found.items(), key=lambda one: one[1][1].finished):
             if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
                 continue
             log_stage(work, name, folder, found, project, upload)
@@ -57,11 +58,6 @@ def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
         print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
-
-
-def ordered(found: Stages) -> list[tuple[str, tuple[Path, Manifest]]]:
-    """Return the stages in the order in which they were made."""
-    return sorted(found.items(), key=lambda pair: pair[1][1].finished)
 
 
 def run_id(work: Path, name: str, manifest: Manifest) -> str:
@@ -137,10 +133,8 @@ def log_samples(run: Any, manifest: Manifest) -> None:
     """Log masked sentences with the model's fillings."""
     import wandb
 
-    rows = [
-        (sample["text"], "; ".join(filled(words) for words in sample["masks"]))
-        for sample in Conversion.of(manifest).samples
-    ]
+    rows = [(sample["text"], "; ".join(map(filled, sample["masks"])))
+            for sample in Conversion.of(manifest).samples]  # fmt: skip
     if rows:
         columns: list[str | int] = ["sentence", "filled in, with probability"]
         run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
@@ -160,14 +154,15 @@ def log_scores(run: Any, manifest: Manifest) -> None:
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
     for point in curves(found):
         run.log(point)
-    head: list[str | int] = [
-        "task", "metric", "dev", "random start", "most frequent", "BERT base, published test",
-    ]  # fmt: skip
+    row = [found.title, found.metric_title, *compared(found)]
+    run.log({"evaluate/scores": wandb.Table(columns=list(HEAD), data=[row])})
+    run.summary.update({key: getattr(found, key) for key in ("score", "baseline", "majority")})
+
+
+def compared(found: Score) -> tuple[float | None, ...]:
+    """Return a score and what it is compared with, in the order of `HEAD`."""
     published = PUBLISHED.get(found.task)
-    scores = {"score": found.score, "baseline": found.baseline, "majority": found.majority}
-    row = [found.title, found.metric_title, *scores.values(), published and published / 100]
-    run.log({"evaluate/scores": wandb.Table(columns=head, data=[row])})
-    run.summary.update(scores)
+    return found.score, found.baseline, found.majority, published and published / 100
 
 
 def curves(found: Score) -> Iterator[dict[str, float]]:
