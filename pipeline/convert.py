@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.common.stores import hub_upload
@@ -60,7 +61,7 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
         if mark is not None:
             name = revisions.of_mark(mark)
             alone = replace(config, train=str(path), checkpoints=None)
-            found[name] = make_one(alone, out / name).figures
+            found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
             f"train={config.train}: has no checkpoint of save_at_words; train again with that "
@@ -68,7 +69,7 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
             key="checkpoints", path=config.train,
         )  # fmt: skip
     summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"
-    return Result(summary=summary, figures={"checkpoints": found})
+    return Result(summary=summary, figures=Conversion(checkpoints=found).to_json())
 
 
 def make_one(config: ConvertConfig, out: Path) -> Result:
@@ -99,24 +100,25 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
     )  # fmt: skip
     sentence_model.copy(Path(config.train), out)
-    figures: dict[str, Any] = {
-        "parameters": sum(tensor.numel() for tensor in source.state.values()),
-        "step": source.steps[-1] if source.steps else None,
-        "tokens": source.last[1].tokens if source.last else None,
-        "words": source.last[1].words if source.last else None,
-        "averaged": source.steps,
-        "model": source.config.size_name,
-        "dtype": config.dtype,
-        "added_entries": added,
-        "notes": source.notes,
-    }
-    figures["samples"] = samples_of(config, source, vocab)
+    samples = samples_of(config, source, vocab)
+    difference = checked(out, source, dtype) if config.check else None
     if config.check:
-        figures["largest_logit_difference"] = checked(out, source, dtype)
         vocabulary.check_ids(out)
-    if config.onnx:
-        figures["largest_onnx_difference"] = onnx_export.write(out)
-    return Result(summary=describe(figures), figures=figures)
+    made = Conversion(
+        model=source.config.size_name,
+        parameters=sum(tensor.numel() for tensor in source.state.values()),
+        step=source.steps[-1] if source.steps else None,
+        tokens=source.last[1].tokens if source.last else None,
+        words=source.last[1].words if source.last else None,
+        averaged=source.steps,
+        dtype=config.dtype,
+        added_entries=added,
+        notes=source.notes,
+        samples=samples,
+        largest_logit_difference=difference,
+        largest_onnx_difference=onnx_export.write(out) if config.onnx else None,
+    )
+    return Result(summary=describe(made), figures=made.to_json())
 
 
 def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
@@ -243,25 +245,25 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
     return difference
 
 
-def describe(figures: dict[str, Any]) -> str:
+def describe(made: Conversion) -> str:
     """Return the summary line: the model and what a user must know about it."""
     from model.huggingface import bert_format
 
-    notes, steps = figures["notes"], figures["averaged"]
-    parts = [figures["model"], f"{figures['parameters']:,} parameters"]
+    notes, steps = made.notes, made.averaged
+    parts = [made.model, f"{made.parameters:,} parameters"]
     if steps:
         parts.append(f"step {steps[-1]:,}")
     if len(steps) > 1:
         parts.append(f"mean of {len(steps)} checkpoints")
-    if figures["added_entries"]:
-        parts.append(f"{figures['added_entries']:,} entries added")
+    if made.added_entries:
+        parts.append(f"{made.added_entries:,} entries added")
     if heads := bert_format.initialised_parts(notes):
         parts.append(f"missing and {bert_format.INITIALISED}: {' and '.join(heads)}")
     parts += [note for note in notes if not note.endswith(bert_format.INITIALISED)]
-    if "largest_logit_difference" in figures:
-        parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")
-    if "largest_onnx_difference" in figures:
-        parts.append(f"in ONNX within {figures['largest_onnx_difference']:.1e}")
+    if made.largest_logit_difference is not None:
+        parts.append(f"logits equal within {made.largest_logit_difference:.1e}")
+    if made.largest_onnx_difference is not None:
+        parts.append(f"in ONNX within {made.largest_onnx_difference:.1e}")
     return ", ".join(parts)
 
 

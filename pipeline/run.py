@@ -11,6 +11,7 @@ from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, InputError, UserError
+from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import advice, estimates, graph, run_arguments, wandb_names
@@ -135,8 +136,8 @@ def show_samples(nodes: list[graph.Node]) -> None:
     A stage that converts checkpoints keeps no samples.
     """
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
-    found = [one.figures["samples"] for one in made if one is not None and "samples" in one.figures]
-    samples = found[-1] if found else []
+    found = [Conversion.of(one) for one in made if one is not None]
+    samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
     if not samples:
         return
     screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from model.config import ModelConfig
+from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import printable
 from pipeline.common.manifest import Manifest
 
@@ -148,17 +149,16 @@ def table(rows: dict[str, Any]) -> str:
 
 def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
     """Return the rows about the training data."""
-    figures = prepare.figures
-    totals, documents = figures.get("totals", {}), figures.get("documents", {})
+    counts = CorpusCounts.of(prepare)
     return {
         "corpus": corpus.get("name"),
         "from": ", ".join(sources(corpus)) or None,
-        "documents": number(documents.get("written")),
-        "documents held out": number(totals.get("validation_documents") or None),
-        "duplicates left out": number(documents.get("duplicate")),
-        "tokens of all documents": number(totals.get("tokens")),
-        "samples": number(totals.get("train")),
-        "sequence length": figures.get("sequence_length"),
+        "documents": number(counts.written),
+        "documents held out": number(counts.held_documents),
+        "duplicates left out": number(counts.documents.get("duplicate")),
+        "tokens of these documents": number(counts.tokens),
+        "samples": number(counts.train),
+        "sequence length": number(counts.sequence_length),
         "shards' fingerprint": prepare.fingerprint[:16],
     }
 
@@ -174,42 +174,36 @@ def sources(corpus: dict[str, Any]) -> list[str]:
 
 def recipe_rows(train: Manifest) -> dict[str, Any]:
     """Return the rows about training."""
-    config, figures = train.config, train.figures
+    config, summary = train.config, TrainingSummary.of(train)
     optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
     return {
-        "steps": number(figures.get("steps")),
+        "steps": number(summary.steps),
         "samples a step": number(config.get("batch_size")),
-        "tokens seen": number(figures.get("tokens")),
+        "tokens seen": number(summary.tokens),
         "optimizer": optimizer.get("name"),
         "learning rate": optimizer.get("learning_rate"),
         "weight decay": optimizer.get("weight_decay"),
         "schedule": schedule.get("name"),
         "precision": config.get("precision"),
         "seed": config.get("seed"),
-        "device": figures.get("device"),
-        "hours": f"{train.seconds / 3600:.2f}",
+        "device": summary.device,
+        "hours": f"{summary.hours:.2f}",
         "run's fingerprint": train.fingerprint[:16],
     }
 
 
 def figure_rows(train: Manifest) -> dict[str, Any]:
     """Return the rows of held-out metrics and baselines; none if the weights were not evaluated."""
-    rows = {
-        name.replace("_", " "): f"{value:.4f}"
-        for name, value in train.figures.get("validation", {}).items()
-        if isinstance(value, int | float)
-    }
-    if not rows:
+    summary = TrainingSummary.of(train)
+    if not summary.validation:
         return {}
-    for name, key in (
-        ("most frequent token's share", "most_frequent_accuracy"),
-        ("more frequent class of pairs' share", "most_frequent_pair_accuracy"),
-    ):
-        if train.figures.get(key) is not None:
-            rows[name] = f"{train.figures[key]:.4f}"
-    return rows
+    found = {name.replace("_", " "): value for name, value in summary.validation.items()} | {
+        "most frequent token's share": summary.most_frequent_accuracy,
+        "more frequent class of pairs' share": summary.most_frequent_pair_accuracy,
+    }
+    return {name: f"{value:.4f}" for name, value in found.items() if value is not None}
 
 
-def number(value: Any) -> str | None:
-    """Format an integer with thousands separators."""
-    return f"{value:,}" if isinstance(value, int) else None
+def number(value: int | None) -> str | None:
+    """Format an integer with thousands separators; none for 0, which was not noted."""
+    return f"{value:,}" if value else None

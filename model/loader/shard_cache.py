@@ -23,6 +23,7 @@ from model.loader.sample_order import Span
 from model.loader.shard_fetcher import FAILED, Failure, Fetcher, Source, read_failure
 from pipeline.common import estimate
 from pipeline.common.errors import ConfigError, InputError, Restart
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.formatting import byte_count
 from pipeline.common.manifest import require_manifest
 from pipeline.shards import Shard, ShardInfo, open_folder, open_shard
@@ -115,10 +116,10 @@ class ShardCache:
             InputError: there are none, or the manifest does not describe them.
         """
         manifest = require_manifest(folder, "prepare", "data.dir")
-        known = manifest.figures.get("shards", {})
+        known = CorpusCounts.of(manifest).shards
         info = dataclasses.replace(open_folder(folder, "validation")[0].info, split="train")
         names = sorted(n for n in manifest.files if n.startswith("train-") and n.endswith(".arrow"))
-        if not names or any("rows" not in known.get(name, {}) for name in names):
+        if not names or any(name not in known or not known[name].rows for name in names):
             raise InputError(
                 f"{self._addresses[folder]}: its manifest does not list training shards and their "
                 "rows, which data.cache needs; run prepare again with force=true",
@@ -129,7 +130,7 @@ class ShardCache:
             file, rows = manifest.files[name], known[name]
             source = Source(f"{self._addresses[folder]}/{name}", file["bytes"], file["sha256"])
             path = Path(folder, name)
-            found.append(CachedShard(path, info, source, rows["rows"], rows["tokens"]))
+            found.append(CachedShard(path, info, source, rows.rows, rows.tokens))
         self._shards += found
         return list(found)
 

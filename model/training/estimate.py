@@ -18,6 +18,7 @@ from model.training.tracking import read_metrics
 from pipeline.common import cores, estimate
 from pipeline.common.errors import InputError
 from pipeline.common.estimate import Estimate
+from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.manifest import Manifest
 
 REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
@@ -63,11 +64,9 @@ def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
         manifest = Manifest.read(folder)
     except InputError:
         manifest = None
-    lengths = manifest.figures.get("lengths") if manifest is not None else None
-    if not lengths:
-        return FILLED * sequence_length, 0
-    count = sum(lengths.values())
-    return sum(int(n) * each for n, each in lengths.items()) / count, count
+    counts = CorpusCounts.of(manifest) if manifest is not None else CorpusCounts()
+    mean = counts.mean_length
+    return (FILLED * sequence_length, 0) if mean is None else (mean, sum(counts.lengths.values()))
 
 
 def of_a_sample(
@@ -152,7 +151,7 @@ def remember(config: TrainConfig) -> None:
         return
     _, work = of_a_sample(config.data, config.model, {}, masked(config))
     rate = median(row["samples_per_second"] for row in rows)
-    ranks = manifest.figures.get("world_size", 1)
+    ranks = TrainingSummary.of(manifest).world_size
     estimate.remember_rate(config.workdir, "train", work * rate / ranks)
 
 

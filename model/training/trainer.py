@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
 from pipeline.common import checkpoints, counter_rng, forced
 from pipeline.common.errors import Diverged, InputError, Restart
+from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
@@ -63,6 +65,7 @@ class Trainer:
         store: CheckpointStore | None = None, addresses: Mapping[str, str] = {},
     ):  # fmt: skip
         self.config, self.out, self.guard = config, out, guard
+        self.began, self.earlier = time.monotonic(), 0.0  # seconds of earlier starts
         self.store = store or CheckpointStore()
         self.fingerprint = fingerprint
         shards = ShardFiles(config.data)
@@ -145,6 +148,7 @@ class Trainer:
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.words.resume(state.words, path)
+            self.earlier = state.seconds
             self.saved, self.health.skipped = state.step, state.skipped
             self.carried, self.scale = state.carried, state.loss_scale
             tensors = checkpoint.Tensors(path)
@@ -364,6 +368,7 @@ class Trainer:
                 skipped=self.health.skipped,
                 carried=self.carried,
                 words=self.words.count,
+                seconds=self.earlier + time.monotonic() - self.began,
                 loss_scale=loss_scale.state_of(self.engine.optimizer, self.config.precision),
                 mark=mark,
                 fingerprint=self.fingerprint,
@@ -385,21 +390,20 @@ class Trainer:
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        figures = run_summary.baselines(self.held_out, validation)
         path = self.folder / checkpoints.name_of(self.step)
-        shown = run_summary.held_out(validation, figures)
-        return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
-            figures={
-                "steps": self.step,
-                "planned_steps": self.steps,
-                "samples": self.samples,
-                "tokens": self.tokens,
-                "words": self.words.count,
-                "validation": validation,
-                **figures,
-                "world_size": self.world.size,
-                "device": self.world.device.type,
-                "checkpoint": str(path.relative_to(self.out)),
-            },
+        pairs = "next_sentence_accuracy" in validation
+        summary = TrainingSummary(
+            steps=self.step,
+            planned_steps=self.steps,
+            samples=self.samples,
+            samples_per_epoch=self.loader.samples,
+            tokens=self.tokens,
+            words=self.words.count,
+            validation=validation,
+            most_frequent_accuracy=self.held_out.most_frequent_share(),
+            most_frequent_pair_accuracy=self.held_out.most_frequent_pair_share() if pairs else None,
+            world_size=self.world.size,
+            device=self.world.device.type,
+            checkpoint=str(path.relative_to(self.out)),
         )
+        return Result(summary=summary.line, figures=summary.to_json(), earlier=self.earlier)

@@ -166,7 +166,6 @@ class DocumentReader:
             self.drop(place, account, "filtered", reason=reason)
             account.filtered[reason] += 1
         else:
-            account.totals["sentences"] += len(parts)
             digest = document_hash(text)
             account.lowest.add(digest)
             return KeptDocument(digest, text, parts, document.copies, *place)

@@ -109,7 +109,6 @@ class Tokenize(Task):
         yield from carry(read, self.portions(self.intake.chunks(splits, account, report), found))
         if self.cancelled():
             return
-        account.totals["tokens"] += found.tokens
         if found.repeated:
             account.documents["duplicate"] += found.repeated
         for lost in found.empty:

@@ -42,6 +42,7 @@ class State:
     skipped: int = 0  # updates skipped because the loss or gradient was not finite
     carried: int = 0  # updates in the optimizer's state from before this run
     words: float | None = None  # of the text, consumed as often as read; None: not known
+    seconds: float = 0.0  # of all starts up to here; 0: not noted
     loss_scale: dict[str, float | None] = dataclasses.field(default_factory=dict)  # of fp16
     first_steps: str | None = None  # hash of what the steps done depend on; None: not noted
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step

@@ -27,6 +27,7 @@ class Result:
     summary: str  # one line of key figures
     figures: dict[str, Any]  # JSON: everything the report or a later stage may need
     sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
+    earlier: float = 0.0  # seconds that earlier starts spent on it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Manifest:
     files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256
     figures: dict[str, Any]
     summary: str
-    seconds: float
+    seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
     times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
     format: str = FORMAT

@@ -21,13 +21,14 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
-from pipeline.config import ConvertConfig, EvaluateConfig, RunConfig, StageConfig
+from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration import advice, recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
 
+OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
@@ -133,6 +134,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     known: dict[str, str] = {}
     for name in ordered(needs):
         kind, settings = found[name]
+        if isinstance(settings, ReportConfig):
+            settings.stages = [*settings.stages, *own_results(config.workdir, known)]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
         present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
@@ -149,6 +152,30 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     if config.force and config.executor.name == "slurm":
         check_forced_parts(nodes.values())
     return list(nodes.values())
+
+
+def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
+    """Return the folders in that of a run that its user made from what its stages make.
+
+    `known` has the fingerprints of the stages by path. Results of a model that is now another one
+    are left out.
+    """
+    made, found = {_absolute(path): one for path, one in known.items()}, []
+    folders = [path for path in store_inputs.stages_in(workdir) if _absolute(path) not in made]
+    there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
+    for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
+        places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
+        read = {key: of for key, place in places.items()
+                if (of := fingerprints.fingerprint_to_be(place, made)) is not None}  # fmt: skip
+        if manifest.stage in OF_A_MODEL and read and read.items() <= manifest.inputs.items():
+            made[_absolute(path)] = manifest.fingerprint
+            found.append(path)
+    return found
+
+
+def _absolute(place: str) -> str:
+    """Return a place as it is compared: a local path from the root."""
+    return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
 
 
 def pushed(node: Node) -> Node:

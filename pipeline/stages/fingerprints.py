@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import storage
+from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
@@ -107,13 +108,13 @@ def manifest_of(path: Path | str) -> Manifest | None:
     return Manifest.read(path, of_input=True) or enclosing_manifest(path)
 
 
-def figures_of(model: Path | str) -> dict[str, Any]:
+def conversion_of(model: Path | str) -> Conversion | None:
     """Return what `convert` noted about a model's folder, its own if that made one of several."""
     made = manifest_of(model)
-    if made is None or made.stage != "convert":
-        return {}
-    own: dict[str, Any] = made.figures.get("checkpoints", {}).get(Path(model).name, made.figures)
-    return own
+    if made is None or made.stage != Conversion.stage:
+        return None
+    whole = Conversion.of(made)
+    return whole.checkpoints.get(Path(model).name, whole)
 
 
 def fingerprint_path(path: Path | str) -> str:

@@ -294,7 +294,7 @@ def _made(
         times={name: (folder / name).stat().st_mtime_ns for name in files},
         figures=result.figures,
         summary=result.summary,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(result.earlier + time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
     manifest.write(folder)

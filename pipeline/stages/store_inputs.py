@@ -44,7 +44,7 @@ def local_place(place: str, mirror: str | None) -> Path:
 
 
 def stages_in(workdir: str, pattern: str = "*") -> list[str]:
-    """Return the folders of finished stages in the folder of a run in a store, sorted."""
+    """Return the folders of finished stages in the folder of a run, sorted."""
     found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
     return [str(file.parent) for file in found if not hidden(file.parent.name)]
 

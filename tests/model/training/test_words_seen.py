@@ -15,7 +15,8 @@ from model.training.words_seen import WordsSeen
 from pipeline import convert, evaluate
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Manifest
+from pipeline.common.figures import TrainingSummary
+from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
@@ -42,7 +43,8 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         if step > 20:
             shutil.rmtree(path)
     more = RUNS["whole"]
-    train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    said = train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    (folder / "said").write_text(said)
     return folder
 
 
@@ -66,6 +68,21 @@ def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
 
 def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
     assert figures(runs / "resumed")["words"] == figures(runs / "whole")["words"]
+
+
+def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
+    before = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(20)).seconds
+    last = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(50)).seconds
+    made = require_manifest(runs / "resumed", "train", "out")
+    assert 0 < before < last <= made.seconds
+    assert TrainingSummary.of(made).hours == made.seconds / 3600
+    assert f" in {made.seconds:.1f} s" in (runs / "said").read_text()
+
+
+def test_passes_over_the_text_are_said(runs: Path) -> None:
+    made = require_manifest(runs / "whole", "train", "out")
+    assert TrainingSummary.of(made).passes == pytest.approx(2)
+    assert "2.0 passes" in made.summary
 
 
 def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
-from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
+from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.stages import fingerprints
 
@@ -306,3 +306,40 @@ def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> 
     assert graph.resume_step(str(tmp_path), "b" * 64) == "resumes after step 734"
     (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
     assert graph.resume_step(str(tmp_path), "a" * 64) == "resumes after step 1,000"
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+) -> None:
+    """A task and a conversion of one's own; not those of a model that is another one by now."""
+    monkeypatch.chdir(tmp_path)
+    words = ["workdir=work", "tasks=[]"]
+
+    def stages_of_report() -> list[str]:
+        config = graph.plan(composed_run(*words), ["+corpus=sample", *words])[-1].config
+        assert isinstance(config, ReportConfig)
+        return [Path(place).name for place in config.stages]
+
+    recipe = stages_of_report()
+    convert = next(
+        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words])
+        if node.name == "convert"
+    )  # fmt: skip
+    model = str(tmp_path / "work/convert") if absolute else "work/convert"
+    for name, kind, key, read, fingerprint in (
+        ("evaluate-own", "evaluate", "pretrained", model, convert.fingerprint),
+        ("convert-bf16", "convert", "train", model, convert.fingerprint),
+        ("evaluate-bf16", "evaluate", "pretrained", "work/convert-bf16", "of convert-bf16"),
+        ("evaluate-old", "evaluate", "pretrained", model, "of a former model"),
+        ("evaluate-base", "evaluate", "pretrained", "other/model", "of another model"),
+        ("train-seed7", "train", "data.dir", "work/prepare", "p"),
+    ):
+        (tmp_path / "work" / name).mkdir(parents=True)
+        Manifest(
+            stage=kind, fingerprint=f"of {name}", version=1, config={key: read}, files={},
+            inputs={key: fingerprint, "data": "d"}, figures={}, summary="", seconds=0.0,
+            finished="now",
+        ).write(tmp_path / "work" / name)  # fmt: skip
+    own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
+    assert stages_of_report() == [*recipe, *own]

@@ -15,6 +15,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline.cli import conf_files, entry_point
+from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
@@ -137,7 +138,7 @@ def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> No
     found = [of(top / name) for name in ("chck_1M", "chck_2M")]
     assert len({*found, made.fingerprint}) == 3
     assert of(top) == of(top / "model") == of(f"{top}/model/") == made.fingerprint
-    assert fingerprints.figures_of(top / "chck_2M") == {"step": 6}
+    assert fingerprints.conversion_of(top / "chck_2M") == Conversion(step=6)
     # A graph knows them before the folder is there.
     known = {str(top): made.fingerprint}
     names = ("chck_1M", "chck_2M", "model", "")
