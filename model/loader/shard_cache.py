@@ -23,6 +23,7 @@ from model.loader.sample_order import Span
 from model.loader.shard_fetcher import FAILED, Failure, Fetcher, Source, read_failure
 from pipeline.common import estimate
 from pipeline.common.errors import ConfigError, InputError, Restart
+from pipeline.common.file_search import inside
 from pipeline.common.formatting import byte_count
 from pipeline.common.manifest import require_manifest
 from pipeline.shards import Shard, ShardInfo, open_folder, open_shard
@@ -128,6 +129,7 @@ class ShardCache:
         for name in names:
             file, rows = manifest.files[name], known[name]
             source = Source(f"{self._addresses[folder]}/{name}", file["bytes"], file["sha256"])
+            inside(self._top, source.name, self._addresses[folder])
             path = Path(folder, name)
             found.append(CachedShard(path, info, source, rows["rows"], rows["tokens"]))
         self._shards += found
