@@ -74,7 +74,7 @@ class Reading:
     start: int
     stop: int
     batch: int  # samples of the largest batch
-    gather: Callable[[Any], list[Any]]  # each rank's value, on all ranks
+    gather: Callable[[Any], list[Any]]  # each rank's value, of JSON's types, on all ranks
     beat: Callable[[], None]  # called while a shard is waited for
 
     def until_stop(self, start: int) -> Iterator[Span]:
@@ -228,7 +228,7 @@ class ShardCache:
         reading = self._reading
         self._top.mkdir(parents=True, exist_ok=True)
         there = self._top.stat()
-        node = (socket.gethostname(), there.st_dev, there.st_ino)
+        node = [socket.gethostname(), there.st_dev, there.st_ino]
         peers = [rank for rank, other in enumerate(reading.gather(node)) if other == node]
         self._slot = peers.index(reading.rank)
         first = self._slot == 0
@@ -237,7 +237,7 @@ class ShardCache:
             self._progress = _progress(folder, len(peers), "w+")
             self._progress[:] = reading.start
             self._progress[-1] = 0
-        self._folder = reading.gather(folder)[peers[0]]
+        self._folder = Path(reading.gather(str(folder))[peers[0]])
         if not first:
             self._progress = _progress(self._folder, len(peers), "r+")
             return
