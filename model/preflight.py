@@ -14,7 +14,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median_high
 from typing import NoReturn
@@ -93,7 +93,8 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
         node_checks.measure_places(found, places, seconds)
     if len(leaders) > 1 and places:
         node_checks.note_unshared(found, places[0], OPERATION)
-    return process_group.gather(found), moved, right
+    every = process_group.gather(asdict(found))
+    return [Findings(**one) for one in every], moved, right
 
 
 def judge(found: list[Findings], moved: float, right: bool, share: float) -> list[Line]:

@@ -49,6 +49,9 @@ class TrackingConfig(Section, key="tracking"):
     prometheus_port: int | None = option(
         None, "Port on which rank 0 serves its metrics; null: none."
     )
+    prometheus_host: str = option(
+        "127.0.0.1", "Address of that port; 0.0.0.0: all, for a Prometheus on another machine."
+    )
 
 
 @dataclass(kw_only=True)

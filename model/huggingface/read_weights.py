@@ -11,6 +11,7 @@ from torch import Tensor
 
 from model.huggingface.names import Names
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.file_search import inside
 
 # In order of preference; an index lists the files of the parts.
 FILES = (
@@ -49,19 +50,17 @@ def parts_of(index: Path) -> list[Path]:
         InputError: The index is broken, or lists a missing file or one outside its folder.
     """
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{index}: not an index of weights ({error})", path=index) from error
-    for name in names:
-        if Path(name).name != name:
-            raise InputError(f"{index}: lists {name}, which is not in its folder", path=index)
-    lost = [name for name in names if not (index.parent / name).is_file()]
+    parts = [inside(index.parent, name, index) for name in names]
+    lost = [part.name for part in parts if not part.is_file()]
     if lost:
         raise InputError(
             f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}",
             path=index,
         )
-    return [index.parent / name for name in names]
+    return sorted(parts)
 
 
 def read_file(path: Path) -> dict[str, Tensor]:

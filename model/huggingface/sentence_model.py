@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from pipeline.common.errors import InputError
+from pipeline.common.file_search import inside, leads_out, say_left_out
 
 MODULES = "modules.json"
 # Settings of all modules, and of the first module, the BERT.
@@ -14,26 +15,30 @@ SETTINGS = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.
 def copy(source: Path, target: Path) -> None:
     """Copy the settings and modules of a sentence-transformers model, if `source` is one.
 
+    Links that lead out of the source, or to a folder, are left out, and said.
+
     Raises:
         InputError: The list of modules is broken, or names a folder outside the source.
     """
-    if not (source / MODULES).is_file():
-        return
+    left_out: list[Path] = []
+
+    def leaves(folder: str | Path, names: list[str]) -> list[str]:
+        paths = [Path(folder, name) for name in names]
+        rings = {path for path in paths if path.is_symlink() and path.is_dir()}
+        left = [path for path in paths if path in rings or leads_out(source, path)]
+        left_out.extend(left)
+        return [path.name for path in left]
+
     path = source / MODULES
-    try:
-        folders = [str(module["path"]) for module in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
-    for name in filter(None, folders):  # the BERT's path is empty
-        if Path(name).name != name or name in (".", "..") or (source / name).is_symlink():
-            raise InputError(f"{path}: lists {name}, which is not in its folder", path=path)
-        if (source / name).is_dir():
-            shutil.copytree(source / name, target / name, ignore=_links, dirs_exist_ok=True)
-    for name in SETTINGS:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
-
-
-def _links(folder: str, names: list[str]) -> list[str]:
-    """Return the symbolic links in a folder, which may point outside it."""
-    return [name for name in names if (Path(folder) / name).is_symlink()]
+    if path.is_file() and not leaves(source, [MODULES]):
+        try:
+            folders = [module["path"] for module in json.loads(path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
+        for name in filter(None, folders):  # the BERT's path is empty
+            if inside(source, name, path).is_dir() and not leaves(source, [name]):
+                shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
+        for name in SETTINGS:
+            if (source / name).is_file() and not leaves(source, [name]):
+                shutil.copyfile(source / name, target / name)
+    say_left_out(str(source), len(left_out))

@@ -211,7 +211,9 @@ class Tracker:
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, start, settings)
         self._trainjob = TrainJobStatus()
-        self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
+        self._exporter = Exporter(
+            config.prometheus_host, config.prometheus_port, "tracking.prometheus_port"
+        )
         self._exporter.set("train_steps", steps, "total updates")
         self._exporter.set("train_step", start, "updates done")
         self._exporter.set("train_start_time_seconds", time.time(), "when this process started")

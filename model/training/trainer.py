@@ -134,9 +134,9 @@ class Trainer:
             process_group.check_shared_folder(self.folder, self.config.timeout)
         own = self._newest() if self.world.rank == 0 else None
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
-        found = process_group.broadcast_from_rank0(own)
-        if found is not None:
-            path, state = found
+        sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
+        if sent is not None:
+            path, state = Path(sent[0]), checkpoint.State(**sent[1])
             self.store.fetch(path.relative_to(self.out))
             if state.data != self.data:
                 raise InputError(

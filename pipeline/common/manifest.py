@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import storage
+from pipeline.common import file_search, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.redact import redact
@@ -77,6 +77,8 @@ class Manifest:
                     "wrote it, or delete the folder",
                     path=path,
                 )
+            for name in fields["files"]:
+                file_search.inside(Path(), name, path)
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -107,6 +107,7 @@ class ExecutorConfig(Section, key="executor"):
     prometheus_port: int | None = option(
         None, "Kubernetes: port on which the driver serves the stages' states; null: none."
     )
+    prometheus_host: str = option("127.0.0.1", "Address of that port; 0.0.0.0: all.")
 
 
 @dataclass(kw_only=True)

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -116,6 +117,7 @@ def environment_of_job() -> dict[str, str]:
         "HOSTS": ",".join(listed.stdout.split()),
         # Jobs on the same node need different ports, or they would join each other's store.
         "PORT": os.environ.get("PORT") or str(20000 + int(job) % 10000),
+        "TRAIN_SECRET": secrets.token_hex(16),
         "TRAIN_RUN": f"{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}",
     }
 

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Restart, StoreError
+from pipeline.common.errors import ConfigError, InputError, Restart, StoreError
+from pipeline.common.file_search import inside
 from pipeline.common.forced import FORCED
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure_account, objects
@@ -98,9 +99,11 @@ class Copy:
         self._load_index()
 
     def _load_index(self) -> None:
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, InputError):
             fields = json.loads(self._index_file.read_bytes())
             entries = {name: Entry(**entry) for name, entry in fields["entries"].items()}
+            for name in entries:
+                inside(self.path, name, self._index_file)
             self.sent, self.entries = fields["sent"], entries
 
     def save_index(self) -> None:
@@ -113,7 +116,10 @@ class Copy:
     def listed(self) -> dict[str, Info]:
         """Return the objects of the folder by relative name."""
         start = len(parse(self.address)[1]) + 1
-        return {info.key[start:]: info for info in objects.below(self.address)}
+        listed = {info.key[start:]: info for info in objects.below(self.address)}
+        for name in listed:
+            inside(self.path, name, self.address)
+        return listed
 
     def files(self) -> dict[str, Path]:
         """Return the local files by relative name, but hidden ones."""
@@ -133,7 +139,8 @@ class Copy:
         """
 
         def one(name: str) -> None:
-            path, checksum, info = self.path / name, wanted[name], listed[name]
+            path, checksum = inside(self.path, name, self.address), wanted[name]
+            info = listed[name]
             known = self.entries.get(name)
             if known is not None and known.is_of(path) and (
                 known.etag == info.etag if checksum is None else known.sha256 == checksum
