@@ -41,6 +41,7 @@ WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
     r"is not a valid (bool) )", re.S,
 )  # fmt: skip
+TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NOT_NULL = re.compile(r"field '(.*)' is not Optional")
 NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
@@ -111,6 +112,8 @@ def explain(error: Exception) -> str:
     if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
         key = error.full_key or error.key
         return f"{key}: must be a list; write {key}=[VALUE]"
+    if twice := TWICE.search(str(error)):
+        return f"{twice[1]}={twice[2]}: another {twice[1]} is chosen too; leave one of them out"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
         return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -17,7 +17,8 @@ from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.errors import ConfigError
 
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
-CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
+CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki, +corpus='wiki'
+ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
 BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
@@ -90,10 +91,10 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
 
 
 def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
-    """Return overrides in Hydra's grammar, with a `+` for groups without a default."""
+    """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
     words = [as_text(readable(word), schema) for word in overrides]
-    words = [with_sign(whole_number(word), made) for word in words]
+    words = [with_sign(whole_number(word), made, schema) for word in words]
     if command == "run":
         words = [OF_TRAININGS.sub("++", word, count=1) for word in words]
     return [f"++{word}" if OPEN.match(word) else word for word in words]
@@ -198,12 +199,17 @@ def default_groups(command: str) -> set[str]:
     return {str(group) for entry in entries if isinstance(entry, DictConfig) for group in entry}
 
 
-def with_sign(word: str, made: set[str]) -> str:
-    """Return a choice of a group with `+` if the group has no default, else without."""
+def with_sign(word: str, made: set[str], schema: type | None) -> str:
+    """Return a choice of a group with `+` if the group has no default, else without.
+
+    `+KEY` of a key becomes `++KEY`, which may be there or not.
+    """
     found = CHOICE.fullmatch(word)
-    if found is None or not choices(found[2]):
-        return word
-    return f"{'' if found[2] in made else '+'}{found[2]}={found[3]}"
+    if found is not None and choices(found[1]):
+        return f"{'' if found[1] in made else '+'}{found[1]}={found[3]}"
+    added = ADDED.match(word)
+    known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
+    return f"+{word}" if known else word
 
 
 def whole_number(word: str) -> str:
