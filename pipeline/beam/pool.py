@@ -5,7 +5,6 @@ first `python` of PATH. A worker that cannot start is reported with its last out
 managers may share a pool, although both number their workers from 1.
 """
 
-import argparse
 import contextlib
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
+from pipeline.common.arguments import Arguments
 
 STARTED = 60.0  # seconds allowed for a worker's imports
 
@@ -119,7 +119,7 @@ def serve(address: str) -> tuple[Pool, grpc.Server, int]:
 
 def main() -> None:
     """Serve until a signal arrives."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = Arguments(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=50000)
     parser.add_argument("--host", default="localhost", help="0.0.0.0: accept other machines too")
     options = parser.parse_args()

@@ -1,5 +1,6 @@
 """Conversion of command-line words to Hydra's override grammar."""
 
+import argparse
 import dataclasses
 import os
 import re
@@ -21,6 +22,7 @@ CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki
 ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
 BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
+QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
@@ -83,8 +85,8 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
     Raises:
         ConfigError: a word is not a valid override.
     """
+    check(words, schema)
     options, overrides = split(words)
-    check(overrides)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     return [*options, *quiet, *normalized(overrides, command, schema)]
@@ -155,13 +157,42 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     return options, others
 
 
-def check(overrides: list[str]) -> None:
-    """Raise ConfigError for the first word that is not an override with one value."""
+def check_options(words: list[str], schema: type | None) -> None:
+    """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        known, unknown = parser.parse_known_args([word for word in words if word != "--version"])
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"{error.argument_name}: {error.message}") from error
+    if known.multirun:
+        raise ConfigError("--multirun: no such option; give the command once for each value")
+    for word in (word for word in unknown if word.startswith("-")):
+        key, _, value = word.lstrip("-").replace("-", "_").partition("=")
+        kind = type_of(schema, key)
+        after = "".join(words[words.index(word) + 1 :][:1])
+        given = "VALUE" if "=" in after or after[:1] in ("", "-") else after
+        value = value or ("true" if kind is bool else given)
+        cure = f"did you mean {key}={value}?" if kind else "use KEY=VALUE (--help lists the keys)"
+        raise ConfigError(f"{word}: no such option; {cure}")
+
+
+def check(words: list[str], schema: type | None = None) -> None:
+    """Raise ConfigError for the first word that is no option, nor an override with one value."""
+    check_options(words, schema)
+    overrides = split(words)[1]
     for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
+        if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
+            raise ConfigError(f"{word}: has curly quotation marks; type ' or \" instead")
+        if word.startswith("~") and type_of(schema, key[1:]) is not None:
+            raise ConfigError(f"{word}: cannot be removed; set {key[1:]}=VALUE", key=key[1:])
         if not equals and not word.startswith("~"):
-            before = overrides[index - 1] if index else ""
-            cure = f"; type {before}{word}, without the space" if before.endswith("=") else ""
+            before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
+            whole = f"{before}{word}" if before.endswith("=") else ""
+            if after and after[0].startswith("="):  # blanks around the sign
+                whole = word + "".join(after[: 2 if after[0] == "=" else 1])
+            cure = f"; type {whole}, without spaces" if whole else ""
             raise ConfigError(f"{word}: is not KEY=VALUE{cure or '; --help lists the keys'}")
         text = readable(word)
         if not parses(text):
@@ -206,7 +237,7 @@ def with_sign(word: str, made: set[str], schema: type | None) -> str:
     """
     found = CHOICE.fullmatch(word)
     if found is not None and choices(found[1]):
-        return f"{'' if found[1] in made else '+'}{found[1]}={found[3]}"
+        return f"{'' if found[1] in made else '+'}{found[1]}={quoted(found[3])}"
     added = ADDED.match(word)
     known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
     return f"+{word}" if known else word

@@ -59,7 +59,7 @@ def expand(argv: list[str]) -> list[str]:
             kept.append(word)
     kept = [word.removeprefix("++stages.") for word in kept]  # as jobs of an older version have it
     try:
-        check(split(kept)[1])
+        check(kept, RunConfig)
     except ConfigError as error:
         refuse(str(error))
     for word in kept:
