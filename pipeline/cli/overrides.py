@@ -178,7 +178,7 @@ def check_options(words: list[str], schema: type | None) -> None:
 
 
 def check(words: list[str], schema: type | None = None) -> None:
-    """Raise ConfigError for the first word that is no option, nor an override with one value."""
+    """Raise ConfigError for the first word that is neither an option nor one value's override."""
     check_options(words, schema)
     overrides = split(words)[1]
     for index, word in enumerate(overrides):
@@ -196,10 +196,10 @@ def check(words: list[str], schema: type | None = None) -> None:
             raise ConfigError(f"{word}: is not KEY=VALUE{cure or '; --help lists the keys'}")
         text = readable(word)
         if not parses(text):
-            whole = joined(overrides[index:])
+            complete = joined(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
-            if whole:
-                cure = f"quote the whole override, '{whole}'"
+            if complete:
+                cure = f"quote the whole override, '{complete}'"
             elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"{word}: cannot be parsed; {cure}", key=key.lstrip("+~"))
