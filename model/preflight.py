@@ -30,6 +30,7 @@ from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.node_checks import Findings
 from model.resilience.rank_card import describe
 from model.training import device_peak
+from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
 
@@ -193,7 +194,7 @@ def leave(code: int) -> NoReturn:
 
 def main() -> NoReturn:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         "python -m model.preflight", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip

@@ -6,11 +6,17 @@ the first ones of that step, exactly as this training masked them.
 """
 
 import argparse
+import sys
+
+if __name__ == "inspect":  # `python pipeline/run.py`: it hides the library's module of this name
+    name = sys.argv[0].rpartition("/")[2].removesuffix(".py")
+    print(f"error: {sys.argv[0]}: start it as python -m pipeline.{name}", file=sys.stderr)
+    sys.exit(2)
+
 import functools
 import itertools
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +28,7 @@ from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng, output, storage
+from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, UserError
 from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
@@ -257,7 +264,7 @@ def show(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.inspect", description=__doc__)
+    parser = Arguments(prog="python -m pipeline.inspect", description=__doc__)
     parser.add_argument("folder", metavar="DIR", help="output folder of pipeline.prepare")
     parser.add_argument("--samples", type=int, default=3, help="number of instances to show")
     parser.add_argument("--split", choices=SPLITS, default="train", help="split to sample from")

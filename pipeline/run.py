@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, InputError, UserError
@@ -170,12 +169,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run the command."""
-    words = run_arguments.expand(sys.argv[1:])
-
-    def start(config: RunConfig) -> None:
-        execute(config, run_arguments.overrides_of(words))
-
-    entry_point.run("run", RunConfig, start, argv=words)
+    run_arguments.start(run_arguments.expand(sys.argv[1:]), execute)
 
 
 if __name__ == "__main__":

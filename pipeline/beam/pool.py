@@ -6,7 +6,6 @@ managers may share a pool, although both number their workers from 1. A request 
 secret: a worker runs what the service that it is started for sends.
 """
 
-import argparse
 import contextlib
 import hmac
 import json
@@ -25,6 +24,7 @@ from typing import Any
 import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
+from pipeline.common.arguments import Arguments
 
 STARTED = 60.0  # seconds allowed for a worker's imports
 SECRET = "PREPARE_POOL_SECRET"  # environment: what a pool and those who may use it know
@@ -152,7 +152,7 @@ def serve(address: str, key: str) -> tuple[Pool, grpc.Server, int]:
 
 def main() -> None:
     """Serve until a signal arrives."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = Arguments(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=50000)
     parser.add_argument("--host", default="localhost", help="0.0.0.0: accept other machines too")
     options = parser.parse_args()

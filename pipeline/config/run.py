@@ -124,9 +124,6 @@ class RunConfig(Section):
     )
     corpus: CorpusConfig = option()
     recipe: RecipeConfig = option()
-    stages: dict[str, Any] = option(
-        {}, "Changes to the recipe's settings: STAGE.key=value, as in train.steps=9000."
-    )
     steps: int | None = option(
         None,
         "Steps of all trainings together, which keep their shares of them, as in a recipe with "

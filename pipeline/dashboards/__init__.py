@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from model.config import TrackingConfig
 from model.training.tracking import has_key, project_of
+from pipeline.common.arguments import Arguments
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
 
@@ -67,7 +69,7 @@ def save(*pages: Any) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.dashboards", description=__doc__)
+    parser = Arguments(prog="python -m pipeline.dashboards", description=__doc__)
     parser.add_argument("work", metavar="DIR", type=Path, help="folder of a run: work/CORPUS")
     parser.add_argument("--entity", required=True, help="W&B user or team")
     parser.add_argument(

@@ -20,7 +20,6 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from pipeline.cli import entry_point
 from pipeline.cli.overrides import quoted
 from pipeline.common import cores, heartbeat
 from pipeline.common.errors import ConfigError, Restart
@@ -187,12 +186,9 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    words = run_arguments.expand(overrides)
-
-    def start(config: RunConfig) -> None:
-        run_stage(stage, config, run_arguments.overrides_of(words))
-
-    entry_point.run("run", RunConfig, start, argv=words)
+    run_arguments.start(
+        run_arguments.expand(overrides), lambda config, chosen: run_stage(stage, config, chosen)
+    )
 
 
 if __name__ == "__main__":

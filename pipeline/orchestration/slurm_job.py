@@ -23,7 +23,6 @@ from typing import Any
 
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
-from pipeline.cli import entry_point
 from pipeline.common import output
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit
@@ -181,7 +180,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     config = dataclasses.replace(config, force=begun.without(config.force))
     steps = {stage: config.force}
     if stage == "all":
-        nodes = graph.plan(config, run_arguments.overrides_of(words))
+        nodes = graph.plan(config, words)
         graph.check_forced_parts(nodes)
         graph.check_places(config, nodes)
         jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
@@ -243,9 +242,8 @@ def main() -> None:
         print(__doc__, end="")
         return
     stage, *typed = words
-    overrides = run_arguments.expand(typed)
-    entry_point.run(
-        "run", RunConfig, lambda config: drive(stage, config, overrides), argv=overrides
+    run_arguments.start(
+        run_arguments.expand(typed), lambda config, chosen: drive(stage, config, chosen)
     )
 
 
