@@ -21,7 +21,7 @@ import tenacity
 import urllib3
 from tqdm import tqdm
 
-from pipeline.common import redact
+from pipeline.common import redact, redirects
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 
@@ -135,6 +135,21 @@ def _failure(state: tenacity.RetryCallState) -> TransientError:
     return error
 
 
+class _Session(requests.Session):
+    """A session of one address, whose redirects are checked."""
+
+    def __init__(self, typed: str):
+        super().__init__()
+        self._typed = typed
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        """Check a redirect before it is followed: this is called with each."""
+        redirects.check(self._typed, response.url, prepared_request.url or "")
+        super().rebuild_auth(prepared_request, response)
+
+
 @contextlib.contextmanager
 def _response(
     url: str, headers: dict[str, str], patience: RetryPolicy
@@ -143,14 +158,13 @@ def _response(
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=patience.timeout) as response:
+        with (
+            _Session(url) as session,
+            session.get(url, headers=headers, stream=True, timeout=patience.timeout) as response,
+        ):
             _check_status(url, response)
             yield response
-    except (
-        requests.exceptions.InvalidURL,
-        requests.exceptions.InvalidSchema,
-        requests.exceptions.MissingSchema,
-    ) as error:
+    except ValueError as error:  # also of an address that it redirects to
         raise ConfigError(f"{url}: not an address that can be fetched ({error})") from error
     except requests.exceptions.SSLError as error:
         raise InputError(f"{url}: no secure connection ({error})") from error
