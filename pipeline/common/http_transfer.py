@@ -112,7 +112,7 @@ def _persist(
 
     def warn(state: tenacity.RetryCallState) -> None:
         text = f"{url}: {_failure(state)}; trying again in {state.upcoming_sleep:.0f} s"
-        tqdm.write(redact.redact(text), file=sys.stderr)
+        tqdm.write(redact.one_line(text), file=sys.stderr)
 
     def give_up(state: tenacity.RetryCallState) -> Answer:
         error = _failure(state)
@@ -197,7 +197,7 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     if digest and of_part and of_part != digest:  # of another file, as of an older dump
         discard(part)
     offset = part.stat().st_size if part.exists() else 0
-    known = note if note.get("url") == url else {}
+    known = note if note.get("url") == redact.hide(url) else {}
     headers = {}
     version = known.get("etag") or known.get("modified")
     if offset and (version or digest):
@@ -237,7 +237,7 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
     """Return what identifies the version sent; weak ETags do not promise the same bytes."""
     etag = response.headers.get("ETag", "")
     return {
-        "url": url,
+        "url": redact.hide(url),
         "etag": "" if etag.startswith("W/") else etag,
         "modified": response.headers.get("Last-Modified", ""),
     }

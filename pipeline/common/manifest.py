@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.common import storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 
 MANIFEST = "manifest.json"
 KIND = "manifest/"  # begins the format of every version
@@ -85,8 +85,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
-        text = json.dumps(dataclasses.asdict(self), indent=1)
-        write_text(folder / MANIFEST, redact(text) + "\n")
+        text = json.dumps(without_secrets(dataclasses.asdict(self)), indent=1)
+        write_text(folder / MANIFEST, text + "\n")
 
 
 def sha256(path: Path) -> str:

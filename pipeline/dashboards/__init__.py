@@ -14,6 +14,7 @@ from typing import Any
 
 from model.config import TrackingConfig
 from model.training.tracking import has_key
+from pipeline.common import output
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
 
@@ -78,6 +79,7 @@ def main() -> None:
     )
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
+    output.outlive_readers()
     try:
         make(parser.parse_args())
     except UserError as error:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from pipeline.cli.overrides import SEARCH_PATH, as_text, normalized, quoted, readable, split
 from pipeline.common.errors import Exit
-from pipeline.common.redact import redact
+from pipeline.common.redact import one_line
 from pipeline.config import RunConfig
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES
@@ -20,7 +20,7 @@ ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps
 
 def refuse(mistake: str) -> NoReturn:
     """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
-    print(redact(f"error: {mistake}"), file=sys.stderr)
+    print(f"error: {one_line(mistake)}", file=sys.stderr)
     sys.exit(Exit.USER)
 
 

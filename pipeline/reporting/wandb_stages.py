@@ -17,7 +17,7 @@ from model.training.tracking import RUN_ID, has_key
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 from pipeline.reporting.published_scores import COLUMNS, MODELS
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -90,7 +90,7 @@ def log_stage(
         dir=work,
         mode="online" if online else "offline",
         resume="allow" if online else None,
-        config=json.loads(redact(json.dumps(manifest.config))),
+        config=without_secrets(manifest.config),
         settings=wandb.Settings(console="off", silent=True, init_timeout=30),
     )
     try:

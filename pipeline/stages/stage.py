@@ -21,7 +21,7 @@ from pipeline.common import forced, screen
 from pipeline.common.atomic import remove_leftovers
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
-from pipeline.common.redact import redact
+from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
@@ -243,7 +243,7 @@ def run(
         if store.stored:
             store.finish(manifest)
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    screen.say(redact(line))
+    screen.say(line)
     return manifest
 
 
@@ -288,7 +288,7 @@ def _made(
         inputs=sources,
         files=file_checksums(folder, result.sums),
         figures=result.figures,
-        summary=result.summary,
+        summary=one_line(result.summary),
         seconds=round(time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

@@ -12,11 +12,13 @@ import fnmatch
 import json
 from collections.abc import Iterator
 
+import yaml
+
 from pipeline.common import parallel, storage
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.forced import FORCED, remember
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.common.stores.mirror import Copy, addressed, hidden
@@ -57,7 +59,8 @@ def put_logs(workdir: str, mirror: str | None) -> None:
         logs.save_index()
         for name, path in files.items():
             if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
-                text = redact(path.read_text(encoding="utf-8"))
+                settings = without_secrets(yaml.safe_load(path.read_text(encoding="utf-8")))
+                text = yaml.safe_dump(settings, sort_keys=False)
                 objects.put(f"{logs.address}/{name}", text.encode())
 
 
