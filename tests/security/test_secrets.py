@@ -17,11 +17,13 @@ import yaml
 from pipeline import run
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
-from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
-from pipeline.orchestration import graph
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
+from pipeline.orchestration import graph, run_arguments, slurm_job
+from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.reporting.commands import COMMAND
 from pipeline.stages import stage
 from tests import forked
+from tests.pipeline.orchestration.test_graph import composed_run
 
 SECRET = "hf_Zm9vYmFyYmF6"
 
@@ -241,3 +243,49 @@ def test_the_command_of_a_run_has_no_secret_in_it(
     run.keep_command(tmp_path)
     words = shlex.split((tmp_path / COMMAND).read_text())
     assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
+
+
+SETTINGS = [
+    f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]",
+    "++stages.convert.examples=['a\nb']",
+]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put commands of Slurm first that keep what they are asked in a folder."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "srun", "squeue"):
+        kept = f'for w in "$@"; do echo "$w"; done > {tmp_path}/{name}'
+        more = {"sbatch": f"cat > {tmp_path}/script; echo 7", "squeue": "true"}
+        last = more.get(name, f'file=${{@: -1}}; cp -p "${{file#@}}" {tmp_path}/words')
+        script = f"#!/bin/bash\n{kept}\n{last}\n"
+        (tmp_path / "bin" / name).write_text(script)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path
+
+
+def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path) -> None:
+    words = [f"workdir={asked}/work", *SETTINGS]
+    node = graph.plan(composed_run(words[0]), ["+corpus=sample", words[0]])[0]
+    executor = SlurmExecutor(ExecutorConfig(name="slurm", wait=False), asked / "work", words)
+    executor.run([node])
+    script = (asked / "script").read_text()
+    assert SECRET not in script + (asked / "sbatch").read_text()
+    read = shlex.split(script.splitlines()[-1])[-1]
+    assert run_arguments.expand([read]) == words
+    assert Path(read.removeprefix("@")).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_step_of_slurm_gets_its_settings_by_a_file_of_its_owner(
+    asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert slurm_job.run_step("vocab", 1, SETTINGS, asked / "logs") == 0
+    words = (asked / "srun").read_text().splitlines()
+    assert SECRET not in " ".join(words)
+    assert words[-3:-1] == ["--task", "vocab"]
+    assert json.loads((asked / "words").read_text()) == SETTINGS
+    assert (asked / "words").stat().st_mode & 0o777 == 0o600
+    assert list((asked / "logs").iterdir()) == [], "nothing is left of it"
