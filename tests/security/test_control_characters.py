@@ -8,13 +8,24 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 
+from model.config import ModelConfig
+from model.huggingface import model_card
 from pipeline.common import http_transfer
 from pipeline.common.errors import InputError, Restart
 from pipeline.common.http_transfer import RetryPolicy
+from pipeline.common.manifest import Manifest
 from pipeline.common.redact import one_line, redact
+from pipeline.reporting import plots
+from tests.security.test_secrets import SECRET, SIGNED
+
+CONFIG = ModelConfig(
+    name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9
+)
 
 # A title, a colour in C0 and C1, a line that is cleared, a bell, letters in the other direction.
 HOSTILE = "a\x1b]0;t\x07\x1b[31m\x9b2J\r\x1b[K\u202egpj.\u2066\x7f\x08\udce9"
@@ -61,6 +72,67 @@ def test_the_words_of_a_server_are_text(server: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError) as caught:
         http_transfer.read(server, RetryPolicy(5, 1))
     assert r"no\u001b[2J\u009b31m" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [r"\frac$ {$", "$x$", "a_b^c", "_hidden", "<b>&\"'", HOSTILE.replace("\n", ""), "caf\udce9"],
+)
+def test_a_name_in_a_plot_is_text(name: str) -> None:
+    for drawn in (
+        plots.bars([name, "b"], [(name, [1.0, 2.0]), ("other", [1.0, 1.0])], name),
+        plots.lines([(name, [1, 2], [1, 2]), ("other", [1, 2], [2, 1])], name, name),
+    ):
+        words = [(element.text or "").strip() for element in ElementTree.fromstring(drawn).iter()]
+        assert words.count(one_line(name)) == 3, "the axes' and the legend's"
+
+
+@pytest.mark.parametrize(
+    "license",
+    [
+        "Apache: 2.0",
+        "no",
+        "1.0",
+        "a # b",
+        "- x",
+        "{a",
+        "'",
+        "x\n---\nlicense: mit",
+        "\x1b[2J\u202ecc",
+    ],
+)
+def test_the_header_of_a_card_is_yaml_whatever_its_words(license: str) -> None:
+    corpus = {"name": HOSTILE + "\n| forged |", "language": "no", "path": f"/a/{HOSTILE}|b"}
+    card = model_card.write(CONFIG, 1, [prepared(corpus)], {"license": license, "from|": "a\nb"})
+    _, header, body = card.split("---\n", 2)
+    found = yaml.safe_load(header)
+    assert (found["license"], found["language"]) == (one_line(license), "no")
+    assert found["tags"] == ["bert", "fill-mask"]
+    assert not set(card) & set("\x1b\x07\x9b\r\u202e\u2066\x7f\x08")
+    assert "\n| forged" not in body
+    assert all(
+        line.replace(r"\|", "").count("|") == 3 for line in body.splitlines() if line[:1] == "|"
+    )
+
+
+@pytest.mark.parametrize("url", SIGNED)
+def test_a_card_has_no_signed_address(url: str) -> None:
+    card = model_card.write(CONFIG, 1, [prepared({"name": "web", "files": [{"url": url}]})], {})
+    assert SECRET not in card
+    assert "https://h" in card
+
+
+def test_a_card_without_a_licence_says_so() -> None:
+    card = model_card.write(CONFIG, 1, [], {})
+    assert yaml.safe_load(card.split("---\n")[1])["license"] == "unknown"
+    assert "fill in" in card
+
+
+def prepared(corpus: dict[str, object]) -> Manifest:
+    return Manifest(
+        stage="prepare", fingerprint="p" * 64, version=1, inputs={}, files={}, figures={},
+        config={"corpus": corpus}, summary="", seconds=1.0, finished="now",
+    )  # fmt: skip
 
 
 def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
