@@ -17,9 +17,7 @@ LEAST = 4  # characters of a value that is a secret
 # A quotation mark belongs to an address or a value, unless it ends a text.
 _PART = r"(?:[^\s{}\"']|[\"'](?![\s,;:\]}})>|]|$))+"
 # What precedes the @ of abfs://CONTAINER@ACCOUNT is a name.
-_ADDRESS = re.compile(
-    r"(?<=://)(?<!\babfs://)(?<!\babfss://)" + _PART.format("/") + "@", re.IGNORECASE
-)
+_ADDRESS = re.compile(r"(?i)(?<=://)(?<!\babfs://)(?<!\babfss://)" + _PART.format("/") + "@")
 _QUERY = re.compile(
     r"((?:[?&;]|%3f|%26|\\u0026)(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|credentials?|"
     r"apikey|accesskey|accountkey)|(?:[\w.-]*[_.-])?(?:sig|pwd|pass|auth|authorization|hmac|jwt|sas)|"
@@ -38,7 +36,7 @@ _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud80
 
 def redact(text: str) -> str:
     """Return text to show: without secrets, and with control characters but tabs and line ends."""
-    return _CONTROL.sub(_escaped, hide(text))
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", hide(text))
 
 
 def one_line(text: str) -> str:
@@ -79,21 +77,11 @@ def _written(letter: str) -> str:
     """Return the pattern of a letter as texts, programs, JSON, YAML, shells and URLs write it."""
     if letter.isascii() and letter.isalnum():
         return letter
-    coded = "".join(f"%{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))
-    ways = {
-        letter, json.dumps(letter)[1:-1], repr(letter)[1:-1], ascii(letter)[1:-1],
-        repr(letter.encode("utf-8", "surrogatepass"))[2:-1], html.escape(letter), coded,
-    }  # fmt: skip
-    if letter == "'":
-        ways |= {"\\'", "''", "'\"'\"'", "'\\''", "&#39;"}
-    elif letter == '"':
-        ways |= {'\\"', "&#34;"}
-    patterns = [
-        re.escape(way).replace(r"\\", r"\\+") for way in sorted(ways, key=len, reverse=True)
-    ]
-    patterns += [r"\s+", r"\+"] if letter.isspace() else []
-    return f"(?i:{'|'.join(patterns)})".replace("%", "%(?:25)*")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    data = letter.encode("utf-8", "surrogatepass")
+    ways = {letter, json.dumps(letter)[1:-1], ascii(letter)[1:-1], repr(data)[2:-1]}
+    ways |= {html.escape(letter), f"&#{ord(letter)};", "".join(f"%{byte:02x}" for byte in data)}
+    ways |= {r"\'", "''", "'\"'\"'", r"'\''"} if letter == "'" else set()
+    # JSON in JSON has more backslashes, an address in an address more percent signs.
+    found = [re.escape(way).replace(r"\\", r"\\{1,8}") for way in sorted(ways, key=len)[::-1]]
+    found += [r"\s++", r"\+"] if letter.isspace() else []
+    return f"(?i:{'|'.join(found)})".replace("%", "%(?:25)*")

@@ -38,13 +38,13 @@ def closed(typed: set[str], asked: set[str]) -> set[str]:
 
 
 def _is_public(text: str) -> bool:
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None = ipaddress.ip_address(text)
-    if isinstance(address, ipaddress.IPv6Address):  # it may stand for one of IPv4
-        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
-        inner = inner or address.ipv4_mapped or address.sixtofour
-        if address.is_site_local or (inner and not inner.is_global):
-            return False
-    return address.is_global
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global
+    # An address of IPv6 may stand for one of IPv4.
+    inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+    inner = inner or address.ipv4_mapped or address.sixtofour
+    return address.is_global and not address.is_site_local and (not inner or inner.is_global)
 
 
 def _addresses(url: str) -> set[str]:
