@@ -73,7 +73,8 @@ def write(
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     license, language = remarks.pop("license", None), corpus.get("language")
-    header = {"license": one_line(license or "unknown"), "library_name": "transformers"}
+    header: dict[str, Any] = {"license": one_line(license or "unknown")}
+    header["library_name"] = "transformers"
     header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
     header |= {"language": one_line(language)} if language else {}
     header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}

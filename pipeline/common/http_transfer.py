@@ -147,7 +147,7 @@ class _Session(requests.Session):
     ) -> None:
         """Check a redirect before it is followed: this is called with each."""
         redirects.check(self._typed, response.url, prepared_request.url or "")
-        super().rebuild_auth(prepared_request, response)
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
