@@ -16,8 +16,10 @@ SHORTEST = 8  # characters; a shorter value may be an ordinary word, and is hidd
 LEAST = 4  # characters of a value that is a secret
 # A quotation mark belongs to an address or a value, unless it ends a text.
 _PART = r"(?:[^\s{}\"']|[\"'](?![\s,;:\]}})>|]|$))+"
-# What precedes the @ of abfs://CONTAINER@ACCOUNT is a name.
-_ADDRESS = re.compile(r"(?i)(?<=://)(?<!\babfs://)(?<!\babfss://)" + _PART.format("/") + "@")
+# What precedes the @ of abfs://CONTAINER@ACCOUNT, once wasb://, is a name.
+_ADDRESS = re.compile(
+    r"(?i)(?<=://)(?<!\b(?:abfs|wasb)://)(?<!\b(?:abfs|wasb)s://)" + _PART.format("/") + "@"
+)
 _QUERY = re.compile(
     r"((?:[?&;]|%3f|%26|\\u0026)(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|credentials?|"
     r"apikey|accesskey|accountkey)|(?:[\w.-]*[_.-])?(?:sig|pwd|pass|auth|authorization|hmac|jwt|sas)|"
