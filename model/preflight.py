@@ -30,6 +30,7 @@ from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.node_checks import Findings
 from model.resilience.rank_card import describe
 from model.training import device_peak
+from pipeline.common import output
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
@@ -208,6 +209,7 @@ def main() -> NoReturn:
     )
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)  # of launchers
     options = parser.parse_args()
+    output.outlive_readers()
     rank_record.begin_rank()
     try:
         preflight(options.places, options.wait, options.seconds, options.share)

@@ -29,7 +29,7 @@ from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng, output, storage
 from pipeline.common.arguments import Arguments
-from pipeline.common.errors import Exit, InputError, UserError
+from pipeline.common.errors import InputError, UserError
 from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
@@ -273,15 +273,12 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
-    output.escape_foreign_letters()
+    output.outlive_readers()
     try:
         show(parser.parse_args())
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.code)
-    except BrokenPipeError:  # `| head` has ended
-        sys.stderr.close()
-        sys.exit(Exit.DONE)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion, CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest, Result
+from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.reporting import (
     commands,
@@ -249,7 +250,7 @@ def make(config: ReportConfig, out: Path) -> Result:
             for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
         ],
     )
-    write_text(out / PAGE, formatting.printable(page))
+    write_text(out / PAGE, redact(page))
     if over_seeds:
         known = seed_tables.scores(over_seeds, stages)
         write_text(out / "seeds.json", json.dumps(known, indent=1) + "\n")

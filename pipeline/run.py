@@ -57,7 +57,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
             )
     if config.dry_run:
         nodes, expected = planned(config, chosen)
-        screen.say(redact.redact("\n".join(filter(None, [draw(nodes), expected]))))
+        screen.say("\n".join(filter(None, [draw(nodes), expected])))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config, chosen)
@@ -101,7 +101,7 @@ def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], exp
         on_cluster = config.executor.name == "kubernetes"
         raise advice.in_run(error, config.recipe.stages, outs, on_cluster) from error
     except StageFailed as error:
-        screen.say(redact.redact(f"error: {error}"), sys.stderr)
+        screen.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
@@ -122,7 +122,7 @@ def keep_command(workdir: Path) -> None:
     words = ["python", "-m", "pipeline.run", *sys.argv[1:]]
     try:
         (workdir / "logs").mkdir(parents=True, exist_ok=True)
-        write_text(workdir / COMMAND, redact.redact(shlex.join(words)) + "\n")
+        write_text(workdir / COMMAND, shlex.join(map(redact.one_line, words)) + "\n")
     except OSError as error:
         raise InputError(
             f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir

@@ -9,15 +9,11 @@ import yaml
 
 from model.config import ModelConfig
 from pipeline.common.figures import CorpusCounts, TrainingSummary
-from pipeline.common.formatting import printable
 from pipeline.common.manifest import Manifest
+from pipeline.common.redact import one_line, redact
 
 HEAD = """---
-license: {license}
-library_name: transformers
-{task}{language}tags:
-- {tags}
----
+{header}---
 
 # {title}
 
@@ -36,7 +32,7 @@ PUBLISHED = {
         "ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"
     ),
 }  # fmt: skip
-UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
+UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"
 
 ENGLISH = "The capital of France is [MASK]."
 USE = """
@@ -77,18 +73,21 @@ def write(
         "longest sequence": f"{config.positions} tokens",
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
-    license = remarks.pop("license", None) or UNLICENSED
-    language = corpus.get("language")
+    license, language = remarks.pop("license", None), corpus.get("language")
+    header: dict[str, Any] = {"license": one_line(license or "unknown")}
+    header["library_name"] = "transformers"
+    header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
+    header |= {"language": one_line(language)} if language else {}
+    header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}
+    rows |= {} if license else {"licence": UNLICENSED}
+    title = f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else "")
     text = HEAD.format(
-        language=f"language: {quoted(language)}\n" if language else "",
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
         kind=kind,
-        task="" if config.causal else "pipeline_tag: fill-mask\n",
-        tags=tag if config.causal else f"{tag}\n- fill-mask",
         paper=paper,
-        title=f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        title=one_line(title),
         size=config.size_name,
-        license=license,
-        start=how,
+        start=one_line(how),
         objective=objective_of(config, train),
         rows=table(rows | remarks),
     )
@@ -103,12 +102,7 @@ def write(
     if example is None:
         example = ENGLISH if language in (None, "en") else "[MASK]"
     example = example.replace("[MASK]", mask)
-    return text + USE.format(example=json.dumps(example, ensure_ascii=False))
-
-
-def quoted(text: str) -> str:
-    """Return a text for the header, in quotation marks if YAML reads something else: `no`."""
-    return text if yaml.safe_load(text) == text else json.dumps(text)
+    return text + USE.format(example=redact(json.dumps(example, ensure_ascii=False)))
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:
@@ -144,7 +138,11 @@ def section(title: str, rows: dict[str, Any]) -> str:
 
 def table(rows: dict[str, Any]) -> str:
     """Return Markdown table rows."""
-    return "\n".join(f"| {key} | {value} |" for key, value in rows.items() if value is not None)
+    cells = (
+        [one_line(str(cell)).replace("|", r"\|") for cell in row]
+        for row in rows.items() if row[1] is not None
+    )  # fmt: skip
+    return "\n".join(f"| {key} | {value} |" for key, value in cells)
 
 
 def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
@@ -166,8 +164,8 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
 def sources(corpus: dict[str, Any]) -> list[str]:
     """Return the sources of the text: the name of a user's file or folder, else URLs."""
     if corpus.get("path") is not None:
-        return [printable(Path(corpus["path"]).name or corpus["path"])]
-    own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
+        return [one_line(Path(corpus["path"]).name or corpus["path"])]
+    own = [one_line(file["url"]) for file in corpus.get("files") or [] if file.get("url")]
     parts = (corpus.get("parts") or {}).values()
     return own + [source for part in parts for source in sources(part)]
 

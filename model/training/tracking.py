@@ -105,7 +105,7 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
                 resume="allow" if attempt == "online" else None,
                 dir=out,
                 mode=attempt,
-                config=json.loads(redact.redact(json.dumps(settings))),
+                config=redact.without_secrets(settings),
                 settings=wandb.Settings(console="off", silent=True, init_timeout=30),
             )
         except Exception as error:  # no failure of W&B may stop training

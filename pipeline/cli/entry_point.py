@@ -204,10 +204,10 @@ def run(
         elif config is not None:
             task(validate(config, schema))
     except MISTAKES as error:
-        _say_once(f"error: {redact.redact(explain(error))}", is_first)
+        _say_once(f"error: {redact.one_line(explain(error))}", is_first)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        _say_once(f"stopped: {redact.redact(str(error))}", is_first)
+        _say_once(f"stopped: {error}", is_first)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; rerun the same command", file=sys.stderr)

@@ -8,6 +8,8 @@ import errno
 import os
 from typing import ClassVar
 
+from pipeline.common.redact import one_line
+
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -22,7 +24,14 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130  # Ctrl-C with nothing to save
 
 
-class UserError(Exception):
+class _Told(Exception):
+    """An exception whose message a person reads: one line, without secrets."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))
+
+
+class UserError(_Told):
     """A user's mistake. The message names the problem, its location and the fix.
 
     Args:
@@ -60,7 +69,7 @@ class Diverged(UserError):
     code = Exit.DIVERGED
 
 
-class Restart(Exception):
+class Restart(_Told):
     """Work that was interrupted through no fault of its own; rerun the same command to resume."""
 
 

@@ -21,7 +21,7 @@ import tenacity
 import urllib3
 from tqdm import tqdm
 
-from pipeline.common import redact
+from pipeline.common import redact, redirects
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 
@@ -112,7 +112,7 @@ def _persist(
 
     def warn(state: tenacity.RetryCallState) -> None:
         text = f"{url}: {_failure(state)}; trying again in {state.upcoming_sleep:.0f} s"
-        tqdm.write(redact.redact(text), file=sys.stderr)
+        tqdm.write(redact.one_line(text), file=sys.stderr)
 
     def give_up(state: tenacity.RetryCallState) -> Answer:
         error = _failure(state)
@@ -135,6 +135,21 @@ def _failure(state: tenacity.RetryCallState) -> TransientError:
     return error
 
 
+class _Session(requests.Session):
+    """A session of one address, whose redirects are checked."""
+
+    def __init__(self, typed: str):
+        super().__init__()
+        self._typed = typed
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        """Check a redirect before it is followed: this is called with each."""
+        redirects.check(self._typed, response.url, prepared_request.url or "")
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+
+
 @contextlib.contextmanager
 def _response(
     url: str, headers: dict[str, str], patience: RetryPolicy
@@ -143,14 +158,13 @@ def _response(
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=patience.timeout) as response:
+        with (
+            _Session(url) as session,
+            session.get(url, headers=headers, stream=True, timeout=patience.timeout) as response,
+        ):
             _check_status(url, response)
             yield response
-    except (
-        requests.exceptions.InvalidURL,
-        requests.exceptions.InvalidSchema,
-        requests.exceptions.MissingSchema,
-    ) as error:
+    except ValueError as error:  # also of an address that it redirects to
         raise ConfigError(f"{url}: not an address that can be fetched ({error})") from error
     except requests.exceptions.SSLError as error:
         raise InputError(f"{url}: no secure connection ({error})") from error
@@ -183,7 +197,7 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     if digest and of_part and of_part != digest:  # of another file, as of an older dump
         discard(part)
     offset = part.stat().st_size if part.exists() else 0
-    known = note if note.get("url") == url else {}
+    known = note if note.get("url") == redact.hide(url) else {}
     headers = {}
     version = known.get("etag") or known.get("modified")
     if offset and (version or digest):
@@ -223,7 +237,7 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
     """Return what identifies the version sent; weak ETags do not promise the same bytes."""
     etag = response.headers.get("ETag", "")
     return {
-        "url": url,
+        "url": redact.hide(url),
         "etag": "" if etag.startswith("W/") else etag,
         "modified": response.headers.get("Last-Modified", ""),
     }

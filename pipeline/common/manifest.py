@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.common import file_search, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 
 MANIFEST = "manifest.json"
 KIND = "manifest/"  # begins the format of every version
@@ -142,8 +142,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
-        text = json.dumps(dataclasses.asdict(self), indent=1)
-        write_text(folder / MANIFEST, redact(text) + "\n")
+        text = json.dumps(without_secrets(dataclasses.asdict(self)), indent=1)
+        write_text(folder / MANIFEST, text + "\n")
 
 
 def begun(stage: str) -> bytes:

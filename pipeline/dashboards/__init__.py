@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from model.config import TrackingConfig
 from model.training.tracking import has_key, project_of
+from pipeline.common import output
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
@@ -79,6 +79,7 @@ def main() -> None:
     )
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
+    output.outlive_readers()
     try:
         make(parser.parse_args())
     except UserError as error:

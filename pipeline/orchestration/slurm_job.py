@@ -86,8 +86,8 @@ def task(stage: str, overrides: list[str]) -> int:
     return to_step(code)
 
 
-def run_step(stage: str, nodes: int, overrides: list[str]) -> int:
-    """Run a stage on nodes of this job and return its exit code."""
+def run_step(stage: str, nodes: int, overrides: list[str], logs: Path) -> int:
+    """Run a stage on nodes of this job and return its exit code; `logs` is a folder of all."""
     # Tasks need this job's environment also where it was submitted with --export=NONE.
     words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0",
              "--export=ALL"]  # fmt: skip
@@ -96,9 +96,10 @@ def run_step(stage: str, nodes: int, overrides: list[str]) -> int:
     if os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit it from its job
         words.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
-    code = subprocess.run(
-        [*words, sys.executable, "-m", MODULE, "--task", stage, *overrides], check=False
-    ).returncode
+    path = logs.absolute() / f".slurm-{os.environ['SLURM_JOB_ID']}-{stage}{run_arguments.WORDS}"
+    words += [sys.executable, "-m", MODULE, "--task", stage, run_arguments.as_file(path, overrides)]
+    code = subprocess.run(words, check=False).returncode
+    path.unlink(missing_ok=True)
     return from_step(code)
 
 
@@ -189,7 +190,8 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
         begun.add(forced)
         wide = each == "evaluate" or each.startswith("train")
         nodes_of_step = int(os.environ["NODES"]) if wide else 1
-        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced))
+        logs = Path(config.workdir) / "logs"
+        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced), logs)
         if code:
             finish(each, code, Path(config.workdir))
 

@@ -19,7 +19,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Score
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 from pipeline.reporting.published_scores import COLUMNS, MODELS
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -90,7 +90,7 @@ def log_stage(
         dir=work,
         mode=mode,
         resume="allow" if mode == "online" else None,
-        config=json.loads(redact(json.dumps(manifest.config))),
+        config=without_secrets(manifest.config),
         settings=wandb.Settings(console="off", silent=True, init_timeout=30),
     )
     try:

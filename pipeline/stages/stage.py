@@ -23,7 +23,7 @@ from pipeline.common.atomic import remove_leftovers
 from pipeline.common.checkpoints import of_another, run_name
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
-from pipeline.common.redact import redact
+from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
@@ -245,7 +245,7 @@ def run(
         if store.stored:
             manifest = store.finish(manifest)
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    screen.say(redact(line))
+    screen.say(line)
     return manifest
 
 
@@ -293,7 +293,7 @@ def _made(
         files=files,
         times={name: (folder / name).stat().st_mtime_ns for name in files},
         figures=result.figures,
-        summary=result.summary,
+        summary=one_line(result.summary),
         seconds=round(result.earlier + time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

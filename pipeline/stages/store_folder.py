@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipeline.common import parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.common.stores.mirror import Copy, Entry, addressed, hidden
@@ -52,7 +54,8 @@ def put_logs(workdir: str, mirror: str | None) -> None:
         logs.save_index()
         for name, path in files.items():
             if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
-                text = redact(path.read_text(encoding="utf-8"))
+                settings = without_secrets(yaml.safe_load(path.read_text(encoding="utf-8")))
+                text = yaml.safe_dump(settings, sort_keys=False)
                 objects.put(f"{logs.address}/{name}", text.encode())
 
 

@@ -15,6 +15,7 @@ import pytest
 from pipeline import download
 from pipeline.common import http_transfer
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.http_transfer import RetryPolicy
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
 
@@ -169,6 +170,18 @@ def test_a_server_without_ranges_is_asked_for_all(
     server.ranges, server.cuts = False, [1_500_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+def test_a_part_goes_on_though_its_note_has_no_secret(server: Server, tmp_path: Path) -> None:
+    url = server.url("/big.bin").replace("//", "//me:secret@")
+    patience, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
+    server.cuts = [1_000_000]
+    with pytest.raises(InputError):
+        http_transfer.fetch(url, part, patience, digest=None)
+    assert "secret" not in http_transfer.note_of(part).read_text()
+    http_transfer.fetch(url, part, patience, digest=None)
+    assert part.read_bytes() == CONTENT
+    assert server.asked[-1][1] == "bytes=1000000-"
 
 
 def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_path: Path) -> None:
