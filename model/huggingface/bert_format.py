@@ -20,13 +20,15 @@ from model.huggingface import model_card, vocabulary
 from model.huggingface.bert_names import BERT
 from model.huggingface.modernbert_names import MODERNBERT
 from model.huggingface.names import Names
-from model.huggingface.read_weights import read_weights
+from model.huggingface.read_weights import read_weights, weight_files
+from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
@@ -161,23 +163,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read the object in a JSON file.
-
-    Raises:
-        InputError: The file does not exist or is not a JSON object.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
-    except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error})", path=path) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: must be a JSON object", path=path)
-    return content
-
-
 def read_config(folder: Path | str) -> dict[str, Any]:
     """Read the config.json of a folder in Hugging Face format.
 
@@ -190,7 +175,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else "run python -m pipeline.convert"
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
-    return read_json(folder / CONFIG)
+    return foreign_json.read_object(folder / CONFIG)
 
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
@@ -237,6 +222,11 @@ def map_state_dict(
         InputError: The tensors do not match `config` or the vocabulary in `folder`.
     """
     names = names_for(config)
+    if config.layers > len(found):
+        raise InputError(
+            f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights",
+            path=folder / CONFIG,
+        )
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
@@ -313,8 +303,9 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
         check_types(sizes, names)
+        check_sizes(sizes, sum(path.stat().st_size for path in weight_files(folder)))
         return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
-    except (AttributeError, TypeError, ValueError, ConfigError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
 
 
@@ -327,6 +318,17 @@ def check_types(sizes: dict[str, Any], names: Names) -> None:
         if not fits or (isinstance(value, bool) and kind is not bool):
             word = "int" if key == "vocab_size" else kind.__name__
             raise TypeError(f"{names.sizes.get(key, key)} is {value!r}, must be {word}")
+
+
+def check_sizes(sizes: dict[str, Any], most: int) -> None:
+    """Raise ValueError if a model of these sizes has more parameters than `most`, or positions."""
+    layers, hidden, wide, entries = (
+        sizes[key] for key in ("layers", "hidden", "feed_forward", "vocab_size")
+    )
+    if layers * hidden * (4 * hidden + 2 * wide) + entries * hidden > most:
+        raise ValueError(f"its sizes need more than the {most:,} bytes of the weights")
+    if sizes["positions"] > MOST_POSITIONS:
+        raise ValueError(f"a model has at most {MOST_POSITIONS:,} positions")
 
 
 def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:

@@ -1,9 +1,9 @@
 """The files of a sentence-transformers model other than its BERT."""
 
-import json
 import shutil
 from pathlib import Path
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
 
 MODULES = "modules.json"
@@ -21,8 +21,8 @@ def copy(source: Path, target: Path) -> None:
         return
     path = source / MODULES
     try:
-        folders = [str(module["path"]) for module in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        folders = [str(module["path"]) for module in foreign_json.read(path)]
+    except (TypeError, KeyError) as error:
         raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
     for name in filter(None, folders):  # the BERT's path is empty
         if Path(name).name != name or name in (".", "..") or (source / name).is_symlink():

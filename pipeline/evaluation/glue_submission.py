@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline.cli import conf_files
 from pipeline.common.atomic import write_text
+from pipeline.common.budget import unzipped
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result
 from pipeline.common.storage import BROKEN_ZIP
@@ -164,6 +165,7 @@ def check(path: Path) -> list[str]:
     known = tasks()
     wanted = {f"{name}.tsv" for name in known}
     faults = []
+    room = table_files.budget_of(path)
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -171,7 +173,7 @@ def check(path: Path) -> list[str]:
             faults += [f"{name}: is not a file of a GLUE task" for name in names - wanted]
             for name in sorted(names & wanted):
                 task = known[name.removesuffix(".tsv")]
-                text = archive.read(name).decode("utf-8")
+                text = unzipped(archive, name, room).decode("utf-8")
                 faults += [f"{name}: {fault}" for fault in faults_of(task, text, task.test_rows)]
     except BROKEN_ZIP as error:
         raise InputError(f"{path}: is not a zip file of text ({error})", path=path) from error

@@ -12,11 +12,12 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
+from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.text.book_text import Book, without_licence
 from pipeline.text.encodings import decode
 
-LARGEST = 256 * 2**20  # decompressed bytes read per book
+_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 _DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
@@ -89,21 +90,25 @@ def paragraphs(page: str) -> list[str]:
 
 
 class _Members:
-    """Members of an archive, up to `LARGEST` decompressed bytes in total."""
+    """Members of an archive, as many bytes in total as a document may have."""
 
     def __init__(self, archive: zipfile.ZipFile):
-        self.archive, self.room = archive, LARGEST
+        self.archive, self.name = archive, ""
+        self.room = Budget(self._refused)
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member, at most the size stated in its header.
+        """Return the content of a member.
 
         Raises:
-            Broken: the total size read so far exceeds the limit.
+            Broken: the members read so far, or the parts of this one, are too large.
         """
-        self.room -= self.archive.getinfo(name).file_size
-        if self.room < 0:
-            raise Broken(f"{name}: too large, or referenced too often")
-        return self.archive.read(name)
+        self.name = name
+        content = unzipped(self.archive, name, self.room)
+        Budget(self._refused).take(parsed_size(content, _PIECES))
+        return content
+
+    def _refused(self) -> Broken:
+        return Broken(f"{self.name}: too large, or referenced too often")
 
 
 def _read(archive: zipfile.ZipFile) -> Book:
