@@ -20,14 +20,16 @@ from model.huggingface import model_card, vocabulary
 from model.huggingface.bert_names import BERT
 from model.huggingface.modernbert_names import MODERNBERT
 from model.huggingface.names import Names
-from model.huggingface.read_weights import read_weights, weight_files
+from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
+from pipeline.common.schema import check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+ABSURD = 1000  # times as many weights as there are
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
@@ -222,6 +224,7 @@ def map_state_dict(
         InputError: The tensors do not match `config` or the vocabulary in `folder`.
     """
     names = names_for(config)
+    check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
         raise InputError(
             f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights",
@@ -303,8 +306,9 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
         check_types(sizes, names)
-        check_sizes(sizes, sum(path.stat().st_size for path in weight_files(folder)))
-        return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
+        config = ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
+        check(config.positions <= MOST_POSITIONS, f"more than {MOST_POSITIONS:,} positions")
+        return config
     except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
 
@@ -320,15 +324,19 @@ def check_types(sizes: dict[str, Any], names: Names) -> None:
             raise TypeError(f"{names.sizes.get(key, key)} is {value!r}, must be {word}")
 
 
-def check_sizes(sizes: dict[str, Any], most: int) -> None:
-    """Raise ValueError if a model of these sizes has more parameters than `most`, or positions."""
-    layers, hidden, wide, entries = (
-        sizes[key] for key in ("layers", "hidden", "feed_forward", "vocab_size")
-    )
-    if layers * hidden * (4 * hidden + 2 * wide) + entries * hidden > most:
-        raise ValueError(f"its sizes need more than the {most:,} bytes of the weights")
-    if sizes["positions"] > MOST_POSITIONS:
-        raise ValueError(f"a model has at most {MOST_POSITIONS:,} positions")
+def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
+    """Check that a model has by far not more parameters than there are `weights`, or bytes of them.
+
+    Raises:
+        InputError: It has; a network of such sizes is not even described.
+    """
+    layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
+    if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
+        raise InputError(
+            f"{folder / CONFIG}: its sizes need far more than the {weights:,} weights that are "
+            "there; correct it",
+            path=folder / CONFIG,
+        )
 
 
 def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:

@@ -23,7 +23,7 @@ def parse(text: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = None
         raise ValueError(f"not valid JSON ({error})") from error
     except RecursionError as error:
         raise ValueError("not valid JSON (nested too deeply)") from error
-    level = [[value]]
+    level: list[Any] = [[value]]
     for _ in range(DEEPEST + 1):
         inner = (one.values() if isinstance(one, dict) else one for one in level)
         level = [one for some in inner for one in some if isinstance(one, list | dict)]

@@ -75,13 +75,13 @@ def read(url: str, patience: RetryPolicy) -> bytes:
 
 
 def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
-    """Return a body as it was before the server packed it, which nobody asked for."""
+    """Return a body as it was before the server packed it, though it was not asked to."""
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding == "identity":
         return content
     try:
         if coding not in ("gzip", "x-gzip"):
-            raise zlib.error("nobody asked for it")
+            raise zlib.error("it was not asked for")
         unpacked = zlib.decompressobj(wbits=31).decompress(content, budget.DOCUMENT + 1)
     except zlib.error as error:
         raise InputError(f"{url}: sent as {coding} ({error}); check the address") from error

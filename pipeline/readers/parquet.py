@@ -157,11 +157,12 @@ def dictionary_size(source: BinaryIO, chunk: Any) -> int:
     starts = (chunk.dictionary_page_offset or 0, chunk.data_page_offset)
     source.seek(min(start for start in starts if start > 0))
     head = source.read(16)
-    if head.startswith((b"\x15\x00", b"\x15\x06")):  # a page of data: there is no dictionary
+    if head.startswith((b"\x15\x00", b"\x15\x06")):  # a page of data, without a dictionary
         return 0
     if (found := _DICTIONARY.match(head)) is None:
         return int(chunk.total_uncompressed_size)
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1])) >> 1
+    size: int = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1])) >> 1
+    return size
 
 
 def holds_text(kind: pa.DataType) -> bool:

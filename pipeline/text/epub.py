@@ -6,8 +6,10 @@ in order. Source: https://www.w3.org/TR/epub-33/
 
 import io
 import posixpath
+import re
 import xml.etree.ElementTree as ET
 import zipfile
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
@@ -24,6 +26,7 @@ _BLOCK_NAMES = (
     "h5 h6 header hr li main ol p pre section table td th tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
+_TAG = re.compile("<[^<>]*+>?")  # or the beginning of one
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
@@ -76,7 +79,7 @@ def parse(raw: bytes) -> Book:
             return _read(archive)
     except KeyError as error:
         raise Broken(f"incomplete EPUB: {str(error.args[0]).lower()}") from error
-    except (*BROKEN_ZIP, ET.ParseError, LookupError) as error:
+    except (*BROKEN_ZIP, ET.ParseError, LookupError, AssertionError) as error:
         raise Broken(f"not a readable EPUB ({error})") from error
 
 
@@ -84,8 +87,10 @@ def paragraphs(page: str) -> list[str]:
     """Return the text blocks of an XHTML page."""
     parser = _Paragraphs()
     parser.feed(page)
-    parser.close()
-    parser.end()
+    # The parser's own end looks for the end of each open tag again: quadratic.
+    for text in _TAG.split(parser.rawdata):
+        parser.handle_data(unescape(text))
+        parser.end()
     return parser.found
 
 

@@ -41,7 +41,7 @@ OTHER_NAMES = (
     ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 )
 
-UNUSED_IDS = 2**16  # that a vocabulary may have, beside one for each entry
+UNUSED_IDS = 2**16  # that a vocabulary may have, in addition to one for each entry
 
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
 

@@ -5,13 +5,18 @@ import importlib
 import itertools
 import pkgutil
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from re import _constants as C
 from re import _parser  # what `re` itself parses with
 from typing import Any
 
 import pytest
+
+from pipeline.text import book_text, epub
+from pipeline.text.clean import clean
+from pipeline.text.wikitext import Extractor
 
 ROOMS = ("text", "readers", "evaluation", "tokenization", "common")
 FEW = 3  # stands for a larger bound of a repetition, which is a constant
@@ -233,6 +238,46 @@ def growths(pattern: re.Pattern[Any], anchored: bool) -> list[tuple[str, str, st
         if many > GROWTH * few:
             found.append((begin, piece, end))
     return found
+
+
+PIECES = [
+    "{{", "}}", "{{a|", "{{{", "\n{|", "\n|}", "[[", "]]", "[[File:", "[[a|", "[http://a ", "'' ",
+    "'''",
+    "a'''", "<ref>", "</ref>", "<a", "\n<!--", "<nowiki>", "<table>", "&", "&#", "\n=", "\n==a==\n",
+    "{{convert|", "{{nowrap|a ", "-{a:", ";a=>", "<poem>", "\n*", "（", "( ", "# ", "![a](",
+]  # fmt: skip
+
+
+def lines_of(work: Callable[[], object]) -> int:
+    """Return how many lines of Python run in a call."""
+    count = 0
+
+    def tracer(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "read", [Extractor("en").text, Extractor("zh").text, epub.paragraphs, book_text.parse, clean]
+)
+def test_a_parser_runs_lines_in_proportion_to_the_text(read: Any, piece: str) -> None:
+    few, many = (lines_of(lambda n=n: read(piece * n)) for n in (200, 400))
+    assert many <= GROWTH * few
+
+
+@pytest.mark.parametrize("piece", ["<a", "<!--", "<![CDATA[", "</a", "<?", "<a b='"])
+def test_a_book_of_open_tags_is_read_at_all(piece: str) -> None:
+    assert isinstance(epub.paragraphs("<p>Words.</p>" + piece * 400_000), list)
 
 
 PATTERNS = patterns()

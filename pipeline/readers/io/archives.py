@@ -142,7 +142,7 @@ class ArchiveFiles:
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
                 while (member := archive.next()) is not None:
-                    archive.members.clear()  # all that were read so far
+                    archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
                     last = member.name
                     if not member.isfile():
                         continue
