@@ -283,9 +283,10 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
     Raises:
         InputError: The architecture or a setting is not supported.
     """
-    kind = theirs.get("model_type", "bert")
+    kind = str(theirs.get("model_type", "bert"))
     if kind not in NAMES:
-        named = ", ".join(theirs.get("architectures") or [kind])
+        listed = theirs.get("architectures")
+        named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
         raise InputError(
             f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or "
             "ModernBERT",
@@ -307,6 +308,7 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         sizes = names.defaults | sizes | names.read(theirs)
         check_types(sizes, names)
         config = ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
+        check((config.vocab_size or 0) >= 1, "vocab_size must be at least 1")
         check(config.positions <= MOST_POSITIONS, f"more than {MOST_POSITIONS:,} positions")
         return config
     except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:

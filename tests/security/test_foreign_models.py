@@ -45,7 +45,7 @@ def change(path: Path, **fields: Any) -> None:
     [
         ("num_hidden_layers", 10**9), ("num_hidden_layers", 2), ("hidden_size", 10**9),
         ("intermediate_size", 10**30), ("vocab_size", 10**9), ("vocab_size", 10**400),
-        ("max_position_embeddings", 10**9),
+        ("max_position_embeddings", 10**9), ("vocab_size", -1),
     ],
 )  # fmt: skip
 def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value: int) -> None:
@@ -62,6 +62,13 @@ def test_a_modernbert_of_any_length_is_refused(model: Path) -> None:
            hidden_activation="gelu", norm_eps=1e-5)  # fmt: skip
     with pytest.raises(InputError):
         initial_weights.size_of(model)
+
+
+@pytest.mark.parametrize("kind", [None, [], {"a": 1}, 3])
+def test_an_architecture_that_is_no_name_is_refused(model: Path, kind: object) -> None:
+    change(model / "config.json", model_type=kind, architectures=kind)
+    with pytest.raises(InputError, match="architecture"):
+        bert_format.load(model)
 
 
 def test_tensors_named_by_numbers_are_ignored(tmp_path: Path) -> None:
