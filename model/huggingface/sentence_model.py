@@ -1,9 +1,9 @@
 """The files of a sentence-transformers model other than its BERT."""
 
-import json
 import shutil
 from pathlib import Path
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
 from pipeline.common.file_search import inside, leads_out, say_left_out
 
@@ -32,8 +32,8 @@ def copy(source: Path, target: Path) -> None:
     path = source / MODULES
     if path.is_file() and not leaves(source, [MODULES]):
         try:
-            folders = [module["path"] for module in json.loads(path.read_text(encoding="utf-8"))]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            folders = [str(module["path"]) for module in foreign_json.read(path)]
+        except (TypeError, KeyError) as error:
             raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
         for name in filter(None, folders):  # the BERT's path is empty
             if inside(source, name, path).is_dir() and not leaves(source, [name]):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
 from model.huggingface import bert_format, vocabulary
+from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
 from pipeline.common import checkpoints
@@ -122,7 +123,11 @@ def size_of(place: Path | str) -> ModelConfig:
         InputError: No model was found.
     """
     if is_foreign(place):
-        return bert_format.our_config(Path(place), bert_format.read_config(place))
+        folder = Path(place)
+        config = bert_format.our_config(folder, bert_format.read_config(folder))
+        stored = sum(path.stat().st_size for path in weight_files(folder))
+        bert_format.check_sizes(folder, config, stored or 2**30)
+        return config
     return ModelConfig(**checkpoints.locate(Path(place))[1].model)
 
 

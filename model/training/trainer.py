@@ -136,7 +136,7 @@ class Trainer:
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
         sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
         if sent is not None:
-            path, state = Path(sent[0]), checkpoint.State(**sent[1])
+            path, state = Path(sent[0]), checkpoints.State(**sent[1])
             self.store.fetch(path.relative_to(self.out))
             if state.data != self.data:
                 raise InputError(

@@ -28,7 +28,7 @@ from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, normalized, split
 from pipeline.common import output, redact, screen
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.errors import ConfigError, Exit, Restart, UserError, first_line, is_panic
 from pipeline.common.schema import StageConfig
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
@@ -212,6 +212,11 @@ def run(
     except KeyboardInterrupt:
         print("interrupted; rerun the same command", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        _say_once(f"error: a library fails on this input ({first_line(error)})", is_first)
+        sys.exit(Exit.USER)
     sys.exit(Exit.DONE)
 
 

@@ -3,9 +3,11 @@
 Any other exception is a bug and shows its traceback.
 """
 
+import contextlib
 import enum
 import errno
 import os
+from collections.abc import Iterator
 from typing import ClassVar
 
 from pipeline.common.redact import one_line
@@ -80,6 +82,22 @@ def disk_failure(error: BaseException) -> str | None:
     """
     texts = (os.strerror(code) for code in _DISK)
     return next((text for text in texts if text in str(error)), None)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether a library written in Rust gave up; such errors are no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def panics_refused(what: str) -> Iterator[None]:
+    """Turn a panic in the body into InputError; `what` names the part of the input at fault."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise InputError(f"{what}: fails ({first_line(error)}); use another one") from error
 
 
 def first_line(error: BaseException) -> str:

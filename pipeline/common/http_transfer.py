@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ import tenacity
 import urllib3
 from tqdm import tqdm
 
-from pipeline.common import redact, redirects
+from pipeline.common import budget, redact, redirects
+from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 
@@ -57,14 +59,34 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     """Return the content of a small file.
 
     Raises:
-        InputError: the file cannot be downloaded.
+        InputError: the file cannot be downloaded, or is larger than a document may be.
     """
+    why = f"{url}: larger than {budget.DOCUMENT:,} bytes; check the address"
 
     def once() -> bytes:
+        room, content = Budget(lambda: InputError(why)), bytearray()
         with _response(url, {}, patience) as response:
-            return response.content
+            while chunk := response.raw.read(CHUNK, decode_content=False):
+                room.take(len(chunk))
+                content += chunk
+            return _decoded(url, bytes(content), response)
 
     return _persist(once, url, patience, lambda: 0)
+
+
+def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
+    """Return a body as it was before the server packed it, though it was not asked to."""
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if coding == "identity":
+        return content
+    try:
+        if coding not in ("gzip", "x-gzip"):
+            raise zlib.error("it was not asked for")
+        unpacked = zlib.decompressobj(wbits=31).decompress(content, budget.DOCUMENT + 1)
+    except zlib.error as error:
+        raise InputError(f"{url}: sent as {coding} ({error}); check the address") from error
+    Budget(lambda: InputError(f"{url}: unpacks to too many bytes")).take(len(unpacked))
+    return unpacked
 
 
 def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) -> None:

@@ -10,7 +10,7 @@ from pipeline.text.encodings import CP1252
 WRAP = 120
 
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
+_HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):\s*(.*)$")
 _SCAN = 40  # lines searched for header facts
@@ -29,7 +29,7 @@ _GUTENBERG_CREDIT = re.compile(
 )
 _GUTENBERG_TITLE = re.compile(r"^Title:\s*(.+)$", re.MULTILINE)
 
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)\s]*\)")
+_IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^)\s\[]*+\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 
@@ -133,7 +133,7 @@ def _without_header(lines: list[str]) -> tuple[str, list[str]]:
             title = fact[2].strip() if fact[1] == "Title" else title
             end = number + 1
         elif heading and heading[1] == "#" and not title:
-            title = heading[2]
+            title = _without_end(heading[2])
             break
         elif line.strip() and not _RULE.match(line):
             break
@@ -154,4 +154,9 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             yield " ".join(block)
         block = []
         if heading:
-            yield heading[2]
+            yield _without_end(heading[2])
+
+
+def _without_end(heading: str) -> str:
+    """Return the text of a heading without the marks after it."""
+    return heading.rstrip("#").rstrip()

@@ -6,23 +6,27 @@ in order. Source: https://www.w3.org/TR/epub-33/
 
 import io
 import posixpath
+import re
 import xml.etree.ElementTree as ET
 import zipfile
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
+from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.text.book_text import Book, without_licence
 from pipeline.text.encodings import decode
 
-LARGEST = 256 * 2**20  # decompressed bytes read per book
+_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 _DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
     "h5 h6 header hr li main ol p pre section table td th tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
+_TAG = re.compile("<[^<>]*+>?")  # or the beginning of one
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
@@ -75,7 +79,7 @@ def parse(raw: bytes) -> Book:
             return _read(archive)
     except KeyError as error:
         raise Broken(f"incomplete EPUB: {str(error.args[0]).lower()}") from error
-    except (*BROKEN_ZIP, ET.ParseError, LookupError) as error:
+    except (*BROKEN_ZIP, ET.ParseError, LookupError, AssertionError) as error:
         raise Broken(f"not a readable EPUB ({error})") from error
 
 
@@ -83,27 +87,33 @@ def paragraphs(page: str) -> list[str]:
     """Return the text blocks of an XHTML page."""
     parser = _Paragraphs()
     parser.feed(page)
-    parser.close()
-    parser.end()
+    # The parser's own end looks for the end of each open tag again: quadratic.
+    for text in _TAG.split(parser.rawdata):
+        parser.handle_data(unescape(text))
+        parser.end()
     return parser.found
 
 
 class _Members:
-    """Members of an archive, up to `LARGEST` decompressed bytes in total."""
+    """Members of an archive, as many bytes in total as a document may have."""
 
     def __init__(self, archive: zipfile.ZipFile):
-        self.archive, self.room = archive, LARGEST
+        self.archive, self.name = archive, ""
+        self.room = Budget(self._refused)
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member, at most the size stated in its header.
+        """Return the content of a member.
 
         Raises:
-            Broken: the total size read so far exceeds the limit.
+            Broken: the members read so far, or the parts of this one, are too large.
         """
-        self.room -= self.archive.getinfo(name).file_size
-        if self.room < 0:
-            raise Broken(f"{name}: too large, or referenced too often")
-        return self.archive.read(name)
+        self.name = name
+        content = unzipped(self.archive, name, self.room)
+        Budget(self._refused).take(parsed_size(content, _PIECES))
+        return content
+
+    def _refused(self) -> Broken:
+        return Broken(f"{self.name}: too large, or referenced too often")
 
 
 def _read(archive: zipfile.ZipFile) -> Book:

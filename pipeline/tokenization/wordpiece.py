@@ -26,7 +26,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, is_panic, panics_refused
 from pipeline.tokenization import normalization, pretokenize
 from pipeline.tokenization.known_words import ascii_tokenizer, uncached_reason, whole_words
 from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
@@ -40,6 +40,8 @@ OTHER_NAMES = (
     ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"),
     ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 )
+
+UNUSED_IDS = 2**16  # that a vocabulary may have, in addition to one for each entry
 
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
 
@@ -169,11 +171,18 @@ def read(path: Path) -> str:
         tokenizer = Tokenizer.from_str(text)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
-    except Exception as error:  # the library raises nothing narrower
+    except BaseException as error:  # the library raises nothing narrower
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         raise InputError(
             f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path
         ) from error
     entries = tokenizer.get_vocab(with_added_tokens=True)
+    if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
+        raise InputError(
+            f"{path}: {len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary",
+            path=path,
+        )
     if special_names(entries) == SPECIAL:
         check_special(entries, str(path))
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
@@ -323,6 +332,7 @@ class WordPiece:
             for one in sentences
         ]
 
+    @panics_refused("tokenizer.json")
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
@@ -350,6 +360,7 @@ class WordPiece:
         all_ids[~known] = ids
         return all_ids, counts
 
+    @panics_refused("tokenizer.json")
     def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 

@@ -1,5 +1,6 @@
 """Downloads from a real server that breaks, changes and lies."""
 
+import gzip
 import hashlib
 import re
 import resource
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline import download
-from pipeline.common import http_transfer
+from pipeline.common import budget, http_transfer
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.http_transfer import RetryPolicy
 from pipeline.common.manifest import Manifest
@@ -31,6 +32,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.etag = '"one"'
+        self.coding = ""  # the Content-Encoding that it claims
         self.ranges = True
         self.heeds_versions = True  # honours If-Range
         self.cuts: list[int] = []  # bytes after which the connection is closed
@@ -70,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
         if server.etag:
             self.send_header("ETag", server.etag)
+        if server.coding:
+            self.send_header("Content-Encoding", server.coding)
         self.send_header("Content-Length", str(len(body) - first))
         self.end_headers()
         cut = server.cuts.pop(0) if server.cuts else len(body)
@@ -410,3 +414,23 @@ def test_what_cannot_be_an_address_or_a_digest_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         run(config(tmp_path, DownloadFile(url=url, digest=digest)))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "br"])
+def test_a_list_that_unpacks_to_too_much_is_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch, coding: str
+) -> None:
+    monkeypatch.setattr(budget, "DOCUMENT", 10_000)
+    server.files["/sums"] = gzip.compress(b"x" * 20_000)
+    server.coding = coding
+    with pytest.raises(InputError):
+        http_transfer.read(server.url("/sums"), http_transfer.RetryPolicy(5, 1))
+    server.files["/sums"], server.coding = b"x" * 20_000, ""
+    with pytest.raises(InputError, match="10,000"):
+        http_transfer.read(server.url("/sums"), http_transfer.RetryPolicy(5, 1))
+
+
+def test_a_list_that_a_server_packs_unasked_is_read(server: Server) -> None:
+    server.files["/sums"], server.coding = gzip.compress(b"words"), "gzip"
+    policy = http_transfer.RetryPolicy(5, 1)
+    assert http_transfer.read(server.url("/sums"), policy) == b"words"

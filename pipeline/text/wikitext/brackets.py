@@ -178,9 +178,12 @@ class Links:
                 spans += [(start, end)] if dropped else [(start, label), (at, end)]
             else:
                 spans.append((at, end))
+        line = 0  # the end of the last line that was looked for
         for start, _ in stack:
             dropped = self._prefix.match(text, start + 2)
-            spans.append((start, _end_of_line(text, start) if dropped else start + 2))
+            if dropped and start >= line:
+                line = _end_of_line(text, start)
+            spans.append((start, line if dropped else start + 2))
         return spans
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common import budget
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
-from pipeline.readers.io import archives
 
 
 def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
@@ -77,7 +77,7 @@ def test_a_block_without_end_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST", 100)
+    monkeypatch.setattr(budget, "DOCUMENT", 100 + 9 * budget.KEPT)
     path = tmp_path / "a.txt"
     path.write_text("Short.\n\n" + "é 12345678\n" * 9)  # 99 bytes without line ends
     found, _ = read(config(reader, path, options=options))
