@@ -23,6 +23,7 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchCo
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
+from pipeline.tokenization.coverage import Coverage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -55,6 +56,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     files = [context.train, *([] if config.task.dev_share else [context.dev])]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
+    found["coverage"] = context.coverage.counts()
     if config.submit:
         found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:
@@ -222,7 +224,7 @@ def describe(found: Record, pretrained: str) -> str:
     return (
         f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
         f"({random}majority {found['majority']:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}"
+        f"with {pretrained}{faults}; {Coverage.of(found['coverage']).line}"
     )
 
 

@@ -37,6 +37,7 @@ from pipeline.shards.best_fit import packing_line
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
 from pipeline.stages.pinned_corpus import pin
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -227,7 +228,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
     found = documents_line(config, figures)
     made = (
         f"{found}{';' if ':' in found else ','} {pluralize(totals['tokens'], 'token')}, "
-        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}"
+        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}, "
+        f"{Coverage.of(totals)}"
     )
     if config.packing != "sequential":
         made += f", {packing_line(figures['packing'])}"
@@ -340,6 +342,8 @@ def warnings(plan: PreparePlan, figures: dict[str, Any], lowest: LowestHashes) -
             f"{instances:,} of {every:,} instances ({instances / every:.0%}) are held out with "
             f"{pluralize(held, 'document')}; a smaller validation_share leaves more to train on"
         )
+    if unknown := Coverage.of(totals).warning:
+        found.append(unknown)
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))
     return found

@@ -25,6 +25,7 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -157,6 +158,9 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
             path.unlink()
     found = account(config, pairs, done[last.name], baseline)
     found |= {"model": last.name, "method": method_of(config, last)}
+    wordpiece = vocabulary_of(config, last.folder)
+    wordpiece.encode([*pairs.good, *pairs.bad])
+    found["coverage"] = wordpiece.coverage.counts()
     if config.checkpoints is not None:
         found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
     return found, {
@@ -205,7 +209,7 @@ def describe(found: Record, pretrained: str) -> str:
         parts.append(f"{found['malformed']} malformed rows left out, {found['faults'][0]}")
     if found["other_files"]:
         parts.append(f"{pluralize(len(found['other_files']), 'file')} without pairs left out")
-    return ", ".join(parts)
+    return f"{', '.join(parts)}; {Coverage.of(found['coverage']).line}"
 
 
 def method_of(config: EvaluateConfig, model: Candidate) -> str:
