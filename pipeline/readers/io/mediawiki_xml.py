@@ -59,7 +59,7 @@ def site(path: str) -> Site:
             if count == 0:
                 utf8 = data[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"<page>"[:1] in data[:64]
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
-                utf8 = utf8 and declared in (b"", b"utf-8")
+                utf8 = utf8 and b"\0" not in data[:64] and declared in (b"", b"utf-8")
             parser.feed(data)
             for event, element in _events(parser):
                 tag = _local(element)

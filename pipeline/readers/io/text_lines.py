@@ -100,8 +100,10 @@ class TextFiles:
                     break
             # A byte order mark takes precedence over the corpus's stated encoding.
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
-            marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
+            marked = encodings.marked(head) is not None
             name = found if marked else self.corpus.encoding or found
+            if name != found and found.startswith(codecs.lookup(name).name):
+                name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
             binary = encodings.is_binary(head, head.decode(name, "replace"))
