@@ -6,6 +6,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives
 from pipeline.text import book_text, epub
+from pipeline.text.stand_ins import stand_in
 
 SUFFIXES = (".txt", ".md", ".epub")
 
@@ -28,7 +29,8 @@ class Reader:
                 try:
                     book = epub.parse(raw)
                 except epub.Broken as error:
-                    tally.reject(name, str(error), path=name)
+                    why = stand_in(raw.decode("utf-8", "replace")) or str(error)
+                    tally.reject(name, why, path=name)
                     continue
             else:
                 if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pipeline.common.language_codes import base_code
+from pipeline.text.stand_ins import stand_in
 
 WESTERN = ("cp1252",)
 _CYRILLIC = ("cp1251", "koi8_r", "cp866")
@@ -47,7 +48,7 @@ _BLOCKS = 2
 # Two printable bytes of ASCII are a Chinese character in UTF-16; more are text with zeros in it.
 _ASCII_SHARE = 0.75
 
-BINARY = "binary, not text"
+BINARY = "binary, not text; convert it to text, or leave it out"
 CONTROL_SHARE = 0.01  # content with a larger share of control characters is binary
 FEW_CONTROLS = 8  # control characters allowed in any text, however short
 # Control characters that do not occur in text, as in file(1): all but BEL to CR, and ESC.
@@ -155,6 +156,11 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
         return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
     except UnicodeError:
         return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
+
+
+def fault(raw: bytes, text: str) -> str | None:
+    """Return why a file, or its beginning, is no text: `raw`, decoded as `text`; None if it is."""
+    return BINARY if is_binary(raw, text) else stand_in(text)
 
 
 def is_binary(raw: bytes, text: str) -> bool:

@@ -73,6 +73,8 @@ def site(path: str) -> Site:
                     return Site(database, namespaces, utf8)
         parser.close()
     except MALFORMED as error:
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path) from error
         raise malformed(path, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
@@ -165,6 +167,8 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(path: str, tag: str) -> str:
     if tag != "mediawiki":
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path)
         raise InputError(
             f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of "
             "a wiki's pages",
