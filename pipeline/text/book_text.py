@@ -1,8 +1,9 @@
 """Title and paragraphs from the text of books, without hard wraps, headers, licences and markup."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.text.encodings import CP1252
 
@@ -49,6 +50,7 @@ class Book:
     title: str  # empty if the file does not state it
     text: str
     repaired: bool  # mojibake was found and decoded correctly
+    passed: Counter[str] = field(default_factory=Counter)  # parts that are not in the text, by kind
 
 
 def parse(text: str) -> Book:

@@ -44,7 +44,9 @@ def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext: str, expected: 
 OUTSIDE = [
     "|x| is the distance of x from zero.", "!Kung, also called ǃXun = Ju, is a language.",
     "!Xoo is another one!!", "!!! is a rock band | from Sacramento.",
-    "| and || are operators in C.", "||v|| is the norm of v.", "|a| + |b| = |c| where a is a number.", "!important || is a rule!!",
+    "| and || are operators in C.", "||v|| is the norm of v.",
+    "|a| + |b| = |c| where a is a number.",
+    "!important || is a rule!!",
     "|-shaped beams are of steel.", "|+5| is five.",
 ]  # fmt: skip
 
