@@ -108,10 +108,11 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
 def wide(raw: bytes) -> str | None:
     """Return the encoding of text in UTF-16 or UTF-32 without a mark; None for anything else."""
     sample = raw[: SAMPLE & ~3]
+    if _controls_in(sample) <= CONTROL_SHARE * len(sample):
+        return None
     pairs = zip(sample[::2], sample[1::2], strict=False)
     ascii_pairs = sum(0x20 <= first < 0x7F and 0x20 <= second < 0x7F for first, second in pairs)
-    narrow = _controls_in(sample) <= CONTROL_SHARE * len(sample)
-    if narrow or 2 * ascii_pairs > _ASCII_SHARE * len(sample):
+    if 2 * ascii_pairs > _ASCII_SHARE * len(sample):
         return None
     found = {}
     for name in _UNMARKED:

@@ -26,8 +26,8 @@ _DROPPED = {
 }  # fmt: skip
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
-    "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 h3 "
-    "h4 h5 h6 header hr li main ol p pre section table td th tr ul"
+    "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
+    "h3 h4 h5 h6 header hr li main ol p pre section table td th tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 # What cannot be text. Chapters have many types: text/xml, text/x-oeb1-document, none, wrong ones.
