@@ -160,7 +160,7 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
 
 
 def fault(raw: bytes, text: str) -> str | None:
-    """Return why a file, or its beginning, is no text: `raw`, decoded as `text`; None if it is."""
+    """Return why a file, or its beginning, is not text: `raw`, decoded as `text`; None if it is."""
     return BINARY if is_binary(raw, text) else stand_in(text)
 
 

@@ -103,7 +103,7 @@ def build(
     strip_accents: bool | None = None,
     split_chinese: bool | None = True,
     *,
-    new: bool = False,
+    new: bool | None = False,
 ) -> str:
     """Return the BERT tokenizer of a vocabulary as a tokenizer.json.
 
@@ -341,7 +341,7 @@ class WordPiece:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
-            # The one mark that makes a letter of a character that stands alone: = gives \u2260.
+            # The one mark that makes a letter of what is cut out alone: = gives \u2260.
             sentences = [
                 unicodedata.normalize("NFC", one) if "\u0338" in one else one for one in sentences
             ]
