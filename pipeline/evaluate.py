@@ -8,6 +8,7 @@ file, so that an interrupted or extended grid resumes.
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cli import entry_point, resolved
@@ -22,6 +23,7 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchCo
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
+from pipeline.tokenization.coverage import Coverage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
 POINT = ("batch_size", "learning_rate")  # of the grid
@@ -50,7 +52,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     )
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = score_of(context, records)
+    found = replace(score_of(context, records), coverage=context.coverage.counts())
     if config.submit:
         found.submission.extend(glue_submission.predict(config, folder / best.stem, out))
     if config.keep:
@@ -227,7 +229,7 @@ def describe(found: Score, pretrained: str) -> str:
     return (
         f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
         f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}"
+        f"with {pretrained}{faults}; {Coverage.of(found.coverage).line}"
     )
 
 

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pipeline.cli import entry_point
-from pipeline.common import output
+from pipeline.common import output, screen
 from pipeline.common.errors import InputError
 from pipeline.common.input_rows import open_rows
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def lines_of(config: PredictConfig) -> Iterator[Line]:
 
 def predict(config: PredictConfig) -> None:
     """Print the predictions, batch by batch."""
-    answer = answerer(config)
+    answer, coverage = answerer(config)
     block: list[Line] = []
     for line in lines_of(config):
         block.append(line)
@@ -82,6 +83,7 @@ def predict(config: PredictConfig) -> None:
                 return
     if block:
         show(answer(block))
+    screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
 def show(answers: list[Answer]) -> None:
@@ -91,8 +93,8 @@ def show(answers: list[Answer]) -> None:
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
-    """Return the function that predicts for lines with the model of the folder.
+def answerer(config: PredictConfig) -> tuple[Callable[[list[Line]], list[Answer]], Coverage]:
+    """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
         InputError: the folder has no model.
@@ -108,14 +110,14 @@ def answerer(config: PredictConfig) -> Callable[[list[Line]], list[Answer]]:
     wordpiece = WordPiece.load(folder)
     if named not in saved_model.KINDS:
         pretrained = Pretrained(config, wordpiece)
-        return pretrained.answer
+        return pretrained.answer, wordpiece.coverage
     size, found = saved_model.load(folder)
     longest = min(config.sequence_length or size.positions, size.positions)
     kinds: dict[str, Callable[..., list[Answer]]] = {
         "class": classes, "tag": tags, "answer": passages, "choice": endings,
     }  # fmt: skip
     work = kinds[found.model.config.kind]
-    return lambda block: work(found, wordpiece, longest, block)
+    return lambda block: work(found, wordpiece, longest, block), wordpiece.coverage
 
 
 class Pretrained:

@@ -36,6 +36,7 @@ from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
 from pipeline.stages.pinned_corpus import pin
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -211,7 +212,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
     found = documents_line(config, counts)
     made = (
         f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}, "
-        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}"
+        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}, "
+        f"{Coverage.of(counts.totals)}"
     )
     if config.packing != "sequential":
         made += f", {counts.packing_line}"
@@ -319,6 +321,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
             "more to train on"
         )
+    if unknown := Coverage.of(counts.totals).warning:
+        found.append(unknown)
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))
     return found

@@ -305,6 +305,7 @@ class Score(Record):
     runs: list[dict[str, Any]] = field(default_factory=list)  # of the grid
     malformed: int = 0  # rows left out
     faults: list[str] = field(default_factory=list)  # the first of these
+    coverage: dict[str, int] = field(default_factory=dict)  # characters, and unknown ones
     submission: list[str] = field(default_factory=list)  # test sets that were answered
 
     @classmethod

@@ -27,6 +27,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
 from pipeline.stages import fingerprints
+from pipeline.tokenization.coverage import Coverage
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +72,7 @@ class SearchContext:
     train: Dataset
     dev: Dataset
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
+    coverage: Coverage  # of all of their texts
 
     def parts(self) -> list[Dataset]:
         """Return all datasets that are predicted after the last epoch."""
@@ -125,7 +127,8 @@ def prepare(config: EvaluateConfig) -> SearchContext:
             f"layers={config.layers}: must be layers of the model, which has {size.layers}",
             key="layers",
         )
-    return SearchContext(config, size, weights, kind, train, dev, others(config, wordpiece))
+    also = others(config, wordpiece)
+    return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
 
 
 def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, Dataset]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import normalize
 
 from pipeline.common import budget, foreign_json
 from pipeline.common.budget import Budget, unzipped
@@ -136,7 +137,7 @@ def parse(
     place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
     needed: Collection[str] = (), texts: bool = False,
 ) -> Table:  # fmt: skip
-    """Parse a file by the suffix of its name, before that of a compression.
+    """Parse a file by the suffix of its name, before that of a compression; names are in NFC.
 
     With `quoted`, fields of TSV may be in quotation marks. `needed`, `texts`: see `parse_json`.
 
@@ -164,7 +165,7 @@ def parse(
             lines.pop()
         found = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
     width = len(found[0][1])
-    names = [name.strip() for name in found[0][1]] if header else []
+    names = [normalize("NFC", name.strip()) for name in found[0][1]] if header else []
     table = Table(place, names, [], [])
     for number, row in found[header:]:
         if len(row) == width:
@@ -215,6 +216,7 @@ def parse_json(
         )
     if not objects:
         raise InputError(f"{place}: has no objects", path=place)
+    objects = [{normalize("NFC", name): value for name, value in one.items()} for one in objects]
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for name in needed if name in names]
     table = Table(place, names, [], [])

@@ -26,6 +26,7 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -153,8 +154,11 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str,
     for path in folder.iterdir():
         if path.with_suffix("") not in keep:
             path.unlink()
+    wordpiece = vocabulary_of(config, last.folder)
+    wordpiece.encode([*pairs.good, *pairs.bad])
     found = replace(
         account(config, pairs, done[last.name], baseline),
+        coverage=wordpiece.coverage.counts(),
         model=last.name,
         method=method_of(config, last),
     )
@@ -207,7 +211,7 @@ def describe(found: PairScore, pretrained: str) -> str:
         parts.append(f"{found.malformed} malformed rows left out, {found.faults[0]}")
     if found.other_files:
         parts.append(f"{pluralize(len(found.other_files), 'file')} without pairs left out")
-    return ", ".join(parts)
+    return f"{', '.join(parts)}; {Coverage.of(found.coverage).line}"
 
 
 def method_of(config: EvaluateConfig, model: Candidate) -> str:

@@ -286,10 +286,8 @@ def text_of(path: Path) -> str:
     """
     raw = bytes_of(path)
     text = encodings.decode(raw, "en").text
-    if encodings.is_binary(raw, text):
-        raise InputError(
-            f"{path}: {encodings.BINARY}; convert the file to text, or leave it out", path=path
-        )
+    if why := encodings.fault(raw, text):
+        raise InputError(f"{path}: {why}", path=path)
     return text
 
 

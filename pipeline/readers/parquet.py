@@ -13,7 +13,7 @@ from pipeline.common import budget, storage
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, row_fields
+from pipeline.readers.io import byte_ranges, compressed, row_fields
 
 ROWS = 256  # held in memory as Python objects at once
 LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
@@ -82,10 +82,9 @@ class Reader:
             source = pa.OSFile(os.fsencode(path)) if local else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
-            raise InputError(
-                f"{path}: not a complete Parquet file ({error}); download the file again",
-                path=path,
-            ) from error
+            stand_in = compressed.stand_in(path) if storage.at(path).is_file() else None
+            why = stand_in or f"not a complete Parquet file ({error}); download the file again"
+            raise InputError(f"{path}: {why}", path=path) from error
         self._check(path, file)
         return file
 

@@ -66,7 +66,8 @@ class Reader:
             return
         key = "corpus.options.document"
         for block in text_lines.blocks(lines, split, key, f"set {key}=line"):
-            text = (" " if self.hard_wraps else "\n").join(line.text for line in block)
+            texts = [line.text for line in block]
+            text = book_text.joined(texts) if self.hard_wraps else "\n".join(texts)
             yield Document(document_id(split, block[0].number), "", text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:

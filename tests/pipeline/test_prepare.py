@@ -21,6 +21,7 @@ from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
+from pipeline.tokenization.coverage import Coverage
 from tests import forked
 
 SENTENCES = [
@@ -319,6 +320,19 @@ def test_the_line_says_what_was_passed_over(
     )  # fmt: skip
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
+
+
+def test_the_line_says_what_the_vocabulary_does_not_know(
+    root: Path, one: Path, vocab: Path, tmp_path: Path
+) -> None:
+    assert not require_manifest(one, "prepare", "one").figures["totals"]["unknown_characters"]
+    (tmp_path / "a.txt").write_text(f"{'ข' * 150} {' '.join(SENTENCES)}")
+    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}"]
+    run(root, "pipeline.prepare", *words, f"out={tmp_path}/out", "validation_share=0")
+    made = require_manifest(tmp_path / "out", "prepare", "out")
+    assert made.figures["totals"]["unknown_characters"] == 150
+    assert Coverage.of(made.figures["totals"]).line.partition(";")[0] in made.summary
+    assert Coverage.of(made.figures["totals"]).warning in made.figures["warnings"]
 
 
 def test_shards_know_the_words_of_their_text(

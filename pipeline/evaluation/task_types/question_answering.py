@@ -91,6 +91,8 @@ class Answers:
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
+        self._wordpiece.coverage.characters += len(text)
+        self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
         return encoded.ids, encoded.offsets
 
     def _windows(

@@ -156,9 +156,8 @@ class ArchiveFiles:
             while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
                 pass
         except BROKEN_TAR as error:
-            raise InputError(
-                f"{path}: damaged tar archive after {last} ({error}); download it again", path=path
-            ) from error
+            why = f"damaged tar archive after {last} ({error}); download it again"
+            raise InputError(f"{path}: {compressed.stand_in(path) or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -201,9 +200,10 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        raise InputError(
-            f"{path}: not a readable zip archive ({error}); download it again", path=path
-        ) from error
+        why = (
+            compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
+        )
+        raise InputError(f"{path}: {why}", path=path) from error
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
@@ -214,8 +214,8 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     if corpus.encoding is not None and not decoded.whole:
         tally.reject(name, f"not valid {decoded.encoding}", path=name)
         return None
-    if encodings.is_binary(raw, decoded.text):
-        tally.reject(name, encodings.BINARY, path=name)
+    if why := encodings.fault(raw, decoded.text):
+        tally.reject(name, why, path=name)
         return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1

@@ -22,6 +22,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
+from pipeline.text import stand_ins
 
 CHUNK = 1 << 18  # bytes read at once
 BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
@@ -135,6 +136,12 @@ def compression(path: File | str) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     return _kind(path, head)
+
+
+def stand_in(path: File | str) -> str | None:
+    """Return which stand-in for a file there is at `path`, if any: see `stand_ins`."""
+    with storage.at(path).open("rb") as file:
+        return stand_ins.stand_in(file.read(4 * stand_ins.HEAD).decode("utf-8", "replace"))
 
 
 def _kind(path: File | str, head: bytes) -> str:

@@ -61,7 +61,7 @@ def site(path: str) -> Site:
             if count == 0:
                 utf8 = data[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"<page>"[:1] in data[:64]
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
-                utf8 = utf8 and declared in (b"", b"utf-8")
+                utf8 = utf8 and b"\0" not in data[:64] and declared in (b"", b"utf-8")
             room.take(budget.parsed_size(data, _PIECES))
             parser.feed(data)
             for event, element in _events(parser):
@@ -76,6 +76,8 @@ def site(path: str) -> Site:
                     return Site(database, namespaces, utf8)
         parser.close()
     except MALFORMED as error:
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path) from error
         raise malformed(path, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
@@ -182,6 +184,8 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(path: str, tag: str) -> str:
     if tag != "mediawiki":
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path)
         raise InputError(
             f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of "
             "a wiki's pages",

@@ -46,7 +46,7 @@ class FileFormat:
     stated: bool  # by corpus.encoding; undecodable lines are then errors
     newline: bytes
     ends: str  # LF, CRLF or CR
-    binary: bool = False  # its beginning is not text
+    fault: str | None = None  # why its beginning is not text
 
     @property
     def wide(self) -> bool:
@@ -100,12 +100,14 @@ class TextFiles:
                     break
             # A byte order mark takes precedence over the corpus's stated encoding.
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
-            marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
+            marked = encodings.marked(head) is not None
             name = found if marked else self.corpus.encoding or found
+            if name != found and found.startswith(codecs.lookup(name).name):
+                name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            binary = encodings.is_binary(head, head.decode(name, "replace"))
-            self._forms[path] = FileFormat(name, stated, newline, ends, binary)
+            fault = encodings.fault(head, head.decode(name, "replace"))
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault)
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
@@ -120,9 +122,9 @@ class TextFiles:
             tally.reject(split.path, compressed.EMPTY, path=split.path)
             return
         form = self.form(split.path)
-        if form.binary:
+        if form.fault:
             if split.start == 0:
-                tally.reject(split.path, encodings.BINARY, path=split.path)
+                tally.reject(split.path, form.fault, path=split.path)
             return
         if form.lacks_mark:
             name = codecs.lookup(form.encoding).name
