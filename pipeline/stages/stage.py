@@ -282,8 +282,7 @@ def _made(
         raise
     remove_leftovers(folder)
     result = store.addressed(result)
-    other = functools.partial(of_another, run_name(wanted))
-    files = file_checksums(folder, result.sums, other)
+    files = file_checksums(folder, result.sums, functools.partial(of_another, run_name(wanted)))
     manifest = Manifest(
         stage=store.stage,
         fingerprint=wanted,

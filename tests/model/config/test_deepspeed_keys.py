@@ -8,7 +8,6 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
-from model.train import as_in_0_1_0
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
@@ -60,13 +59,6 @@ def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path: Path) 
 
 
 KEY = ("+deepspeed.prescale_gradients=true",)
-
-
-def test_the_first_release_had_no_such_part(tmp_path: Path) -> None:
-    config = as_in_0_1_0(composed(tmp_path))
-    assert fingerprints.legacy_fingerprint("train", config, {}) is not None
-    other = as_in_0_1_0(composed(tmp_path, *KEY))
-    assert fingerprints.legacy_fingerprint("train", other, {}) is None
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,11 @@ def cases() -> Iterator[tuple[str, str, str, str, Any]]:
                 if "@package _global_" not in path.read_text():
                     file = {group: of_command(kind, f"{group}={choice}")[group]}
                 keys = flatten(OmegaConf.to_container(OmegaConf.create(file)))
-                key, value = next(
-                    (key, value) for key, value in keys
-                    if isinstance(value, bool | int | float | str) and value != "???"
-                    and not key.endswith((".name", ".kind"))
-                )  # fmt: skip
-                yield kind, group, choice, key, another(value)
+                for key, value in keys:
+                    plain = isinstance(value, bool | int | float | str) and value != "???"
+                    if plain and not key.endswith((".name", ".kind")):
+                        yield kind, group, choice, key, another(value)
+                        break
 
 
 CASES = list(cases())
