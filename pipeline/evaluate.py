@@ -55,6 +55,10 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     files = [context.train, *([] if config.task.dev_share else [context.dev])]
     found["malformed"] = sum(len(file.malformed) for file in files)
     found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
+    if keeping:
+        from model.huggingface import vocabulary
+
+        vocabulary.check_ids(folder / best.stem)
     if config.submit:
         found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:

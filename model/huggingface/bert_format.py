@@ -27,6 +27,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
@@ -93,12 +94,14 @@ def save(
 
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
-    (folder / vocabulary.TOKENIZER).write_bytes(vocabulary.framed(source).encode())
+    settings = names_for(config).tokenizer
+    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"])
+    (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
-    tokenizer_config = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, tokenizer_config)
+    settings = settings | vocabulary.tokenizer_config(config, source)
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
 
 
 def make_readable(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.tokenization import tokenizer_folder
 
 # Options of `vocab`, by their names in a tokenizer_config.json.
 NAMES = {
@@ -23,15 +24,8 @@ def of_config(path: Path) -> Options:
     Raises:
         InputError: the file exists but is broken.
     """
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        found = {name: settings.get(name) for name in NAMES}
-    except FileNotFoundError:
-        return dict.fromkeys(NAMES.values())
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{path}: not a valid tokenizer configuration ({error}); fix or delete it", path=path
-        ) from error
+    settings = tokenizer_folder.read_object(path)
+    found = {name: settings.get(name) for name in NAMES}
     for name, value in found.items():
         if value is not None and not isinstance(value, bool):
             raise InputError(
