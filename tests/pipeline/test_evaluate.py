@@ -237,7 +237,10 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert run(kept).figures == found  # only the best was trained once more
     folder = Path(config.out) / "model"
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    assert saved_model.load(folder)[1].texts == 2
+    opened = saved_model.load(folder)[1]
+    assert opened.texts == 2
+    read = (config.sequence_length, config.truncation, config.stride)
+    assert opened.reading == saved_model.Reading(*read)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()[1:]
     pairs = [row.split("\t")[1:3] for row in rows]
