@@ -202,7 +202,7 @@ def classes(
 
 
 def texts_of(row: Row, most: int) -> list[str]:
-    """Return the texts of a row, of a line at most so many.
+    """Return the texts of a row, of a line `most`.
 
     Raises:
         InputError: a table has more of them.

@@ -105,7 +105,7 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         known = ", ".join(map(repr, table.names))
         raise InputError(
             f"{place}: columns is required, those of the texts; set columns=[NAME], of {known}, or "
-            "columns=[0] where the first line is no header",
+            "columns=[0] where the first line names none",
             key="columns", path=place, line=1,
         )  # fmt: skip
     first = [_folded(name) for name in table.rows[0]] if not table.names else []

@@ -1,4 +1,4 @@
-"""What the files of a model's folder say of its tokenizer beside the entries: class, added tokens.
+"""What the files of a model's folder say of its tokenizer: its class, and added tokens.
 
 Transformers' classes were listed from release 5.23.
 """
@@ -97,7 +97,7 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; an empty one if there is no file.
+    """Return the object of a JSON file; an empty one without a file.
 
     Raises:
         InputError: the file is broken.
