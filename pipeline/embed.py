@@ -41,9 +41,13 @@ def embed(config: EmbedConfig) -> None:
         InputError: there is no model or no text, or the place cannot be written.
     """
     from model.finetuning.embeddings import Embedder
+    from model.huggingface import sentence_model
 
-    embedder = Embedder(config.pretrained, config.layers, config.mix, config.pooling)
-    longest = config.sequence_length or embedder.size.positions
+    own = sentence_model.pooling_of(Path(config.pretrained)) if config.pooling is None else None
+    pooling = config.pooling or (own.kind if own else "mean")
+    embedder = Embedder(config.pretrained, config.layers, config.mix, pooling)
+    most = own.longest if own and own.longest else embedder.size.positions
+    longest = config.sequence_length or min(most, embedder.size.positions)
     if longest > embedder.size.positions:
         raise ConfigError(
             f"sequence_length={longest}: the model has {embedder.size.positions} positions"
@@ -60,7 +64,10 @@ def embed(config: EmbedConfig) -> None:
                 part = rows[start : start + BLOCK]
                 texts = [row.text for row in part]
                 samples = tokenize(wordpiece, texts, None, [0.0] * len(texts), framing)
-                yield part, samples, embedder.vectors(samples)
+                vectors = embedder.vectors(samples)
+                if own and own.normalized:
+                    vectors = [one / max(float(np.linalg.norm(one)), 1e-12) for one in vectors]
+                yield part, samples, vectors
                 bar.update(len(texts))
 
     out = stage.output_place(config.out)

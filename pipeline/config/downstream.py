@@ -371,8 +371,9 @@ class EmbedConfig(Section):
     out: str = option(help="File to write: NAME.npy or NAME.arrow.")
     layers: list[int] = option([-1], "Layers that are read; 0: embeddings, -1: the last.")
     mix: str = option("mean", "How several layers are combined.", choices=("concat", "mean"))
-    pooling: str = option(
-        "mean", "How the tokens of a text are combined; tokens: not at all, to .arrow.",
+    pooling: str | None = option(
+        None, "How the tokens of a text are combined; tokens: not at all, to .arrow; null: as a "
+        "sentence-transformers model says, else mean.",
         choices=("cls", "mean", "max", "tokens"),
     )  # fmt: skip
     sequence_length: int | None = option(

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,62 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_vectors_of_a_modern_model_are_those_of_transformers(modern, tmp_path, pooling) -> None:
     test_vectors_are_those_of_transformers(modern, tmp_path, pooling)
+
+
+def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds: str) -> Path:
+    """Return a folder as sentence-transformers writes it."""
+    shutil.copytree(source, folder)
+    modules = [
+        {"path": f"{n}_{kind}" if n else "", "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(("Transformer", "Pooling", *kinds))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "pooling"),
+    [({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+     ({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")],
+)  # fmt: skip
+def test_a_sentence_model_is_pooled_as_it_says(
+    pretrained, tmp_path, settings, pooling, normalized
+) -> None:
+    kinds = ["Normalize"] if normalized else []
+    folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
+    (tmp_path / "in.txt").write_text("the cat\na dog ran far . the mat sat on a mat\n")
+    common = {"input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
+    embed.embed(EmbedConfig(pretrained=str(folder), **common))
+    found = np.load(common["out"])
+    embed.embed(
+        EmbedConfig(pretrained=str(pretrained), pooling=pooling, sequence_length=8, **common)
+    )
+    expected = np.load(common["out"])
+    if normalized:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [({"pooling_mode_mean_tokens": True}, ["Dense"]), ({"pooling_mode_lasttoken": True}, []),
+     ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, [])],
+)  # fmt: skip
+def test_what_a_sentence_model_does_otherwise_is_refused(
+    pretrained, tmp_path, settings, kinds
+) -> None:
+    folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
+    (tmp_path / "in.txt").write_text("the cat\n")
+    common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"),
+              "out": str(tmp_path / "out.npy")}  # fmt: skip
+    with pytest.raises(ConfigError) as caught:
+        embed.embed(EmbedConfig(**common))
+    assert caught.value.key == "pooling"
+    embed.embed(EmbedConfig(**common, pooling="mean"))
 
 
 def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
