@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.cli import entry_point, resolved
-from pipeline.common import forced
+from pipeline.common import forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext, Trial
+from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
@@ -40,6 +41,9 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     if not config.task.trains:
         return make_zero_shot(config, out, folder)
     context = grid_search.prepare(config)
+    remarks = remarks_of(config, context.train, context.dev)
+    for remark in remarks:
+        screen.say(f"{config.task.name}: {remark}")
     keys = grid_search.grid_of(config)
     if config.force:
         forced.start_over(folder)
@@ -50,7 +54,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     )
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = summary_of(context, records)
+    found = summary_of(context, records) | {"remarks": remarks}
     # A dev set that is a part of the training file has the same faults.
     files = [context.train, *([] if config.task.dev_share else [context.dev])]
     found["malformed"] = sum(len(file.malformed) for file in files)
@@ -157,6 +161,8 @@ def summary_of(context: SearchContext, records: list[Record]) -> Record:
         "title": task.submission or task.folder or task.name,
         "sample": task.sample,
         "metric": metric,
+        # The label that F1 of two classes is of, as in GLUE.
+        "positive": task.labels[1] if "f1" in task.metrics and len(task.labels) == 2 else None,
         "rows": {"train": len(context.train), "dev": len(context.dev)},
         **point_of(task, pretrained),
         "baseline": None,
@@ -223,10 +229,11 @@ def describe(found: Record, pretrained: str) -> str:
     rows = found["malformed"]
     faults = f", {rows} malformed rows skipped, {found['faults'][0]}" if rows else ""
     remark = chance.verdict(found)
+    of = f" of {found['positive']!r}" if found["metric"] == "f1" and found["positive"] else ""
     return (
-        f"{found['title']}{sample} {found['metric']} {found['score']:.3f} "
+        f"{found['title']}{sample} {found['metric']}{of} {found['score']:.3f} "
         f"({random}majority {found['majority']:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}"
+        f"with {pretrained}{faults}{''.join(f', {one}' for one in found['remarks'])}"
     )
 
 
