@@ -67,12 +67,35 @@ def make(config: EvaluateConfig, out: Path) -> Result:
         found["submission"] = glue_submission.predict(config, folder / best.stem, out)
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
+        write_text(out / MODEL / "README.md", card_of(context, done[best]))
     write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
     predictions = done[best]["predictions"]
     write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in context.kind.export(context.dev, predictions).items():
         write_text(out / name, text)
     return Result(summary=describe(found, config.pretrained), figures=found)
+
+
+def card_of(context: SearchContext, record: Record) -> str:
+    """Return the model card of the run that is kept."""
+    from model.huggingface import model_card
+
+    config, task = context.config, context.config.task
+    labels = ", ".join(getattr(context.kind, "tags", task.labels))
+    scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
+    rows = {
+        "labels": labels.replace("|", "\\|") or None,
+        "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
+        **scores,
+        "epochs": config.epochs,
+        **{
+            name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")
+        },
+        "longest sequence": f"{config.sequence_length} tokens, {config.truncation}",
+    }
+    return model_card.write_tuned(
+        context.size, context.kind.head, config.pretrained, task.name, rows
+    )
 
 
 def best_run(

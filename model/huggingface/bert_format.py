@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
+HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
@@ -189,9 +191,14 @@ def read_config(folder: Path | str) -> dict[str, Any]:
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        near = [path / "convert" for path in (folder, folder.parent)]
+        near = [folder / "model", *(path / "convert" for path in (folder, folder.parent))]
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else "run python -m pipeline.convert"
+        if not made and not folder.exists() and HUB.fullmatch(str(folder)):
+            cure = (
+                f"if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and "
+                "name that folder"
+            )
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
     return read_json(folder / CONFIG)
 

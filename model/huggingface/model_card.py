@@ -105,6 +105,32 @@ def write(
     return text + USE.format(example=json.dumps(example, ensure_ascii=False))
 
 
+TASKS = {  # of the hub, by type of head
+    "class": "text-classification", "choice": "multiple-choice", "tag": "token-classification",
+    "answer": "question-answering",
+}  # fmt: skip
+TUNED_USE = """
+## Use
+
+```sh
+python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
+```
+"""
+
+
+def write_tuned(
+    config: ModelConfig, head: str, origin: Path | str, task: str, rows: dict[str, Any]
+) -> str:
+    """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
+    kind, tag, paper = PUBLISHED[config.architecture]
+    text = HEAD.format(
+        language="", kind=kind, task=f"pipeline_tag: {TASKS[head]}\n", tags=tag, paper=paper,
+        title=f"{kind} {config.size_name}, {task}", size=config.size_name, license=UNLICENSED,
+        start=f"`{name_of(origin)}` fine-tuned", objective=f"on {task}", rows=table(rows),
+    )  # fmt: skip
+    return text + TUNED_USE
+
+
 def quoted(text: str) -> str:
     """Return a text for the header, in quotation marks if YAML reads something else: `no`."""
     return text if yaml.safe_load(text) == text else json.dumps(text)

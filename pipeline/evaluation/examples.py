@@ -64,6 +64,8 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
         )
     else:
         cure = "set data to its folder"
+    if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
+        cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name
     raise InputError(
         f"data={data}: task {task.name} needs {path}, which does not exist; {cure}",

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -152,6 +153,12 @@ def test_the_first_rows_of_a_sorted_file_are_a_remark(config):
     assert not any("maximum_rows" in one for one in evaluate_remarks(config))
 
 
+def test_a_task_without_a_dev_file_is_told_what_to_set(config):
+    (Path(config.data) / "Toy" / "dev.tsv").unlink()
+    with pytest.raises(InputError, match=r"Toy/dev\.tsv.*task\.dev_share=0\.1"):
+        grid_search.prepare(config)
+
+
 def test_f1_says_of_which_label_it_is(config):
     task = replace(TASK, labels=["yes", "no"], metrics=["f1"])
     found = run(replace(config, task=task, baseline=False))
@@ -286,6 +293,10 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     opened = saved_model.load(folder)[1]
     assert opened.texts == 2
+    card = (folder / "README.md").read_text()
+    header = yaml.safe_load(card.split("---")[1])
+    assert header["pipeline_tag"] == "text-classification"
+    assert f"| dev accuracy | {found['best']:.4f} |" in card
     read = (config.sequence_length, config.truncation, config.stride)
     assert opened.reading == saved_model.Reading(*read)
     tokenizer = AutoTokenizer.from_pretrained(folder)

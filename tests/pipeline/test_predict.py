@@ -433,6 +433,20 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
             embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
 
 
+@pytest.mark.parametrize("name", ["google/bert_uncased_L-2", "bert-base-uncased"])
+def test_a_name_of_the_hub_is_told_how_to_be_a_folder(name) -> None:
+    with pytest.raises(InputError, match=f"hf download {name} ") as raised:
+        predict.answerer(PredictConfig(pretrained=name))
+    assert raised.value.path == name
+
+
+def test_the_model_of_an_evaluation_is_named(pretrained, tmp_path) -> None:
+    (tmp_path / "evaluate-own").mkdir()
+    (tmp_path / "evaluate-own" / "model").symlink_to(pretrained)
+    with pytest.raises(InputError, match=f"use {tmp_path}/evaluate-own/model"):
+        predict.answerer(PredictConfig(pretrained=str(tmp_path / "evaluate-own")))
+
+
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     common = {"pretrained": str(pretrained), "input": "in.txt"}
     with pytest.raises(ConfigError, match=r"\.arrow") as raised:
