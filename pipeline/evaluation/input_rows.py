@@ -138,7 +138,7 @@ def _refuse_header(place: str, lines: list[str]) -> None:
     lines = [line[:1000].replace("\r", "") for line in lines if line.strip()]
     if not lines:
         return
-    if lines[0].startswith("{") and '":' in lines[0]:
+    if (lines[0].startswith("{") and '":' in lines[0]) or lines[0].strip() == "[":
         raise _question(place)
     for separator in "\t,;":
         first, *others = csv.reader(lines, delimiter=separator)
@@ -147,8 +147,14 @@ def _refuse_header(place: str, lines: list[str]) -> None:
             continue
         known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and others
         same = len(names) > 1 and {*map(len, others)} == {len(names)}
-        if known or (same and any(all(map(_is_number, one)) for one in zip(*others, strict=True))):
+        columns = list(zip(*others, strict=True)) if same else []
+        classes = separator != "\t" and any(map(_are_classes, columns))
+        if known or classes or any(all(map(_is_number, column)) for column in columns):
             raise _question(place)
+
+
+def _are_classes(column: tuple[str, ...]) -> bool:
+    return 2 * len(set(column)) <= len(column)
 
 
 def _folded(name: str) -> str:

@@ -24,6 +24,11 @@ PYTHON = frozenset((  # that cut text by code of their own, whatever tokenizer.j
     "CTRL", "Canine", "Cpm", "CpmAnt", "Esm", "FSMT", "Flaubert", "GPTNeoXJapanese", "JumanppBert",
     "MyT5", "PLBart", "Perceiver", "Phobert", "ProphetNet", "RoCBert", "RoFormer", "Tapas", "XLM",
 ))  # fmt: skip
+# Settings of classes that cut text by code of their own, with what BertTokenizer does.
+BASIC: dict[str, tuple[Any, ...]] = {
+    "do_basic_tokenize": (True,), "never_split": ([],), "word_tokenizer_type": ("basic",),
+    "subword_tokenizer_type": ("wordpiece",),
+}  # fmt: skip
 
 
 def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
@@ -46,10 +51,10 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
         )
     if code:
         raise _refused(place, f"auto_map names code of its own for the tokenizer ({code})")
-    if stated.get("do_basic_tokenize") is False or stated.get("never_split"):
-        key = "never_split" if stated.get("never_split") else "do_basic_tokenize"
-        value = json.dumps(stated[key], ensure_ascii=False)
-        raise _refused(place, f"{key} is {value}, which is not supported")
+    for key, values in BASIC.items():
+        if stated.get(key) not in (None, *values):
+            value = json.dumps(stated[key], ensure_ascii=False)
+            raise _refused(place, f"{key} is {value}, which is not supported")
     named = str(stated.get("tokenizer_class") or sizes.get("tokenizer_class") or "Bert")
     kind = named.removesuffix("Fast").removesuffix("Tokenizer")
     if kind not in BERTS and not (

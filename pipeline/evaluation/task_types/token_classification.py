@@ -146,10 +146,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     sentences: list[Sentence] = [([], [])]
     malformed = []
     lines = [line.strip(" \t\r") for line in table_files.decode(place, content).split("\n")]
-    every = [_fields(line) if line.strip() else [] for line in lines]
-    is_comment = _comments(every, columns)
-    for number, fields in enumerate(every, 1):
-        if fields and is_comment(fields):
+    is_comment = _comments([line for line in lines if line.strip()], columns)
+    for number, line in enumerate(lines, 1):
+        fields = _fields(line) if line.strip() else []
+        if fields and is_comment(line):
             continue
         if not fields or fields[0] == "-DOCSTART-":
             if sentences[-1][0]:
@@ -172,21 +172,22 @@ def _fields(line: str) -> list[str]:
     return line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
 
 
-def _comments(lines: list[list[str]], columns: list[int]) -> Callable[[list[str]], bool]:
+def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:
     """Return what tells comments from lines of words: both may begin with `#`.
 
-    A comment has another number of columns, or no tag in the last one that is read: without tags,
-    none of what other lines have in their last column.
+    A comment has other columns than most lines, or no tag in the last one that is read: without
+    tags, none of what other lines have in their last column.
     """
-    sure = [fields for fields in lines if fields and fields[0][:1] not in ("#", "-")]
-    usual = collections.Counter(map(len, sure or filter(None, lines))).most_common(1)
+    sure = [line for line in lines if line[0] not in "#-"]
+    kinds = collections.Counter((len(_fields(line)), "\t" in line) for line in sure or lines)
     last = columns[-1] if len(columns) > 1 else -1
-    known = {fields[last] for fields in sure if len(fields) > max(last, 0)}
+    known = {fields[last] for fields in map(_fields, sure) if len(fields) > max(last, 0)}
 
-    def is_comment(fields: list[str]) -> bool:
-        if not fields[0].startswith("#"):
+    def is_comment(line: str) -> bool:
+        if not line.startswith("#"):
             return False
-        if len(fields) != usual[0][0]:
+        fields = _fields(line)
+        if (len(fields), "\t" in line) != kinds.most_common(1)[0][0]:
             return True
         prefix, dash, _ = fields[last].partition("-")
         tag = len(columns) > 1 and prefix in PREFIXES and bool(dash or prefix == OUTSIDE)

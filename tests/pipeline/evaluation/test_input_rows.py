@@ -129,6 +129,7 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
     "text",
     ["text,label\na,b\n", "id\tsentence1\tsentence2\n1\ta\tb\n", "sentence\na b\nc\n",
      '{"text": "a"}\n{"text": "b"}\n', "mã,câu\n1,a b c d e\n2,b\n", "nr;worte\n1;a\n2;b\n",
+     "mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n", '[\n{"text": "a"}\n]\n',
      "\ufeffText\tLabel\r\na\tb\r\n"],
 )  # fmt: skip
 def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path) -> None:

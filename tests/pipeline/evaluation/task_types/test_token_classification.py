@@ -64,6 +64,7 @@ COMMENTED = [
     "#\thttps://a.b/c [2009]\nanna\tB-PER\nlives\tO\n\n#\thttps://a.b/d [2009]\noslo\tO\n",
     "# sent_id = 1\n# text = anna lives\nanna\tN\tB-PER\nlives\tV\tO\n\n# text = o\noslo\tN\tO\n",
     "#begin document (a/b); part 000\nanna B-PER\nlives O\n\noslo O\n#end document\n",
+    "# O\nanna\tB-PER\nlives\tO\n\n# B-PER\noslo\tO\n",
     "# two O\nanna PER\nlives 0\n\n# newpar\noslo 0\n",
 ]
 
