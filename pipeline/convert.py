@@ -112,6 +112,8 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     if config.check:
         figures["largest_logit_difference"] = checked(out, source, dtype)
         vocabulary.check_ids(out)
+        if vocab == Path(config.train):
+            figures["notes"] = [*source.notes, *vocabulary.notes_on(out, vocab)]
     if config.onnx:
         figures["largest_onnx_difference"] = onnx_export.write(out)
     return Result(summary=describe(figures), figures=figures)

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, processors
 from torch import Tensor
 
 from model.config import ModelConfig
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -186,3 +186,27 @@ def check_ids(folder: Path) -> None:
                 f"{folder}: transformers turns {' and '.join(map(repr, texts))} into ids and "
                 f"segments {found}, but the model was trained with {trained}: the files are wrong"
             )
+
+
+def notes_on(folder: Path, original: Path) -> list[str]:
+    """Return a note if transformers reads texts in another way by the files of the original.
+
+    Which of the two is as the model was trained is not known: a vocab.txt without a configuration
+    is lowercased by transformers, and by capitals in it here.
+    """
+    from transformers import AutoTokenizer
+
+    ours = AutoTokenizer.from_pretrained(folder)
+    try:
+        theirs = AutoTokenizer.from_pretrained(original)
+        ids = [[made(text, add_special_tokens=False)["input_ids"] for made in (ours, theirs)]
+               for text in SAMPLES]  # fmt: skip
+    except Exception as error:  # the library raises nothing narrower
+        return [f"tokenizer of {original}: transformers cannot open it ({first_line(error)})"]
+    others = [text for text, (mine, other) in zip(SAMPLES, ids, strict=True) if mine != other]
+    if not others:
+        return []
+    return [
+        f"tokenizer: by the files of {original} transformers gives other ids to {len(others)} of "
+        f"{len(SAMPLES)} samples, e.g. {others[0]!r}"
+    ]

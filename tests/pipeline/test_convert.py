@@ -282,6 +282,16 @@ def test_anybodys_bert_comes_out_as_it_went_in(run, published):
     assert "`theirs`" in (Path(run.out) / "README.md").read_text()
 
 
+def test_another_tokenizer_than_the_original_is_a_note(run, published):
+    lines = (published / "vocab.txt").read_text().replace("h\n", "Foo\n")
+    (published / "vocab.txt").write_text(lines)
+    (published / "tokenizer.json").unlink()  # transformers lowercases then
+    made = converted(run, train=str(published), vocab=None)
+    (note,) = made.figures["notes"]
+    assert "'Foo Paris'" in note
+    assert note in made.summary
+
+
 def test_padding_and_truncation_are_written_by_nobody(run, published):
     tokenizer = Tokenizer.from_file(str(published / "tokenizer.json"))
     tokenizer.enable_padding(length=8)
