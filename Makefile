@@ -81,12 +81,13 @@ coverage: $(READY)  ## all tests, and the share of lines that they run: build/co
 	@tail -n 1 build/coverage.md
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --fail-under=90 > /dev/null
 
-lint: $(READY)  ## style, types, import directions, plain English
+lint: $(READY)  ## style, types, import directions, plain English, figures that may only fall
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tests/plain_english.py
+	$(BIN)/python tests/ratchet.py
 
 format: $(READY)  ## mend the style
 	$(BIN)/ruff check --fix .

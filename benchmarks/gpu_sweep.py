@@ -16,7 +16,7 @@ from model.encoders import attention
 from model.encoders.dropout import drop
 from model.encoders.kernels.add_norm import AddNorm, add_norm
 from model.encoders.kernels.c_compiler import has_compiler
-from model.training import device_peak, flops
+from model.training import cost, device_peak
 from model.training.device_peak import synchronize
 
 MARKS = {"base": 0.38, "large": 0.43}  # MFU that one H100 should reach in bf16
@@ -134,7 +134,7 @@ def one_step(
 
     seconds = timed(work, device, 1 if small else 5)
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
-    mfu = flops.of_sequences(config, lengths) / seconds / (peak * 1e12)
+    mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
     figures = {
         "tokens_per_second": sum(lengths) / seconds, "mfu": mfu, "seconds": seconds / len(batches),
         "memory_gib": device_peak.memory(device),

@@ -29,7 +29,7 @@ from model.encoders import flash
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.resilience import rank_card
-from model.training import deepspeed_engine, gradient_sums
+from model.training import deepspeed_engine
 from model.training.step_metrics import losses
 
 # Products of at most 4,096 multiplications do not go to oneDNN, whose set-up takes 30 microseconds.
@@ -169,7 +169,7 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     config = TrainConfig(
         out="", precision="bf16", batch_size=1, micro_batch=1, threads=1,
         optimizer=OptimizerConfig(name="adamw"),
-        deepspeed={"zero_optimization": {"stage": 1}, **gradient_sums.FP32},  # as on a GPU
+        deepspeed={"zero_optimization": {"stage": 1}, **deepspeed_engine.FP32},  # as on a GPU
     )  # fmt: skip
     room: Any = deepspeed_engine
     kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]

@@ -10,8 +10,8 @@ import psutil
 
 from benchmarks.hosts import Host
 from benchmarks.small import settings
-from model.training import checkpoint
 from model.training.tracking import read_metrics
+from pipeline.common import checkpoints
 from pipeline.common.manifest import require_manifest, sha256
 from pipeline.common.ports import free_port
 
@@ -101,7 +101,7 @@ class Job:
             InputError: The training has not finished.
         """
         manifest = require_manifest(self.out, "train", "out")
-        return sha256(self.out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+        return sha256(self.out / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
 
     def resumed_after(self) -> int:
         """Return the step from which the last start resumed."""

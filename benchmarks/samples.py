@@ -26,12 +26,12 @@ def make_vocab(folder: Path) -> list[str]:
 def learn_vocab(texts: list[str]) -> str:
     """Learn a vocabulary of the default size from texts; return its tokenizer.json."""
     from pipeline import vocab  # not at the top: would add to other benchmarks' memory
-    from pipeline.config import CorpusConfig, VocabConfig
+    from pipeline.config import VocabConfig
     from pipeline.tokenization import wordpiece
 
-    corpus = CorpusConfig(name="benchmark", reader="none")
-    config = VocabConfig(corpus=corpus, source="", out="")
-    return wordpiece.build(vocab.learn(texts, config))
+    special = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
+    entries = vocab.learn(texts, special, VocabConfig.size)
+    return wordpiece.build(entries, lowercase=True, new=True)
 
 
 def tokenizer_of(entries: list[str]) -> Any:

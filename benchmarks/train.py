@@ -8,7 +8,7 @@ Every peer is a separate process with the same number of threads, number format,
 batches (with realistic lengths). Peers alternate, one pass over the batches each, so that other
 load affects all of them, and the best pass counts. A step is forward, backward and a fused AdamW
 update. Padding does not count: tokens are real tokens, and FLOP/s are the published count for them
-(model/training/flops.py), whatever a peer computes. MFU is relative to the rate of a matrix product
+(model/training/cost.py), whatever a peer computes. MFU is relative to the rate of a matrix product
 of a shape that occurs in the model, measured in the same run.
 """
 
@@ -196,11 +196,11 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
 def schedule(options: argparse.Namespace, row: dict[str, Any]) -> str:
     """Estimate the hours of Devlin et al.'s pre-training at the rate of `row`."""
     from benchmarks import train_worker
-    from model.training import flops
+    from model.training import cost
 
     config = train_worker.model_config(options)
     share = row["tokens"] / (options.batch * options.batches * options.length)  # without padding
-    short, long = (flops.of_sequences(config, [length * share]) for length in (128, 512))
+    short, long = (cost.operations(config, [length * share]) for length in (128, 512))
     hours = 256 * (900_000 * short + 100_000 * long) * row["seconds"] / row["flops"] / 3600
     return (
         f"A million steps of 256 samples (nine tenths at 128 tokens, the rest at 512; Devlin et "

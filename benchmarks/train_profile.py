@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks import train_worker
-from model.training import flops
+from model.training import cost
 
 # An operation belongs to the first type with a word that its name contains.
 KINDS = {
@@ -49,7 +49,7 @@ def show(options: argparse.Namespace) -> None:
         spent[kind_of(event.key)] += event.self_cpu_time_total / 1e6
     total = sum(spent.values())
     lengths = batches[0].cu_seqlens.diff().tolist()
-    ideal = flops.of_sequences(config, lengths) / train_worker.product(options)
+    ideal = cost.operations(config, lengths) / train_worker.product(options)
     print(
         f"\n{options.size}, {options.precision}, {sum(lengths):,} tokens: {seconds:.2f} s per step "
         f"({total:.2f} s under the profiler); the model's FLOPs at the rate of the measured matrix "

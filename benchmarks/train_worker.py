@@ -24,7 +24,7 @@ from model.encoders.cross_entropy import cross_entropy
 from model.encoders.encoder import prepare_for
 from model.huggingface import bert_format
 from model.loader.loader import Loader
-from model.training import flops
+from model.training import cost
 from model.training.device_peak import memory, synchronize
 from pipeline.cli.conf_files import CONF
 
@@ -53,7 +53,7 @@ def serve(options: argparse.Namespace) -> None:
         figures = {
             "seconds": time.perf_counter() - began,
             "tokens": sum(lengths),
-            "flops": flops.of_sequences(config, lengths),
+            "flops": cost.operations(config, lengths),
             "memory": round(memory(device) * 2**30),  # bytes
             "recompiled": compilations() - compiled,
             "device": device_name(device),

@@ -12,6 +12,7 @@ lost, all ranks save and leave.
 """
 
 import os
+import secrets
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import NoReturn
 from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
-from model.resilience.rank_card import HOSTS
+from model.resilience.rank_card import HOSTS, SECRET
 from pipeline.common import cores, output
 from pipeline.common.errors import Exit, Restart, UserError
 
@@ -45,6 +46,8 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     path = command.hostfile()
     if path is not None:
         launch.environment.setdefault(HOSTS, rank_hosts(read_hosts(path)))
+    if command.is_alone():  # other launchers of the same training would make another one
+        launch.environment[SECRET] = os.environ.get(SECRET) or secrets.token_hex(16)
     counted = path is not None or command.option("--num_gpus", "--num_accelerators") is not None
     if counted and os.environ.get("CUDA_VISIBLE_DEVICES"):  # deepspeed would say it ignores them
         launch.environment[GPUS] = os.environ.pop("CUDA_VISIBLE_DEVICES")

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median_high
 from typing import NoReturn
@@ -30,6 +30,8 @@ from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.node_checks import Findings
 from model.resilience.rank_card import describe
 from model.training import device_peak
+from pipeline.common import output
+from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
 
@@ -93,7 +95,8 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
         node_checks.measure_places(found, places, seconds)
     if len(leaders) > 1 and places:
         node_checks.note_unshared(found, places[0], OPERATION)
-    return process_group.gather(found), moved, right
+    every = process_group.gather(asdict(found))
+    return [Findings(**one) for one in every], moved, right
 
 
 def judge(found: list[Findings], moved: float, right: bool, share: float) -> list[Line]:
@@ -192,7 +195,7 @@ def leave(code: int) -> NoReturn:
 
 def main() -> NoReturn:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         "python -m model.preflight", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -206,6 +209,7 @@ def main() -> NoReturn:
     )
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)  # of launchers
     options = parser.parse_args()
+    output.outlive_readers()
     rank_record.begin_rank()
     try:
         preflight(options.places, options.wait, options.seconds, options.share)

@@ -4,7 +4,6 @@ The only state of a run is its sample count and its checkpoint: order, masks and
 functions of (seed, position). Rerun the same command to resume a killed run.
 """
 
-import dataclasses
 import functools
 import sys
 from collections.abc import Callable
@@ -74,7 +73,7 @@ def train(config: TrainConfig) -> None:
             key="processes",
         )
     silence_deepspeed()
-    from model.training import checkpoint, estimate, extending, rank
+    from model.training import estimate, extending, rank
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
@@ -86,30 +85,12 @@ def train(config: TrainConfig) -> None:
         rank.make, fingerprint=fingerprint, common=common, store=store, addresses=addresses
     )
     if int(os.environ.get("RANK", "0")) == 0:
-        legacy = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
-        checkpoint.adopt(store_inputs.local_place(config.out, config.mirror), legacy, fingerprint)
         uploads = store.uploads if store is not None else None
         stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)
         estimate.remember(config)
     elif stage.current("train", config, identity) is None:
         local = store_inputs.localised("train", config)
         make(local, Path(local.out))
-
-
-def as_in_0_1_0(config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the default size of release 0.1.0."""
-    if config.model.name != "auto":
-        return config
-    base = dataclasses.replace(
-        config.model,
-        name="base",
-        layers=12,
-        hidden=768,
-        heads=12,
-        feed_forward=3072,
-        positions=512,
-    )
-    return dataclasses.replace(config, model=base)
 
 
 def silence_deepspeed() -> None:

@@ -10,14 +10,17 @@ PyTorch and the model are imported when work starts, so that `--help` is fast.
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import entry_point
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Result, require_manifest
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.common.stores import hub_upload
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
@@ -49,16 +52,16 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: no checkpoint was kept so.
     """
-    from model.training import checkpoint, revisions
+    from model.training import revisions
 
-    last, _ = checkpoint.locate(Path(config.train))
-    marks = {checkpoint.mark_of(path): path for path in checkpoint.steps(last.parent).values()}
+    last, _ = checkpoints.locate(Path(config.train))
+    marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
     for mark, path in marks.items():
         if mark is not None:
             name = revisions.of_mark(mark)
             alone = replace(config, train=str(path), checkpoints=None)
-            found[name] = make_one(alone, out / name).figures
+            found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
             f"train={config.train}: has no checkpoint of save_at_words; train again with that "
@@ -66,7 +69,7 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
             key="checkpoints", path=config.train,
         )  # fmt: skip
     summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"
-    return Result(summary=summary, figures={"checkpoints": found})
+    return Result(summary=summary, figures=Conversion(checkpoints=found).to_json())
 
 
 def make_one(config: ConvertConfig, out: Path) -> Result:
@@ -97,26 +100,26 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
     )  # fmt: skip
     sentence_model.copy(Path(config.train), out)
-    figures: dict[str, Any] = {
-        "parameters": sum(tensor.numel() for tensor in source.state.values()),
-        "step": source.steps[-1] if source.steps else None,
-        "tokens": source.last[1].tokens if source.last else None,
-        "words": source.last[1].words if source.last else None,
-        "averaged": source.steps,
-        "model": source.config.size_name,
-        "dtype": config.dtype,
-        "added_entries": added,
-        "notes": source.notes,
-    }
-    figures["samples"] = samples_of(config, source, vocab)
+    samples = samples_of(config, source, vocab)
+    difference = checked(out, source, dtype) if config.check else None
     if config.check:
-        figures["largest_logit_difference"] = checked(out, source, dtype)
         vocabulary.check_ids(out)
-        if vocab == Path(config.train):
-            figures["notes"] = [*source.notes, *vocabulary.notes_on(out, vocab)]
-    if config.onnx:
-        figures["largest_onnx_difference"] = onnx_export.write(out)
-    return Result(summary=describe(figures), figures=figures)
+    noted = vocabulary.notes_on(out, vocab) if config.check and vocab == Path(config.train) else []
+    made = Conversion(
+        model=source.config.size_name,
+        parameters=sum(tensor.numel() for tensor in source.state.values()),
+        step=source.steps[-1] if source.steps else None,
+        tokens=source.last[1].tokens if source.last else None,
+        words=source.last[1].words if source.last else None,
+        averaged=source.steps,
+        dtype=config.dtype,
+        added_entries=added,
+        notes=[*source.notes, *noted],
+        samples=samples,
+        largest_logit_difference=difference,
+        largest_onnx_difference=onnx_export.write(out) if config.onnx else None,
+    )
+    return Result(summary=describe(made), figures=made.to_json())
 
 
 def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
@@ -223,8 +226,16 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
     """Return the largest difference of any logit, with our weights rounded to `dtype`.
 
     Raises:
+        InputError: the folder's logits are not finite in the type that it is stored as.
         RuntimeError: the difference exceeds TOLERANCE.
     """
+    stored = their_logits(out, source.config, random_batch(source.config), dtype)
+    if not all(logits.isfinite().all() for logits in stored):
+        raise InputError(
+            f"train: the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as "
+            "of a training that diverged; use an earlier checkpoint, or another dtype",
+            key="train",
+        )
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)
     if not difference <= TOLERANCE:
@@ -235,25 +246,25 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
     return difference
 
 
-def describe(figures: dict[str, Any]) -> str:
+def describe(made: Conversion) -> str:
     """Return the summary line: the model and what a user must know about it."""
     from model.huggingface import bert_format
 
-    notes, steps = figures["notes"], figures["averaged"]
-    parts = [figures["model"], f"{figures['parameters']:,} parameters"]
+    notes, steps = made.notes, made.averaged
+    parts = [made.model, f"{made.parameters:,} parameters"]
     if steps:
         parts.append(f"step {steps[-1]:,}")
     if len(steps) > 1:
         parts.append(f"mean of {len(steps)} checkpoints")
-    if figures["added_entries"]:
-        parts.append(f"{figures['added_entries']:,} entries added")
+    if made.added_entries:
+        parts.append(f"{made.added_entries:,} entries added")
     if heads := bert_format.initialised_parts(notes):
         parts.append(f"missing and {bert_format.INITIALISED}: {' and '.join(heads)}")
     parts += [note for note in notes if not note.endswith(bert_format.INITIALISED)]
-    if "largest_logit_difference" in figures:
-        parts.append(f"logits equal within {figures['largest_logit_difference']:.1e}")
-    if "largest_onnx_difference" in figures:
-        parts.append(f"in ONNX within {figures['largest_onnx_difference']:.1e}")
+    if made.largest_logit_difference is not None:
+        parts.append(f"logits equal within {made.largest_logit_difference:.1e}")
+    if made.largest_onnx_difference is not None:
+        parts.append(f"in ONNX within {made.largest_onnx_difference:.1e}")
     return ", ".join(parts)
 
 
@@ -263,6 +274,19 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     In double precision rounding is negligible, so any larger difference is a mistake.
     """
     import torch
+
+    batch = random_batch(config)
+    ours = our_logits(config, state, batch)
+    theirs = their_logits(folder, config, batch, torch.float64)
+    apart = [(one - other).abs().max() for one, other in zip(ours, theirs, strict=False)]
+    return float(torch.stack(apart).max())  # NaN if one is
+
+
+def their_logits(
+    folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype"
+) -> "list[Tensor]":
+    """Return the logits that transformers computes with a folder: of tokens, and maybe of pairs."""
+    import torch
     import transformers
     from transformers.utils import logging
 
@@ -270,8 +294,6 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
 
     names = bert_format.names_for(config)
     logging.disable_progress_bar()
-    batch = random_batch(config)
-    masked, pairs = our_logits(config, state, batch)
     lengths = batch.cu_seqlens.diff()  # (B,)
     real = torch.arange(batch.max_length) < lengths[:, None]  # (B, L)
 
@@ -279,23 +301,21 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
         return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
 
     inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
-    if pairs is not None:
+    if config.architecture == "bert":
         inputs["token_type_ids"] = pad(batch.segment_ids)
     with torch.no_grad():
         theirs = getattr(transformers, names.pretrained).from_pretrained(
-            folder, dtype=torch.float64, attn_implementation=names.exact_attention
+            folder, dtype=dtype, attn_implementation=names.exact_attention
         )
         found = theirs.eval()(**inputs)
-        logits = found.logits if pairs is None else found.prediction_logits
-        apart = [masked - logits[real][batch.masked_positions]]
-        if pairs is not None and not config.causal:  # theirs pools [CLS] even if causal
-            apart.append(pairs - found.seq_relationship_logits)
-    return max(float(difference.abs().max()) for difference in apart)
+    pairs = getattr(found, "seq_relationship_logits", None)
+    masked = (found.logits if pairs is None else found.prediction_logits)[real]
+    masked = masked[batch.masked_positions]
+    # Theirs pools [CLS] even if causal.
+    return [masked] if pairs is None or config.causal else [masked, pairs]
 
 
-def our_logits(
-    config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch"
-) -> "tuple[Tensor, Tensor | None]":
+def our_logits(config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch") -> "list[Tensor]":
     """Return both logits of our model in double precision; its memory is freed on return."""
     import torch
 
@@ -306,7 +326,7 @@ def our_logits(
     ours.load_state_dict(state, assign=True)
     with torch.no_grad():
         masked, pairs = ours.double().eval()(batch)
-    return masked, pairs
+    return [masked] if pairs is None else [masked, pairs]
 
 
 def random_batch(config: "ModelConfig") -> "Batch":
@@ -371,11 +391,32 @@ def push(config: ConvertConfig, name: str) -> None:
     print(f"convert: pushed to {address}", flush=True)
 
 
-def run(config: ConvertConfig) -> None:
-    """Make the folder unless it is up to date, and push it if `push` is set."""
-    stage.run("convert", config, make)
+def check_source(config: ConvertConfig) -> None:
+    """Raise InputError if an unfinished training would replace a model that is there already.
+
+    A checkpoint by its own path may: it is named.
+    """
+    unfinished = Manifest.read(config.train, of_input=True) is None
+    if unfinished and store_inputs.steps_saved(config.train) and Manifest.read(config.out):
+        raise InputError(
+            f"train={config.train}: this training is not finished, and out={config.out} has a "
+            "model; finish it, name a checkpoint (train=FOLDER/checkpoints/RUN/step-N), or set "
+            "another out",
+            key="train", path=config.train,
+        )  # fmt: skip
+
+
+def run(config: ConvertConfig, work: Callable[[ConvertConfig, Path], Result] = make) -> Manifest:
+    """Make the folder with `work` unless it is up to date, and push it if `push` is set.
+
+    Raises:
+        InputError: the training is not finished, and the folder has the result of one that is.
+    """
+    check_source(config)
+    made = stage.run("convert", config, work)
     if config.push is not None:
         push(config, config.push)
+    return made
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.http_transfer import NotFound, RetryPolicy
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.redact import redact
+from pipeline.common.redact import hide
 from pipeline.config import DownloadConfig, DownloadFile
 from pipeline.stages import stage
 
@@ -181,7 +181,7 @@ def keep_addresses(out: Path, known: Mapping[str, str]) -> None:
 def is_elsewhere(source: Source, path: Path) -> bool:
     """Return whether a file was downloaded from another address; without a note it was not."""
     note = note_of(path)
-    return note.exists() and note.read_text() != redact(source.urls[-1])
+    return note.exists() and hide(note.read_text()) != hide(source.urls[-1])
 
 
 def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
         part.replace(path)
         http_transfer.discard(part)
     if source.digest is None:
-        write_text(note_of(path), redact(source.urls[-1]))
+        write_text(note_of(path), hide(source.urls[-1]))
     else:
         note_of(path).unlink(missing_ok=True)
     return {

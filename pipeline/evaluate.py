@@ -8,14 +8,14 @@ file, so that an interrupted or extended grid resumes.
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from pipeline.cli import entry_point, resolved
 from pipeline.common import forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
+from pipeline.common.figures import Score, mean_of
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
@@ -24,8 +24,10 @@ from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
+from pipeline.tokenization.coverage import Coverage
 
 RESULTS, PREDICTIONS, RUNS, MODEL = "results.json", "predictions.tsv", "runs", "model"
+POINT = ("batch_size", "learning_rate")  # of the grid
 FAULTS = 20  # malformed rows that are listed; all are counted
 
 
@@ -54,26 +56,22 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     )
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = summary_of(context, records) | {"remarks": remarks}
-    # A dev set that is a part of the training file has the same faults.
-    files = [context.train, *([] if config.task.dev_share else [context.dev])]
-    found["malformed"] = sum(len(file.malformed) for file in files)
-    found["faults"] = [fault for file in files for fault in file.malformed][:FAULTS]
+    found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
     if keeping:
         from model.huggingface import vocabulary
 
         vocabulary.check_ids(folder / best.stem)
     if config.submit:
-        found["submission"] = glue_submission.predict(config, folder / best.stem, out)
+        found.submission.extend(glue_submission.predict(config, folder / best.stem, out))
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
         write_text(out / MODEL / "README.md", card_of(context, done[best]))
-    write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
+    write_text(out / RESULTS, json.dumps(found.to_json(), indent=1) + "\n")
     predictions = done[best]["predictions"]
     write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in context.kind.export(context.dev, predictions).items():
         write_text(out / name, text)
-    return Result(summary=describe(found, config.pretrained), figures=found)
+    return Result(summary=describe(found, config.pretrained), figures=found.to_json())
 
 
 def card_of(context: SearchContext, record: Record) -> str:
@@ -84,7 +82,7 @@ def card_of(context: SearchContext, record: Record) -> str:
     labels = ", ".join(getattr(context.kind, "tags", task.labels))
     scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
     rows = {
-        "labels": labels.replace("|", "\\|") or None,
+        "labels": labels or None,
         "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
         **scores,
         "epochs": config.epochs,
@@ -119,10 +117,10 @@ def make_zero_shot(config: EvaluateConfig, out: Path, folder: Path) -> Result:
         InputError: raised by `zero_shot.evaluate`.
     """
     found, files = zero_shot.evaluate(config, folder)
-    write_text(out / RESULTS, json.dumps(found, indent=1) + "\n")
+    write_text(out / RESULTS, json.dumps(found.to_json(), indent=1) + "\n")
     for name, text in files.items():
         write_text(out / name, text)
-    return Result(summary=zero_shot.describe(found, config.pretrained), figures=found)
+    return Result(summary=zero_shot.describe(found, config.pretrained), figures=found.to_json())
 
 
 def evaluate(config: EvaluateConfig) -> None:
@@ -165,98 +163,105 @@ def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> 
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def summary_of(context: SearchContext, records: list[Record]) -> Record:
-    """Return the results of a task.
-
-    `score` and `baseline` are means over the seeds of the task's first metric after the last epoch,
-    at the best point of the grid; `majority` is that of always predicting the most frequent class
-    (or the mean) of train. `best` is the best single run of the grid, a biased estimate, as it is a
-    maximum over noise.
-    """
+def score_of(context: SearchContext, records: list[Record]) -> Score:
+    """Return the score of a task, with its baselines."""
     task = context.config.task
-    metric = task.metrics[0]
     constant = context.kind.majority_baseline(context.train, context.dev)
-    pretrained, baseline = (
-        [record for record in records if record["start"] == start] for start in (PRETRAINED, RANDOM)
+    pretrained, random = (
+        best_point(task, [record for record in records if record["start"] == start])
+        for start in (PRETRAINED, RANDOM)
     )
-    found: Record = {
-        "task": task.name,
-        "title": task.submission or task.folder or task.name,
-        "sample": task.sample,
-        "metric": metric,
-        # The label that F1 of two classes is of, as in GLUE.
-        "positive": task.labels[1] if "f1" in task.metrics and len(task.labels) == 2 else None,
-        "rows": {"train": len(context.train), "dev": len(context.dev)},
-        **point_of(task, pretrained),
-        "baseline": None,
-    }
-    if baseline:
-        point = point_of(task, baseline)
-        found |= {"baseline": point.pop("score")}
-        found |= {f"baseline_{name}": value for name, value in point.items()}
-    if context.also:
-        found["also"] = {name: also_of(context, name, records, found) for name in context.also}
+    # A dev set that is a part of the training file has the same faults.
+    files = [context.train, *([] if task.dev_share else [context.dev])]
+    faults = [fault for file in files for fault in file.malformed]
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
-    runs = [{name: record[name] for name in kept} for record in records]
-    return found | {"majority": constant[metric], "majority_scores": constant, "runs": runs}
+    return Score(
+        task=task.name,
+        title=task.submission or task.folder or task.name,
+        sample=task.sample,
+        metric=task.metrics[0],
+        positive=positive(task),
+        rows={"train": len(context.train), "dev": len(context.dev)},
+        **pretrained,
+        baseline=random.get("score"),
+        **{f"baseline_{name}": value for name, value in random.items() if name != "score"},
+        majority=constant[task.metrics[0]],
+        majority_scores=constant,
+        also={
+            name: also_of(context, name, records, pretrained["point"], random.get("point"))
+            for name in context.also
+        },
+        runs=[{name: record[name] for name in kept} for record in records],
+        malformed=len(faults),
+        faults=faults[:FAULTS],
+    )
 
 
-def point_of(task: TaskConfig, records: list[Record]) -> Record:
+def positive(task: TaskConfig) -> str | None:
+    """Return the class that F1 is of, if there are two; that of other tasks is of no class."""
+    two = task.kind == "classification" and len(task.labels) == 2
+    return task.labels[1] if two else None
+
+
+def best_point(task: TaskConfig, records: list[Record]) -> Record:
     """Return the best point of the grid by its mean over the seeds, and the best single run."""
+    if not records:
+        return {}
     metric = task.metrics[0]
     points: dict[tuple[int, float], list[dict[str, float]]] = {}
     for record in records:
         point = (record["batch_size"], record["learning_rate"])
         points.setdefault(point, []).append(record["scores"])
-    means = {point: np.mean([seed[metric] for seed in seeds]) for point, seeds in points.items()}
-    point = max(means, key=means.__getitem__)
+    means = {point: mean_of([seed[metric] for seed in seeds]) for point, seeds in points.items()}
+    point = max(means, key=lambda one: means[one][0])
     seeds = points[point]
-    values = [seed[metric] for seed in seeds]
     return {
-        "score": float(means[point]),
-        "scores": {name: float(np.mean([seed[name] for seed in seeds])) for name in seeds[0]},
-        "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        "score": means[point][0],
+        "scores": {name: mean_of([seed[name] for seed in seeds])[0] for name in seeds[0]},
+        "deviation": means[point][1],
         "best": max(record["scores"][metric] for record in records),
         "point": {"batch_size": point[0], "learning_rate": point[1], "seeds": len(seeds)},
     }
 
 
-def also_of(context: SearchContext, name: str, records: list[Record], found: Record) -> Record:
-    """Return the scores on another task's dev set, at the points of the grid chosen in `found`."""
-    metric = examples.task_of(name).metrics[0]
+def also_of(
+    context: SearchContext, name: str, records: list[Record], point: Record, random: Record | None
+) -> Score:
+    """Return the score on another task's dev set, at `point` of the grid, and `random` if any."""
+    task = examples.task_of(name)
+    metric = task.metrics[0]
     kind, part = context.also[name]
-    scores: Record = {
-        "title": examples.task_of(name).submission or name,
-        "metric": metric,
-        "rows": {"train": len(context.train), "dev": len(part)},
-        "majority": kind.majority_baseline(context.train, part)[metric],
-    }
-    for start, key, point in (
-        (PRETRAINED, "score", found["point"]),
-        (RANDOM, "baseline", found.get("baseline_point")),
-    ):
-        values = [
-            record["also"][name][metric]
-            for record in records
-            if point and record["start"] == start
-            and all(record[part] == point[part] for part in ("batch_size", "learning_rate"))
-        ]  # fmt: skip
-        scores[key] = float(np.mean(values)) if values else None
-    return scores
+
+    def mean(start: str, point: Record) -> float:
+        own = (record for record in records if record["start"] == start)
+        same = [one for one in own if all(one[key] == point[key] for key in POINT)]
+        return mean_of([one["also"][name][metric] for one in same])[0]
+
+    return Score(
+        task=name,
+        title=task.submission or name,
+        sample=context.config.task.sample,
+        metric=metric,
+        positive=positive(task),
+        rows={"train": len(context.train), "dev": len(part)},
+        score=mean(PRETRAINED, point),
+        baseline=mean(RANDOM, random) if random else None,
+        majority=kind.majority_baseline(context.train, part)[metric],
+    )
 
 
-def describe(found: Record, pretrained: str) -> str:
+def describe(found: Score, pretrained: str) -> str:
     """Return the summary line: the score, its baselines, and the fine-tuned model."""
-    sample = " (sample task)" if found["sample"] else ""
-    random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
-    rows = found["malformed"]
-    faults = f", {rows} malformed rows skipped, {found['faults'][0]}" if rows else ""
+    sample = " (sample task)" if found.sample else ""
+    random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
+    rows = found.malformed
+    faults = f", {rows} malformed rows skipped, {found.faults[0]}" if rows else ""
     remark = chance.verdict(found)
-    of = f" of {found['positive']!r}" if found["metric"] == "f1" and found["positive"] else ""
+    remarks = "".join(f", {one}" for one in found.remarks)
     return (
-        f"{found['title']}{sample} {found['metric']}{of} {found['score']:.3f} "
-        f"({random}majority {found['majority']:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}{''.join(f', {one}' for one in found['remarks'])}"
+        f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
+        f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
+        f"with {pretrained}{faults}{remarks}; {Coverage.of(found.coverage).line}"
     )
 
 

@@ -6,11 +6,17 @@ the first ones of that step, exactly as this training masked them.
 """
 
 import argparse
+import sys
+
+if __name__ == "inspect":  # `python pipeline/run.py`: it hides the library's module of this name
+    name = sys.argv[0].rpartition("/")[2].removesuffix(".py")
+    print(f"error: {sys.argv[0]}: start it as python -m pipeline.{name}", file=sys.stderr)
+    sys.exit(2)
+
 import functools
 import itertools
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +28,12 @@ from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.common import counter_rng, output, storage
-from pipeline.common.errors import Exit, InputError, UserError
+from pipeline.common.arguments import Arguments
+from pipeline.common.errors import InputError, UserError
+from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
 from pipeline.shards import SPLITS, Shard, open_folder
-from pipeline.shards.best_fit import packing_line
 from pipeline.tokenization.wordpiece import WordPiece
 
 BARS = 16  # maximum bars of the histogram
@@ -34,31 +41,29 @@ BARS = 16  # maximum bars of the histogram
 
 def about(manifest: Manifest) -> Iterator[str]:
     """Yield lines about the shards, their corpus and their settings."""
-    config, figures = manifest.config, manifest.figures
+    config, counts = manifest.config, CorpusCounts.of(manifest)
     yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
     yield (
         f"corpus {config['corpus']['name']}, pairs {config['pairs']}, "
         f"{f'words by {words}, ' if (words := config.get('words')) else ''}at most "
-        f"{figures['sequence_length']} tokens, seed {config['seed']}, vocabulary of "
-        f"{figures['vocab_size']:,} ({figures['tokenizer'][:12]})"
+        f"{counts.sequence_length} tokens, seed {config['seed']}, vocabulary of "
+        f"{counts.vocab_size:,} ({counts.tokenizer[:12]})"
     )
 
 
-def balance(figures: Mapping[str, Any]) -> Iterator[str]:
+def balance(counts: CorpusCounts) -> Iterator[str]:
     """Yield lines with the documents' counts, skipped files, notes and warnings."""
-    documents = figures["documents"]
+    documents = counts.documents
     outcomes = " + ".join(f"{documents.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
     yield f"{pluralize(documents['read'], 'document')} read = {outcomes}"
     for kind in ("filtered", "skipped", "notes"):
-        if counts := figures.get(kind):
-            listed = ", ".join(f"{counts[reason]:,} {reason}" for reason in sorted(counts))
+        if reasons := getattr(counts, kind):
+            listed = ", ".join(f"{reasons[reason]:,} {reason}" for reason in sorted(reasons))
             yield f"{kind}: {listed}"
-    if figures.get("packing"):
-        yield packing_line(figures["packing"])
-    yield from (
-        f"warning: {text.removeprefix('warning: ')}" for text in figures.get("warnings", ())
-    )
-    for kind, found in figures.get("named", {}).items():
+    if counts.packing:
+        yield counts.packing_line
+    yield from (f"warning: {text}" for text in counts.warnings)
+    for kind, found in counts.named.items():
         yield from (f"{kind}: {line}" for line in found[:5])
         if len(found) > 5:
             yield f"{kind}: more in {MANIFEST}"
@@ -174,7 +179,7 @@ def trained_on(
     config = trained.config
     data, objective = DataConfig(**config["data"]), ObjectiveConfig(**config["objective"])
     schedule = ScheduleConfig(**config["schedule"])
-    steps = config["steps"] or trained.figures["planned_steps"]
+    steps = config["steps"] or TrainingSummary.of(trained).planned_steps
     if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
         raise InputError(
             f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}",
@@ -228,18 +233,18 @@ def show(options: argparse.Namespace) -> None:
         raise InputError(f"DIR={options.folder}: must be a local folder; copy it here", key="DIR")
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")
-    figures = manifest.figures
-    print(*about(manifest), "", *balance(figures), "", sep="\n")
+    counts = CorpusCounts.of(manifest)
+    print(*about(manifest), "", *balance(counts), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)
     for name, problem in checked(folder, manifest):
-        rows = figures["shards"].get(name, {}).get("rows", 0)
+        rows = counts.shards[name].rows if name in counts.shards else 0
         print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
     if wrong:
         raise InputError(
             f"{folder}: {'; '.join(wrong)}; rerun prepare with force=true", path=folder
         )
-    lengths = {int(length): count for length, count in figures["lengths"].items()}
+    lengths = counts.lengths
     if options.png:
         from pipeline.reporting import plots  # importing matplotlib takes a second
 
@@ -259,7 +264,7 @@ def show(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.inspect", description=__doc__)
+    parser = Arguments(prog="python -m pipeline.inspect", description=__doc__)
     parser.add_argument("folder", metavar="DIR", help="output folder of pipeline.prepare")
     parser.add_argument("--samples", type=int, default=3, help="number of instances to show")
     parser.add_argument("--split", choices=SPLITS, default="train", help="split to sample from")
@@ -268,15 +273,12 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
-    output.escape_foreign_letters()
+    output.outlive_readers()
     try:
         show(parser.parse_args())
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.code)
-    except BrokenPipeError:  # `| head` has ended
-        sys.stderr.close()
-        sys.exit(Exit.DONE)
 
 
 if __name__ == "__main__":

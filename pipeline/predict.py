@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.cli import entry_point
-from pipeline.common import output
+from pipeline.common import output, screen
 from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.input_rows import Row, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def predict(config: PredictConfig) -> None:
     Raises:
         InputError: raised by `rows_of`, or all lines are empty.
     """
-    answer = answerer(config)
+    answer, coverage = answerer(config)
     rows = (row for row in rows_of(config) if row.columns or row.text.strip())
     found = False
     while block := list(itertools.islice(rows, BLOCK)):
@@ -52,6 +53,7 @@ def predict(config: PredictConfig) -> None:
     if not found:
         place = config.input or "standard input"
         raise InputError(f"{place}: is empty; write one input per line", key="input", path=place)
+    screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
 def show(block: list[Row], answers: list[Answer]) -> None:
@@ -61,8 +63,8 @@ def show(block: list[Row], answers: list[Answer]) -> None:
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> Callable[[list[Row]], list[Answer]]:
-    """Return the function that predicts for lines with the model of the folder.
+def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]], Coverage]:
+    """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
         InputError: the folder has no model.
@@ -78,7 +80,7 @@ def answerer(config: PredictConfig) -> Callable[[list[Row]], list[Answer]]:
     wordpiece = WordPiece.load(folder)
     if named not in saved_model.KINDS:
         pretrained = Pretrained(config, wordpiece)
-        return pretrained.answer
+        return pretrained.answer, wordpiece.coverage
     size, found = saved_model.load(folder)
     longest = min(
         config.sequence_length or found.reading.sequence_length or size.positions, size.positions
@@ -87,7 +89,7 @@ def answerer(config: PredictConfig) -> Callable[[list[Row]], list[Answer]]:
         "class": classes, "tag": tags, "answer": passages, "choice": endings,
     }  # fmt: skip
     work = kinds[found.model.config.kind]
-    return lambda block: work(found, wordpiece, longest, block)
+    return lambda block: work(found, wordpiece, longest, block), wordpiece.coverage
 
 
 class Pretrained:

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Any
 
 from pipeline import readers
 from pipeline.beam import estimate, preview, steps, trace, transforms
@@ -28,15 +27,16 @@ from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.cli import entry_point
 from pipeline.common import screen
 from pipeline.common.errors import InputError
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
 from pipeline.shards import ShardInfo
-from pipeline.shards.best_fit import packing_line
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
 from pipeline.stages.pinned_corpus import pin
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -156,8 +156,8 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
         )
 
 
-def collect(plan: PreparePlan) -> dict[str, Any]:
-    """Merge the counts of all tasks.
+def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
+    """Merge the counts of all tasks; return them for the manifest, and with hashes and traces.
 
     Raises:
         RuntimeError: the engine lost or duplicated documents.
@@ -171,26 +171,15 @@ def collect(plan: PreparePlan) -> dict[str, Any]:
         shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
-    packed: dict[str, float] = dict(account.packing)
-    if packed:
-        packed["padding_share"] = 1 - packed["tokens"] / max(packed["places"], 1)
-        packed["cut_share"] = packed["cut"] / max(packed["documents"], 1)
-    return {
-        **{
-            name: dict(counts)
-            for name, counts in vars(account).items()
-            if name not in ("lowest", "traced", "names")
-        },
-        "packing": packed,
-        "lowest": account.lowest,
-        "traced": (account.traced, account.names),
-        "documents": {"read": 0, **account.documents},
-        "lengths": {str(length): lengths[length] for length in sorted(lengths)},
+    figures = {
+        **vars(account),
+        "lengths": lengths,
         "shards": shards,
         "tokenizer": plan.info.tokenizer,
         "vocab_size": plan.info.vocab_size,
         "sequence_length": plan.info.sequence_length,
     }
+    return CorpusCounts.from_json(figures), account
 
 
 def make(config: PrepareConfig, out: Path) -> Result:
@@ -209,32 +198,29 @@ def make(config: PrepareConfig, out: Path) -> Result:
     with watch(work):
         transforms.run(work)
     estimate.remember(config, work.splits, time.monotonic() - began)
-    figures = collect(work)
-    records, names = figures.pop("traced")
+    counts, account = collect(work)
     if trace.Trace.of(config) is not None:
-        trace.write(out, records, names, work.splits)
+        trace.write(out, account.traced, account.names, work.splits)
     shutil.rmtree(work.scratch)
-    lowest = figures.pop("lowest")
     with kept_trace(config, out):
-        check_train(config, figures)
-        check_word_limit(config, figures)
-        check_held_out(config, figures, lowest)
-    figures["warnings"] = warnings(work, figures, lowest)
-    if not records and trace.Trace.of(config) is not None:
-        figures["warnings"].append("no document matches trace or trace_file")
-    totals, shards = figures["totals"], figures["shards"]
-    instances = totals["train"] + totals.get("validation", 0)
-    found = documents_line(config, figures)
+        check_train(config, counts)
+        check_word_limit(config, counts)
+        check_held_out(config, counts, account.lowest)
+    counts.warnings.extend(warnings(work, counts, account.lowest))
+    if not account.traced and trace.Trace.of(config) is not None:
+        counts.warnings.append("no document matches trace or trace_file")
+    found = documents_line(config, counts)
     made = (
-        f"{found}{';' if ':' in found else ','} {pluralize(totals['tokens'], 'token')}, "
-        f"{pluralize(instances, 'instance')} in {pluralize(len(shards), 'shard')}"
+        f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}, "
+        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}, "
+        f"{Coverage.of(counts.totals)}"
     )
     if config.packing != "sequential":
-        made += f", {packing_line(figures['packing'])}"
+        made += f", {counts.packing_line}"
     return Result(
-        summary="; ".join([made, *(f"warning: {text}" for text in figures["warnings"])]),
-        figures=figures,
-        sums={name: shard["sha256"] for name, shard in shards.items()},
+        summary="; ".join([made, *(f"warning: {text}" for text in counts.warnings)]),
+        figures=counts.to_json(),
+        sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
 
 
@@ -252,26 +238,23 @@ def kept_trace(config: PrepareConfig, out: Path) -> Iterator[None]:
         raise InputError(said, key=error.key, path=error.path) from error
 
 
-def documents_line(config: PrepareConfig, figures: dict[str, Any]) -> str:
+def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
     """Return the number of documents used, out of how many, and the outcomes of the others."""
-    documents = figures["documents"]
-    lost = Counter(figures["skipped"])
-    lost.update({name: documents.get(name, 0) for name in OUTCOMES if name != "written"})
+    lost = Counter(counts.skipped)
+    lost.update({name: counts.documents.get(name, 0) for name in OUTCOMES if name != "written"})
     unit = getattr(readers.reader_class(config.corpus.reader), "UNIT", "document")
-    used, found = documents.get("written", 0), documents["read"] + sum(figures["skipped"].values())
-    if used == found:
-        return pluralize(used, unit)
-    return f"{used:,} of {pluralize(found, unit)}: {readers.passed_over(lost)}"
+    if counts.written == counts.found:
+        return pluralize(counts.written, unit)
+    return f"{counts.written:,} of {pluralize(counts.found, unit)}: {readers.passed_over(lost)}"
 
 
-def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
+def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     """Raise InputError if there are no training instances: all held out, or none can be made."""
-    totals, share = figures["totals"], config.validation_share
-    if totals.get("train"):
+    share, held = config.validation_share, counts.held_documents
+    if counts.train:
         return
     start = f"corpus {config.corpus.name}: no training instances"
-    held = totals.get("validation_documents", 0)
-    if left := figures["documents"].get("written", 0) - held:
+    if left := counts.written - held:
         raise InputError(
             f"{start}, as {pluralize(left, 'training document')} cannot give any for "
             f"pairs={config.pairs}; {MORE_TEXT}",
@@ -283,35 +266,34 @@ def check_train(config: PrepareConfig, figures: dict[str, Any]) -> None:
             f"held out by validation_share={share}; {FEWER}",
             key="validation_share",
         )
-    by_filter = ", ".join(f"{count:,} {name}" for name, count in figures["filtered"].items())
+    by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
-    raise InputError(f"{start}: {documents_line(config, figures)}{filtered}", key="corpus.path")
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}", key="corpus.path")
 
 
-def check_word_limit(config: PrepareConfig, figures: dict[str, Any]) -> None:
+def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
     """Raise where the corpus has more words than `maximum_words`.
 
     Raises:
         InputError: it has; what is held out counts too, equal documents once.
     """
     most = config.maximum_words
-    words = sum(shard["text_words"] for shard in figures["shards"].values())
-    if most is not None and words > most:
+    if most is not None and counts.words > most:
         raise InputError(
-            f"maximum_words={most}: corpus {config.corpus.name} has {words:,} words; take fewer "
-            "documents, or raise the limit",
+            f"maximum_words={most}: corpus {config.corpus.name} has {counts.words:,} words; take "
+            "fewer documents, or raise the limit",
             key="maximum_words",
         )
 
 
-def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: LowestHashes) -> None:
+def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHashes) -> None:
     """Raise InputError if `validation_share` holds out no documents, or none that give pairs."""
-    if config.validation_share == 0 or figures["totals"].get("validation"):
+    if config.validation_share == 0 or counts.held_out:
         return
-    written = figures["documents"].get("written", 0)
+    written = counts.written
     start = f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out "
     none = "or 0 for shards that are trained on together with others"
-    if held := figures["totals"].get("validation_documents", 0):
+    if held := counts.held_documents:
         start += f"{pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
         count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
         larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
@@ -323,23 +305,24 @@ def check_held_out(config: PrepareConfig, figures: dict[str, Any], lowest: Lowes
     raise InputError(start + cure, key="validation_share")
 
 
-def warnings(plan: PreparePlan, figures: dict[str, Any], lowest: LowestHashes) -> list[str]:
+def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> list[str]:
     """Return warnings about the shards."""
-    config, totals, found = plan.config, figures["totals"], []
-    held, instances = totals.get("validation_documents", 0), totals.get("validation", 0)
-    if config.pairs == "nsp" and instances and not totals["validation_random_next"]:
-        count = sensible_count(figures["documents"].get("written", 0))
+    config, held, instances, found = plan.config, counts.held_documents, counts.held_out, []
+    if config.pairs == "nsp" and instances and not counts.totals["validation_random_next"]:
+        count = sensible_count(counts.written)
         cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
         found.append(
             f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
             f"next-sentence scores will be meaningless; {cure}"
         )
-    every = instances + totals.get("train", 0)
-    if instances > MOST_HELD_OUT * every:
+    if instances > MOST_HELD_OUT * counts.instances:
         found.append(
-            f"{instances:,} of {every:,} instances ({instances / every:.0%}) are held out with "
-            f"{pluralize(held, 'document')}; a smaller validation_share leaves more to train on"
+            f"{instances:,} of {counts.instances:,} instances ({instances / counts.instances:.0%}) "
+            f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
+            "more to train on"
         )
+    if unknown := Coverage.of(counts.totals).warning:
+        found.append(unknown)
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))
     return found

@@ -15,8 +15,10 @@ from pipeline.cli import entry_point
 from pipeline.common import formatting
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import Conversion, CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result
+from pipeline.common.manifest import Manifest, Result
+from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.reporting import (
     commands,
@@ -62,13 +64,7 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     Raises:
         InputError: no stage is finished.
     """
-    if config.stages:
-        folders = config.stages
-    elif store_inputs.in_store(config.workdir):
-        folders = store_inputs.stages_in(config.workdir)
-    else:  # hidden folders are left by crashes
-        every = Path(config.workdir).glob(f"[!.]*/{MANIFEST}")
-        folders = [str(path) for path in sorted(path.parent for path in every)]
+    folders = config.stages or store_inputs.stages_in(config.workdir)
     found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
     known = [(folder, made) for folder, made in found if made and made.stage != "report"]
     if not known:
@@ -82,29 +78,17 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
 
 def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
     """Return the section of a corpus: source, document counts and instance lengths."""
-    figures, corpus = manifest.figures, manifest.config.get("corpus") or {}
-    documents, totals = figures["documents"], figures["totals"]
+    counts, corpus = CorpusCounts.of(manifest), manifest.config.get("corpus") or {}
     origin = {"corpus": corpus.get("name"), "language": corpus.get("language"),
               "from": ", ".join(model_card.sources(corpus))}  # fmt: skip
     rows = [(key, value) for key, value in origin.items() if value]
-    rows += [(f"documents {outcome}", f"{count:,}") for outcome, count in documents.items()]
-    rows += [(f"skipped: {reason}", f"{n:,}") for reason, n in figures["skipped"].items()]
-    names = {"train": "instances to train on", "validation": "instances held out",
-             "validation_documents": "documents held out",
-             "validation_random_next": "instances held out with a random next segment",
-             "random_next": "instances with a random next segment"}  # fmt: skip
-    words = sum(shard.get("text_words") or 0 for shard in figures.get("shards", {}).values())
-    rows += [("words", f"{words:,}")] if words else []
-    shown = {kind: n for kind, n in totals.items() if n or "random_next" not in kind}
-    rows += [(names.get(kind, kind), f"{count:,}") for kind, count in shown.items()]
-    rows += [("warning", text.removeprefix("warning: ")) for text in figures.get("warnings", ())]
-    lengths = {int(length): count for length, count in figures["lengths"].items()}
+    rows += [(title, f"{count:,}") for title, count in counts.rows()]
+    rows += [("warning", text) for text in counts.warnings]
     plot = plots.histogram(
-        list(lengths), list(lengths.values()), "tokens of an instance", "instances (log scale)"
-    )
-    mean = sum(length * n for length, n in lengths.items()) / max(1, sum(lengths.values()))
-    caption = f"Lengths of instances: {mean:.1f} tokens on average"
-    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(caption, plot)]}
+        list(counts.lengths), list(counts.lengths.values()), "tokens of an instance",
+        "instances (log scale)",
+    )  # fmt: skip
+    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(counts.lengths_line, plot)]}
 
 
 def train_section(name: str, folder: Path) -> dict[str, Any]:
@@ -179,14 +163,16 @@ def cards(stages: dict[str, tuple[Path, Manifest]], pairs: list[dict[str, Any]])
     """
     found = []
     for name, (_, manifest) in stages.items():
-        figures = manifest.figures
-        if manifest.stage == "prepare":
-            found.append(Card(f"documents ({name})", f"{figures['documents']['read']:,}"))
-            found.append(Card(f"tokens ({name})", f"{figures['totals']['tokens']:,}"))
-        elif manifest.stage == "train":
-            accuracy = figures["validation"].get("masked_lm_accuracy")
-            shown = score_tables.with_deviation(accuracy, figures.get("deviation"))
-            guess = f"baseline {figures['most_frequent_accuracy']:.3f}: most frequent token"
+        if manifest.stage == CorpusCounts.stage:
+            counts = CorpusCounts.of(manifest)
+            others = f"of {counts.found:,} in the corpus" if counts.found > counts.written else ""
+            found.append(Card(f"documents ({name})", f"{counts.written:,}", others))
+            found.append(Card(f"tokens ({name})", f"{counts.tokens:,}"))
+        elif manifest.stage == TrainingSummary.stage:
+            summary = TrainingSummary.of(manifest)
+            shown = score_tables.with_deviation(summary.accuracy, summary.deviation)
+            guess = score_tables.shown(summary.most_frequent_accuracy)
+            guess = f"baseline {guess}: most frequent token" if guess else ""
             found.append(Card(f"masked-LM accuracy ({name})", shown, guess))
     for part in pairs:
         own = part["rows"][-1]
@@ -218,8 +204,8 @@ def samples(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, dict[st
     return [
         (name, sample)
         for name, (_, manifest) in stages.items()
-        if manifest.stage == "convert"
-        for sample in manifest.figures.get("samples", [])
+        if manifest.stage == Conversion.stage
+        for sample in Conversion.of(manifest).samples
     ]
 
 
@@ -264,7 +250,7 @@ def make(config: ReportConfig, out: Path) -> Result:
             for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
         ],
     )
-    write_text(out / PAGE, formatting.printable(page))
+    write_text(out / PAGE, redact(page))
     if over_seeds:
         known = seed_tables.scores(over_seeds, stages)
         write_text(out / "seeds.json", json.dumps(known, indent=1) + "\n")

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.cli import entry_point
 from pipeline.common import cores, formatting, redact, screen, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, InputError, UserError
+from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import advice, estimates, graph, run_arguments, wandb_names
@@ -57,7 +57,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
             )
     if config.dry_run:
         nodes, expected = planned(config, chosen)
-        screen.say(redact.redact("\n".join(filter(None, [draw(nodes), expected]))))
+        screen.say("\n".join(filter(None, [draw(nodes), expected])))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config, chosen)
@@ -101,7 +101,7 @@ def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], exp
         on_cluster = config.executor.name == "kubernetes"
         raise advice.in_run(error, config.recipe.stages, outs, on_cluster) from error
     except StageFailed as error:
-        screen.say(redact.redact(f"error: {error}"), sys.stderr)
+        screen.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
@@ -122,7 +122,7 @@ def keep_command(workdir: Path) -> None:
     words = ["python", "-m", "pipeline.run", *sys.argv[1:]]
     try:
         (workdir / "logs").mkdir(parents=True, exist_ok=True)
-        write_text(workdir / COMMAND, redact.redact(shlex.join(words)) + "\n")
+        write_text(workdir / COMMAND, shlex.join(map(redact.one_line, words)) + "\n")
     except OSError as error:
         raise InputError(
             f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir
@@ -135,8 +135,8 @@ def show_samples(nodes: list[graph.Node]) -> None:
     A stage that converts checkpoints keeps no samples.
     """
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
-    found = [one.figures["samples"] for one in made if one is not None and "samples" in one.figures]
-    samples = found[-1] if found else []
+    found = [Conversion.of(one) for one in made if one is not None]
+    samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
     if not samples:
         return
     screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")
@@ -169,12 +169,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run the command."""
-    words = run_arguments.expand(sys.argv[1:])
-
-    def start(config: RunConfig) -> None:
-        execute(config, run_arguments.overrides_of(words))
-
-    entry_point.run("run", RunConfig, start, argv=words)
+    run_arguments.start(run_arguments.expand(sys.argv[1:]), execute)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ their continuation forms are therefore passed as special tokens, which fixes the
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.trainers import WordPieceTrainer
 from tqdm import tqdm
 
@@ -90,21 +88,20 @@ def no_text_error(
     )
 
 
-def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
-    """Return a new vocabulary: special tokens, letters, then pieces in the order learnt.
+def learn(texts: Iterable[str], source: str, size: int) -> list[str]:
+    """Return a vocabulary for the words of tokenizer.json `source`.
 
-    The texts are iterated twice.
+    It has special tokens, letters, then pieces in the order learnt. The texts are iterated twice.
     """
-    lowercase = config.lowercase is not False
-    options = (lowercase, config.strip_accents, config.split_chinese)
-    bert = Tokenizer.from_str(wordpiece.build(list(SPECIAL), *options))
+    library = Tokenizer.from_str(source)
     # Without added tokens, as "[MASK]" in the text would be one word.
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = bert.normalizer, bert.pre_tokenizer
+    tokenizer.normalizer = library.normalizer or normalizers.Sequence([])
+    tokenizer.pre_tokenizer = library.pre_tokenizer or pre_tokenizers.BertPreTokenizer()
     letters = alphabet.count_letters(texts, tokenizer)
-    kept, inside = alphabet.choose(letters, tokenizer, config.size)
+    kept, inside = alphabet.choose(letters, tokenizer, size)
     trainer = WordPieceTrainer(
-        vocab_size=config.size,
+        vocab_size=size,
         min_frequency=MINIMUM_COUNT,
         special_tokens=[*SPECIAL, *kept, *(f"##{letter}" for letter in inside)],
         initial_alphabet=kept,
@@ -119,15 +116,14 @@ def learn(texts: Iterable[str], config: VocabConfig) -> list[str]:
 
 def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
     """Return statistics of the vocabulary on the text that it was learnt from."""
-    documents = size = characters = words = tokens = unknown = 0
+    documents = size = words = tokens = 0
     for texts in batches(sample, CHUNK):
         ids, _ = tokenizer.encode(texts)
         documents += len(texts)
         size += sum(len(text.encode()) for text in texts)
-        characters += sum(map(len, texts))
         words += sum(len(text.split()) for text in texts)
         tokens += len(ids)
-        unknown += int(np.count_nonzero(ids == tokenizer.unk))
+    characters = tokenizer.coverage.characters
     return {
         "documents": documents,
         "bytes": size,
@@ -135,7 +131,7 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
         "characters": characters,
         "words": words,
         "tokens": tokens,
-        "unknown_share": unknown / max(tokens, 1),
+        "unknown_share": tokenizer.coverage.share,
         "tokens_per_word": tokens / max(words, 1),
         "characters_per_token": characters / max(tokens, 1),
     }
@@ -169,20 +165,12 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
             )  # fmt: skip
         known |= dict.fromkeys(added)
     if config.learn:
-        learnt = learn(sample_corpus(config, folder), like_existing(config, source, len(known)))
+        size = max(len(known) + config.learn, 100)
+        learnt = learn(sample_corpus(config, folder), source, size)
         learnt = [word for word in learnt if word not in known]
         lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(tokenizer_with(spec, added).to_str(pretty=True))
-
-
-def like_existing(config: VocabConfig, source: str, entries: int) -> VocabConfig:
-    """Return the configuration with the normalization of an existing tokenizer.json."""
-    treated = normalization.of_tokenizer(source)
-    return replace(
-        config, size=max(entries + config.learn, 100), lowercase=treated["lowercase"],
-        strip_accents=treated["strip_accents"], split_chinese=bool(treated["split_chinese"]),
-    )  # fmt: skip
 
 
 def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
@@ -221,17 +209,15 @@ def make(config: VocabConfig, out: Path) -> Result:
             summary += f", {figures['added']:,} added"
     else:
         sample = sample_corpus(config, out)
-        vocab = learn(sample, config)
+        options = (config.lowercase is not False, config.strip_accents, config.split_chinese)
+        vocab = learn(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
         entries = "".join(f"{entry}\n" for entry in vocab)
-        source = wordpiece.build(
-            vocab, config.lowercase is not False, config.strip_accents, config.split_chinese
-        )
+        source = wordpiece.build(vocab, *options, new=True)
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)
         summary = (
             f"{tokenizer.size:,} entries from {figures['characters']:,} characters; "
-            f"{figures['tokens_per_word']:.2f} tokens per word, "
-            f"{figures['unknown_share']:.3%} unknown"
+            f"{figures['tokens_per_word']:.2f} tokens per word, {tokenizer.coverage}"
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
@@ -243,6 +229,8 @@ def make(config: VocabConfig, out: Path) -> Result:
     summary += f"; {treatment(treated)}"
     if tokenizer.uncached:
         summary += f"; encoded by the tokenizers library, slower than ours ({tokenizer.uncached})"
+    if warning := tokenizer.coverage.warning:
+        summary += f"; warning: {warning}"
     figures |= {
         "size": tokenizer.size,
         "sha256": tokenizer.sha256,

@@ -13,7 +13,7 @@ from importlinter import cli
 
 from pipeline import __version__
 
-LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
+LONGEST_FILE, LONGEST_FUNCTION = 600, 50  # lines
 
 
 def sources(root: Path) -> list[Path]:

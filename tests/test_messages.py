@@ -75,6 +75,17 @@ run corpus=sample recipe=devlin batch_size=9
 run corpus=sample recipe=nonsense batch_size=9
 run corpus=sample runner.workers=2
 run corpus=sample stages.train.steps=9
+run corpus=sample ~tasks
+run corpus=sample ~train
+run corpus=sample +corpus=wiki
+run corpus=sample --dry-run
+run corpus=sample --recipe=devlin
+run corpus=sample -m
+run corpus=text corpus.path = FILE
+run corpus=sample train.steps = 9
+run corpus=sample train.clip=[1
+run “corpus=sample”
+run corpus=text corpus.path=“a b”
 run corpus=sample task=rte
 run corpus=sample tasks=[rtee] workdir=TMP/run
 run corpus=sample tasks=[rte] workdir=TMP/run
@@ -87,6 +98,15 @@ run corpus=sample executor=slurm workdir=TMP/run
 run corpus=sample executor=slurm force=[evaluate-sample_next] workdir=TMP/run
 run corpus=sample executor.preflight=true workdir=TMP/run
 run corpus=sample executor=slurm executor.preflight=true dry_run=true workdir=TMP/run
+train ~seed
+train ~deepspeed.x
+train data=FOLDER
+train data.dir=[a]
+train optimizer=null
+train tracking=
+train --cfg x
+train --steps 9
+train -m seed=1
 train model=tny
 train model=tiny model.heads=3 workdir=TMP
 train optimizer.learning_rate=-1 workdir=TMP
@@ -98,6 +118,9 @@ evaluate task=own data=TMP/tone.tsv pretrained=TMP out=TMP/out
 report workdir=TMP out=TMP/report
 submit workdir=TMP out=TMP/submit
 inspect TMP/gone
+inspect
+inspect --nosuch TMP
+dashboards TMP
 """
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from model.config import deepspeed_keys
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, ModelConfig
 from pipeline.common.formatting import byte_count
@@ -38,13 +39,18 @@ class TrackingConfig(Section, key="tracking"):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
     name: str = option(help="Tracker.", choices=("wandb", "none"))
-    project: str = option("bert-pipeline", "Project of the tracker.")
+    project: str | None = option(
+        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
+    )
     mode: str = option(
-        "auto", "Mode of wandb; auto: online if a key is found, else offline.",
+        "auto", "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",
         choices=("auto", "online", "offline"),
     )  # fmt: skip
     prometheus_port: int | None = option(
         None, "Port on which rank 0 serves its metrics; null: none."
+    )
+    prometheus_host: str = option(
+        "127.0.0.1", "Address of that port; 0.0.0.0: all, for a Prometheus on another machine."
     )
 
 
@@ -112,7 +118,9 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = option()
     tracking: TrackingConfig = runtime_option()
     compute: ComputeConfig = group(ComputeConfig, role="runtime")
-    deepspeed: dict[str, Any] = runtime_option({}, "Keys of a DeepSpeed configuration.")
+    deepspeed: dict[str, Any] = option(
+        {}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output
+    )
     start: str | None = input_path(
         None, "Weights to start from: a folder of `train` or in Hugging Face's format."
     )
@@ -203,6 +211,7 @@ class TrainConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits and what fits what."""
         super().__post_init__()
+        deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
         check(
             self.micro_batch == AUTO
             or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),

@@ -62,7 +62,7 @@ def attend(
     tokens; with `window` only to tokens at most that many positions away, on either side.
     """
     if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
-        return v
+        return q + k + v  # all of them: ZeRO 3 compares the order of gradients between ranks
     if window is not None and window >= max_length - 1:
         window = None  # the window covers every sequence
     how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
@@ -79,7 +79,7 @@ def resolve(
     Raises:
         ConfigError: The requested backend is unknown or not supported here.
     """
-    if backend == "auto" or backend in RETIRED:
+    if backend == "auto":
         if device.type != "cuda":
             return "each"
         return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
@@ -289,7 +289,6 @@ BACKENDS = {
     "padded": padded,
     "flash": flash_kernel,
 }
-RETIRED = ("jagged", "varlen", "flex", "flash_attn")  # what runs of 0.1.0 may name; `flash` does it
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

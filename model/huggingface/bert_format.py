@@ -22,14 +22,18 @@ from model.huggingface.bert_names import BERT
 from model.huggingface.modernbert_names import MODERNBERT
 from model.huggingface.names import Names
 from model.huggingface.read_weights import read_weights
+from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
+from pipeline.common.schema import check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
+ABSURD = 1000  # times as many weights as there are
+MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
@@ -166,23 +170,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read the object in a JSON file.
-
-    Raises:
-        InputError: The file does not exist or is not a JSON object.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
-    except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error})", path=path) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: must be a JSON object", path=path)
-    return content
-
-
 def read_config(folder: Path | str) -> dict[str, Any]:
     """Read the config.json of a folder in Hugging Face format.
 
@@ -200,7 +187,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
                 "name that folder"
             )
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
-    return read_json(folder / CONFIG)
+    return foreign_json.read_object(folder / CONFIG)
 
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
@@ -247,6 +234,12 @@ def map_state_dict(
         InputError: The tensors do not match `config` or the vocabulary in `folder`.
     """
     names = names_for(config)
+    check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
+    if config.layers > len(found):
+        raise InputError(
+            f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights",
+            path=folder / CONFIG,
+        )
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
@@ -300,9 +293,10 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
     Raises:
         InputError: The architecture or a setting is not supported.
     """
-    kind = theirs.get("model_type", "bert")
+    kind = str(theirs.get("model_type", "bert"))
     if kind not in NAMES:
-        named = ", ".join(theirs.get("architectures") or [kind])
+        listed = theirs.get("architectures")
+        named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
         raise InputError(
             f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or "
             "ModernBERT",
@@ -323,8 +317,11 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
             raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
         check_types(sizes, names)
-        return ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
-    except (AttributeError, TypeError, ValueError, ConfigError) as error:
+        config = ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
+        check((config.vocab_size or 0) >= 1, "vocab_size must be at least 1")
+        check(config.positions <= MOST_POSITIONS, f"more than {MOST_POSITIONS:,} positions")
+        return config
+    except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
 
 
@@ -337,6 +334,21 @@ def check_types(sizes: dict[str, Any], names: Names) -> None:
         if not fits or (isinstance(value, bool) and kind is not bool):
             word = "int" if key == "vocab_size" else kind.__name__
             raise TypeError(f"{names.sizes.get(key, key)} is {value!r}, must be {word}")
+
+
+def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
+    """Check that a model has by far not more parameters than there are `weights`, or bytes of them.
+
+    Raises:
+        InputError: It has; a network of such sizes is not even described.
+    """
+    layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
+    if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
+        raise InputError(
+            f"{folder / CONFIG}: its sizes need far more than the {weights:,} weights that are "
+            "there; correct it",
+            path=folder / CONFIG,
+        )
 
 
 def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:

@@ -8,15 +8,12 @@ from typing import Any
 import yaml
 
 from model.config import ModelConfig
-from pipeline.common.formatting import printable
+from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.manifest import Manifest
+from pipeline.common.redact import one_line, redact
 
 HEAD = """---
-license: {license}
-library_name: transformers
-{task}{language}tags:
-- {tags}
----
+{header}---
 
 # {title}
 
@@ -35,7 +32,7 @@ PUBLISHED = {
         "ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"
     ),
 }  # fmt: skip
-UNLICENSED = "unknown  # fill in: the licence under which you give these weights away"
+UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"
 
 ENGLISH = "The capital of France is [MASK]."
 USE = """
@@ -76,18 +73,21 @@ def write(
         "longest sequence": f"{config.positions} tokens",
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
-    license = remarks.pop("license", None) or UNLICENSED
-    language = corpus.get("language")
+    license, language = remarks.pop("license", None), corpus.get("language")
+    header: dict[str, Any] = {"license": one_line(license or "unknown")}
+    header["library_name"] = "transformers"
+    header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
+    header |= {"language": one_line(language)} if language else {}
+    header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}
+    rows |= {} if license else {"licence": UNLICENSED}
+    title = f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else "")
     text = HEAD.format(
-        language=f"language: {quoted(language)}\n" if language else "",
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
         kind=kind,
-        task="" if config.causal else "pipeline_tag: fill-mask\n",
-        tags=tag if config.causal else f"{tag}\n- fill-mask",
         paper=paper,
-        title=f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else ""),
+        title=one_line(title),
         size=config.size_name,
-        license=license,
-        start=how,
+        start=one_line(how),
         objective=objective_of(config, train),
         rows=table(rows | remarks),
     )
@@ -102,7 +102,7 @@ def write(
     if example is None:
         example = ENGLISH if language in (None, "en") else "[MASK]"
     example = example.replace("[MASK]", mask)
-    return text + USE.format(example=json.dumps(example, ensure_ascii=False))
+    return text + USE.format(example=redact(json.dumps(example, ensure_ascii=False)))
 
 
 TASKS = {  # of the hub, by type of head
@@ -123,17 +123,15 @@ def write_tuned(
 ) -> str:
     """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
     kind, tag, paper = PUBLISHED[config.architecture]
+    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head],
+              "tags": [tag]}  # fmt: skip
     text = HEAD.format(
-        language="", kind=kind, task=f"pipeline_tag: {TASKS[head]}\n", tags=tag, paper=paper,
-        title=f"{kind} {config.size_name}, {task}", size=config.size_name, license=UNLICENSED,
-        start=f"`{name_of(origin)}` fine-tuned", objective=f"on {task}", rows=table(rows),
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True), kind=kind, paper=paper,
+        title=one_line(f"{kind} {config.size_name}, {task}"), size=config.size_name,
+        start=one_line(f"`{name_of(str(origin))}` fine-tuned"), objective=one_line(f"on {task}"),
+        rows=table(rows | {"licence": UNLICENSED}),
     )  # fmt: skip
     return text + TUNED_USE
-
-
-def quoted(text: str) -> str:
-    """Return a text for the header, in quotation marks if YAML reads something else: `no`."""
-    return text if yaml.safe_load(text) == text else json.dumps(text)
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:
@@ -169,22 +167,25 @@ def section(title: str, rows: dict[str, Any]) -> str:
 
 def table(rows: dict[str, Any]) -> str:
     """Return Markdown table rows."""
-    return "\n".join(f"| {key} | {value} |" for key, value in rows.items() if value is not None)
+    cells = (
+        [one_line(str(cell)).replace("|", r"\|") for cell in row]
+        for row in rows.items() if row[1] is not None
+    )  # fmt: skip
+    return "\n".join(f"| {key} | {value} |" for key, value in cells)
 
 
 def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
     """Return the rows about the training data."""
-    figures = prepare.figures
-    totals, documents = figures.get("totals", {}), figures.get("documents", {})
+    counts = CorpusCounts.of(prepare)
     return {
         "corpus": corpus.get("name"),
         "from": ", ".join(sources(corpus)) or None,
-        "documents": number(documents.get("written")),
-        "documents held out": number(totals.get("validation_documents") or None),
-        "duplicates left out": number(documents.get("duplicate")),
-        "tokens of all documents": number(totals.get("tokens")),
-        "samples": number(totals.get("train")),
-        "sequence length": figures.get("sequence_length"),
+        "documents": number(counts.written),
+        "documents held out": number(counts.held_documents),
+        "duplicates left out": number(counts.documents.get("duplicate")),
+        "tokens of these documents": number(counts.tokens),
+        "samples": number(counts.train),
+        "sequence length": number(counts.sequence_length),
         "shards' fingerprint": prepare.fingerprint[:16],
     }
 
@@ -192,50 +193,44 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
 def sources(corpus: dict[str, Any]) -> list[str]:
     """Return the sources of the text: the name of a user's file or folder, else URLs."""
     if corpus.get("path") is not None:
-        return [printable(Path(corpus["path"]).name or corpus["path"])]
-    own = [file["url"] for file in corpus.get("files") or [] if file.get("url")]
+        return [one_line(Path(corpus["path"]).name or corpus["path"])]
+    own = [one_line(file["url"]) for file in corpus.get("files") or [] if file.get("url")]
     parts = (corpus.get("parts") or {}).values()
     return own + [source for part in parts for source in sources(part)]
 
 
 def recipe_rows(train: Manifest) -> dict[str, Any]:
     """Return the rows about training."""
-    config, figures = train.config, train.figures
+    config, summary = train.config, TrainingSummary.of(train)
     optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
     return {
-        "steps": number(figures.get("steps")),
+        "steps": number(summary.steps),
         "samples a step": number(config.get("batch_size")),
-        "tokens seen": number(figures.get("tokens")),
+        "tokens seen": number(summary.tokens),
         "optimizer": optimizer.get("name"),
         "learning rate": optimizer.get("learning_rate"),
         "weight decay": optimizer.get("weight_decay"),
         "schedule": schedule.get("name"),
         "precision": config.get("precision"),
         "seed": config.get("seed"),
-        "device": figures.get("device"),
-        "hours": f"{train.seconds / 3600:.2f}",
+        "device": summary.device,
+        "hours": f"{summary.hours:.2f}",
         "run's fingerprint": train.fingerprint[:16],
     }
 
 
 def figure_rows(train: Manifest) -> dict[str, Any]:
     """Return the rows of held-out metrics and baselines; none if the weights were not evaluated."""
-    rows = {
-        name.replace("_", " "): f"{value:.4f}"
-        for name, value in train.figures.get("validation", {}).items()
-        if isinstance(value, int | float)
-    }
-    if not rows:
+    summary = TrainingSummary.of(train)
+    if not summary.validation:
         return {}
-    for name, key in (
-        ("most frequent token's share", "most_frequent_accuracy"),
-        ("more frequent class of pairs' share", "most_frequent_pair_accuracy"),
-    ):
-        if train.figures.get(key) is not None:
-            rows[name] = f"{train.figures[key]:.4f}"
-    return rows
+    found = {name.replace("_", " "): value for name, value in summary.validation.items()} | {
+        "most frequent token's share": summary.most_frequent_accuracy,
+        "more frequent class of pairs' share": summary.most_frequent_pair_accuracy,
+    }
+    return {name: f"{value:.4f}" for name, value in found.items() if value is not None}
 
 
-def number(value: Any) -> str | None:
-    """Format an integer with thousands separators."""
-    return f"{value:,}" if isinstance(value, int) else None
+def number(value: int | None) -> str | None:
+    """Format an integer with thousands separators; none for 0, which was not noted."""
+    return f"{value:,}" if value else None

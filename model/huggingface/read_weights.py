@@ -1,6 +1,5 @@
 """Reading of published weight files into one dictionary with canonical names."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -10,7 +9,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from model.huggingface.names import Names
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.file_search import inside
 
 # In order of preference; an index lists the files of the parts.
 FILES = (
@@ -42,6 +43,11 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
     raise InputError(f"{folder}: no weights found; expected one of {', '.join(FILES)}", path=folder)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that may hold weights, read or not."""
+    return [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
+
+
 def parts_of(index: Path) -> list[Path]:
     """Return the files listed in an index.
 
@@ -49,19 +55,17 @@ def parts_of(index: Path) -> list[Path]:
         InputError: The index is broken, or lists a missing file or one outside its folder.
     """
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        names = sorted(set(foreign_json.read(index)["weight_map"].values()))
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{index}: not an index of weights ({error})", path=index) from error
-    for name in names:
-        if Path(name).name != name:
-            raise InputError(f"{index}: lists {name}, which is not in its folder", path=index)
-    lost = [name for name in names if not (index.parent / name).is_file()]
+    parts = [inside(index.parent, name, index) for name in names]
+    lost = [part.name for part in parts if not part.is_file()]
     if lost:
         raise InputError(
             f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}",
             path=index,
         )
-    return [index.parent / name for name in names]
+    return sorted(parts)
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
@@ -78,4 +82,12 @@ def read_file(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: cannot be read ({first_line(error)})", path=path) from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: contains no named tensors", path=path)
-    return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
+    found = {
+        name: tensor
+        for name, tensor in content.items()
+        if isinstance(name, str) and isinstance(tensor, Tensor)
+    }
+    for name, tensor in found.items():
+        if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise InputError(f"{path}: {name} is stored in part; save it whole", path=path)
+    return found

@@ -1,13 +1,13 @@
 """The files of a sentence-transformers model other than its BERT, and what they do to vectors."""
 
-import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.file_search import inside, leads_out, say_left_out
 
 MODULES, BERT = "modules.json", "sentence_bert_config.json"
 # Settings of all modules, and of the first module, the BERT.
@@ -28,27 +28,30 @@ class Pooling:
 def copy(source: Path, target: Path) -> None:
     """Copy the settings and modules of a sentence-transformers model, if `source` is one.
 
-    Links that lead out of the folder are left out, but those into the blobs of the hub's cache.
+    Links that lead out of the source, or to a folder, are left out, and said.
 
     Raises:
         InputError: The list of modules is broken, or names a folder outside the source.
     """
-    for module in _modules(source):
-        name = module["path"]
-        if not name:  # the BERT
-            continue
-        if Path(name).name != name or name in (".", "..") or (source / name).is_symlink():
-            raise InputError(
-                f"{source / MODULES}: lists {name}, which is not in its folder",
-                path=source / MODULES,
-            )
-        for path in _files(source, (source / name).rglob("*")):
-            made = target / path.relative_to(source)
-            made.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, made)
-    if _modules(source):
-        for path in _files(source, (source / name for name in SETTINGS)):
-            shutil.copyfile(path, target / path.name)
+    left_out: list[Path] = []
+
+    def leaves(folder: str | Path, names: list[str]) -> list[str]:
+        paths = [Path(folder, name) for name in names]
+        rings = {path for path in paths if path.is_symlink() and path.is_dir()}
+        left = [path for path in paths if path in rings or leads_out(source, path)]
+        left_out.extend(left)
+        return [path.name for path in left]
+
+    path = source / MODULES
+    if path.is_file() and not leaves(source, [MODULES]):
+        folders = (module["path"] for module in _modules(source))
+        for name in filter(None, folders):  # the BERT's path is empty
+            if inside(source, name, path).is_dir() and not leaves(source, [name]):
+                shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
+        for name in SETTINGS:
+            if (source / name).is_file() and not leaves(source, [name]):
+                shutil.copyfile(source / name, target / name)
+    say_left_out(str(source), len(left_out))
 
 
 def pooling_of(folder: Path) -> Pooling | None:
@@ -85,29 +88,11 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return [{**module, "path": str(module["path"])} for module in content]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return [{**each, "path": str(each["path"])} for each in foreign_json.read(path)]
+    except (TypeError, KeyError) as error:
         raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; an empty one without a file."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})", path=path) from error
-    return content if isinstance(content, dict) else {}
-
-
-def _files(source: Path, paths: Iterator[Path]) -> Iterator[Path]:
-    """Yield the files among paths whose content is in the folder, or in the hub's cache of it."""
-    inside = [source.resolve()]
-    if inside[0].parent.name == "snapshots":
-        inside.append(inside[0].parent.parent / "blobs")
-    for path in paths:
-        real = path.resolve()
-        if real.is_file() and any(real.is_relative_to(root) for root in inside):
-            yield path
+    return foreign_json.read_object(path) if path.is_file() else {}

@@ -106,11 +106,15 @@ class LauncherCommand:
             return self
         return self.adding("--log_level", "critical")
 
+    def is_alone(self) -> bool:
+        """Return whether all ranks are on this machine."""
+        alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}
+        return alone.get(self.name, False)
+
     def with_free_port(self) -> "LauncherCommand":
         """Return the command with a free port, if it runs on one machine and sets none."""
-        alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}
         asked = self.option("--master_port", "--rdzv_endpoint", "--standalone") is not None
-        if asked or not alone.get(self.name):
+        if asked or not self.is_alone():
             return self
         return self.adding("--master_port", str(free_port()))
 
@@ -134,7 +138,8 @@ def read_hosts(path: Path) -> dict[str, int]:
             continue
         name, *rest = words
         slots = rest[0].removeprefix("slots=") if len(rest) == 1 else ""
-        if not slots.isdecimal() or not int(slots) or name in hosts:
+        # ssh would take a name that begins with a dash for an option, which may run a program.
+        if not slots.isdecimal() or not int(slots) or name in hosts or name.startswith("-"):
             raise ConfigError(
                 f"hostfile={path}: line {number}: must be NAME slots=GPUS, with each host once",
                 key="hostfile", path=path, line=number,

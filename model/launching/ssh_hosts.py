@@ -24,7 +24,7 @@ from typing import IO
 from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge
 from model.launching.sent_environment import along
-from model.resilience.rank_card import HOSTS, RUN
+from model.resilience.rank_card import HOSTS, RUN, SECRET
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError
 from pipeline.common.ports import free_port
@@ -221,7 +221,9 @@ class SshHosts:
         command = self.command.without(*OURS)
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
-        environment = self.environment | {HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4)}
+        environment = self.environment | {
+            HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4), SECRET: secrets.token_hex(16),
+        }  # fmt: skip
         for number, host in enumerate(self.hosts):
             words = command.adding(
                 "--no_ssh", "--node_rank", str(number), "--master_addr", address,

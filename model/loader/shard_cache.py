@@ -23,6 +23,8 @@ from model.loader.sample_order import Span
 from model.loader.shard_fetcher import FAILED, Failure, Fetcher, Source, read_failure
 from pipeline.common import estimate
 from pipeline.common.errors import ConfigError, InputError, Restart
+from pipeline.common.figures import CorpusCounts
+from pipeline.common.file_search import inside
 from pipeline.common.formatting import byte_count
 from pipeline.common.manifest import require_manifest
 from pipeline.shards import Shard, ShardInfo, open_folder, open_shard
@@ -73,7 +75,7 @@ class Reading:
     start: int
     stop: int
     batch: int  # samples of the largest batch
-    gather: Callable[[Any], list[Any]]  # each rank's value, on all ranks
+    gather: Callable[[Any], list[Any]]  # each rank's value, of JSON's types, on all ranks
     beat: Callable[[], None]  # called while a shard is waited for
 
     def until_stop(self, start: int) -> Iterator[Span]:
@@ -115,10 +117,10 @@ class ShardCache:
             InputError: there are none, or the manifest does not describe them.
         """
         manifest = require_manifest(folder, "prepare", "data.dir")
-        known = manifest.figures.get("shards", {})
+        known = CorpusCounts.of(manifest).shards
         info = dataclasses.replace(open_folder(folder, "validation")[0].info, split="train")
         names = sorted(n for n in manifest.files if n.startswith("train-") and n.endswith(".arrow"))
-        if not names or any("rows" not in known.get(name, {}) for name in names):
+        if not names or any(name not in known or not known[name].rows for name in names):
             raise InputError(
                 f"{self._addresses[folder]}: its manifest does not list training shards and their "
                 "rows, which data.cache needs; run prepare again with force=true",
@@ -128,8 +130,9 @@ class ShardCache:
         for name in names:
             file, rows = manifest.files[name], known[name]
             source = Source(f"{self._addresses[folder]}/{name}", file["bytes"], file["sha256"])
+            inside(self._top, source.name, self._addresses[folder])
             path = Path(folder, name)
-            found.append(CachedShard(path, info, source, rows["rows"], rows["tokens"]))
+            found.append(CachedShard(path, info, source, rows.rows, rows.tokens))
         self._shards += found
         return list(found)
 
@@ -226,7 +229,7 @@ class ShardCache:
         reading = self._reading
         self._top.mkdir(parents=True, exist_ok=True)
         there = self._top.stat()
-        node = (socket.gethostname(), there.st_dev, there.st_ino)
+        node = [socket.gethostname(), there.st_dev, there.st_ino]
         peers = [rank for rank, other in enumerate(reading.gather(node)) if other == node]
         self._slot = peers.index(reading.rank)
         first = self._slot == 0
@@ -235,7 +238,7 @@ class ShardCache:
             self._progress = _progress(folder, len(peers), "w+")
             self._progress[:] = reading.start
             self._progress[-1] = 0
-        self._folder = reading.gather(folder)[peers[0]]
+        self._folder = Path(reading.gather(str(folder))[peers[0]])
         if not first:
             self._progress = _progress(self._folder, len(peers), "r+")
             return

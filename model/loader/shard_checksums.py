@@ -6,6 +6,7 @@ from pathlib import Path
 
 from model.config import DataConfig
 from pipeline.common.errors import InputError
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256
 
 
@@ -15,7 +16,7 @@ class ShardFiles:
     def __init__(self, data: DataConfig):
         """Read the manifests; raises InputError if a folder has none."""
         manifests = {Path(d): require_manifest(d, "prepare", "data.dir") for d in data.folders}
-        self.sequence_length = max(m.figures["sequence_length"] for m in manifests.values())
+        self.sequence_length = max(CorpusCounts.of(m).sequence_length for m in manifests.values())
         self._listed = {
             folder / name: entry
             for folder, manifest in manifests.items()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,20 +16,18 @@ def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:
     Without ZeRO such a gradient would reach the weights. DeepSpeed reads the results from
     `overflow` and `_global_grad_norm`.
     """
-    step = optimizer.step
 
-    def careful() -> None:
+    def before(optimizer: Any, *_: Any) -> None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        finite = math.isfinite(norm.item())
-        optimizer.overflow = not finite  # type: ignore[attr-defined]
-        optimizer._global_grad_norm = norm  # type: ignore[attr-defined]
-        if finite:
-            if clip:
-                nn.utils.clip_grads_with_norm_(parameters, clip, norm)
-            step()
+        optimizer.overflow = not math.isfinite(norm.item())
+        optimizer._global_grad_norm = norm
+        if optimizer.overflow:
+            optimizer.zero_grad(set_to_none=True)  # what has no gradient is not updated
+        elif clip:
+            nn.utils.clip_grads_with_norm_(parameters, clip, norm)
 
-    optimizer.step = careful  # type: ignore[method-assign,assignment]
+    optimizer.register_step_pre_hook(before)
 
 
 @dataclass

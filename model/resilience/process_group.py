@@ -1,5 +1,7 @@
 """Process-group setup, cross-rank flags, and detection of lost peers."""
 
+import json
+import os
 import socket
 import time
 import uuid
@@ -7,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from model.resilience import rendezvous
 from model.resilience.rank_card import RankCard
@@ -27,7 +29,6 @@ def join(
     """Create the process group when all ranks have joined, with a timeout for every operation.
 
     The start has a timeout of its own, as nodes may start late and names may not resolve yet.
-    `timeout` also becomes the default of later groups: DeepSpeed creates some without a timeout.
 
     With a backend of GPUs there is a second group, which the hosts agree by.
 
@@ -36,8 +37,9 @@ def join(
     """
     global _host_group
     limit = timedelta(seconds=timeout)
-    distributed_c10d._get_default_timeout = lambda backend: limit
     store, rank, size = rendezvous.meet(card, start_timeout)
+    if size == 1 or os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else where the machine's name leads
     store.set_timeout(limit)
     bound = device if device.type == "cuda" and size > 1 else None
     dist.init_process_group(
@@ -72,17 +74,24 @@ def host_group() -> Any:
 
 
 def gather(value: Any) -> list[Any]:
-    """Return every rank's value on all ranks, in rank order."""
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value, group=_host_group)
-    return found
+    """Return every rank's value, of types that JSON has, on all ranks, in rank order.
+
+    PyTorch's own unpickles, and so runs, what other ranks send.
+    """
+    size, rank, data = dist.get_world_size(), dist.get_rank(), json.dumps(value).encode()
+    lengths = torch.zeros(size, dtype=torch.int64)
+    lengths.numpy()[rank] = len(data)
+    dist.all_reduce(lengths, group=_host_group)
+    rows = torch.zeros(size, int(lengths.numpy().max()), dtype=torch.uint8)
+    rows.numpy()[rank, : len(data)] = np.frombuffer(data, np.uint8)
+    dist.all_reduce(rows, group=_host_group)
+    texts = zip(rows.numpy(), lengths.tolist(), strict=True)
+    return [json.loads(row[:length].tobytes()) for row, length in texts]
 
 
 def broadcast_from_rank0(value: Any) -> Any:
-    """Return rank 0's value on every rank."""
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+    """Return rank 0's value, of types that JSON has, on every rank."""
+    return gather(value if dist.get_rank() == 0 else None)[0]
 
 
 def check_shared_folder(folder: Path, timeout: float) -> None:

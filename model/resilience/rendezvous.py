@@ -3,19 +3,26 @@
 Rank 0 serves a store at MASTER_ADDR:MASTER_PORT with its card. Each other rank compares its own
 card and stores the differences. When all have arrived, rank 0 either starts the training or ends it
 with the same error on every rank. No rank joins the process group of another training.
+
+Each message has a code of itself and the secret that the launcher gave the ranks: who does not know
+the secret neither arrives nor starts another rank.
 """
 
 import contextlib
+import errno
+import hmac
+import ipaddress
 import json
 import os
 import socket
+import sys
 import time
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from model.resilience.rank_card import HOSTS, RankCard
+from model.resilience.rank_card import HOSTS, SECRET, RankCard
 from pipeline.common.errors import ConfigError, InputError, Restart, first_line
 
 LEAVING = 10.0  # seconds that a previous training may take to free the port
@@ -23,6 +30,7 @@ CONNECTING = 10.0  # seconds for one connection: an address may be routed later
 POLL = 0.1  # seconds between rank 0's looks at who has joined
 RETRY = 0.5  # seconds between attempts
 _CARD, _GO = "card", "go"
+_BACKLOG = 2048  # connections that wait to be accepted
 
 
 def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
@@ -37,10 +45,12 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
     until = time.monotonic() + start_timeout
     if size == 1:
         # A single rank needs no agreed port.
-        return prefixed(TCPStore("127.0.0.1", 0, is_master=True), card), rank, size
+        handle = socket.create_server(("127.0.0.1", 0)).detach()
+        alone = TCPStore("127.0.0.1", 0, is_master=True, master_listen_fd=handle)
+        return prefixed(alone, card), rank, size
     if rank == 0:
         store = _served(until)
-        store.set(_key(_CARD), card.to_json())
+        tell(store, _CARD, card.to_json())
         _welcome(store, size, start_timeout, until)
     else:
         store = _found(card, start_timeout, until)
@@ -50,7 +60,8 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
 
 def prefixed(store: Store, card: RankCard) -> Store:
     """Return the part of a store in which the ranks of one start leave their addresses."""
-    return PrefixStore(_key(f"run/{card.run}/{card.fingerprint[:12]}"), store)
+    name = f"run/{card.run}/{card.fingerprint[:12]}"
+    return PrefixStore(_key(f"{name}/{_code(name, b'').decode()}"), store)
 
 
 def _address() -> tuple[str, int]:
@@ -62,17 +73,74 @@ def _key(name: str) -> str:
     return f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
+def _code(name: str, text: bytes) -> bytes:
+    """Return what only those who know the secret can write before a text of this name."""
+    secret = os.environ.get(SECRET, "").encode()
+    return hmac.new(secret, _key(name).encode() + b"\n" + text, "sha256").hexdigest().encode()
+
+
+def tell(store: Store, name: str, text: str) -> None:
+    """Leave a message for the other ranks."""
+    store.set(_key(name), _code(name, text.encode()).decode() + text)
+
+
+def _read(store: Store, name: str) -> tuple[bytes, bool]:
+    """Return a message, and whether it is of a rank that knows the secret."""
+    data = bytes(store.get(_key(name)))
+    code, text = data[:64], data[64:]
+    return text, hmac.compare_digest(code, _code(name, text))
+
+
+def answer(store: Store, name: str) -> str:
+    """Return another rank's message.
+
+    Raises:
+        ConfigError: it is of a process that does not know the secret.
+    """
+    text, known = _read(store, name)
+    if not known:
+        raise ConfigError(
+            f"master_port={_address()[1]}: somebody who does not know the secret of this training "
+            f"({SECRET}) has answered; start all ranks alike, on a port of their own",
+            key="master_port",
+        )
+    return text.decode()
+
+
+def listening(address: str, port: int) -> socket.socket | None:
+    """Return a socket that listens on one address alone; None if that is not all ranks' way here.
+
+    A machine's own name may be loopback on it, and one of several addresses or of a gateway.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    try:
+        asked = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        found = list(dict.fromkeys(str(place[0]) for *_, place in asked))
+        local = [ipaddress.ip_address(place.partition("%")[0]).is_loopback for place in found]
+        loopback = all(local) and address in ("localhost", found[0])
+        if not loopback and (any(local) or len(found) > 1):
+            return None
+        family = socket.AF_INET6 if ":" in found[0] else socket.AF_INET
+        return socket.create_server((found[0], port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise
+        return None
+
+
 def _left(until: float) -> timedelta:
     return timedelta(seconds=max(1.0, until - time.monotonic()))
 
 
 def _client(until: float) -> Store:
-    address, port = _address()
+    address, port = _wait_for_port(until), _address()[1]
     return TCPStore(address, port, is_master=False, timeout=_left(until), wait_for_workers=False)
 
 
-def _wait_for_port(until: float) -> None:
-    """Wait until rank 0's port accepts connections.
+def _wait_for_port(until: float) -> str:
+    """Wait until rank 0's port accepts connections; return the address that does.
 
     PyTorch's client would wait too, but prints a trace of its C++ code when it gives up.
 
@@ -82,8 +150,8 @@ def _wait_for_port(until: float) -> None:
     while True:
         patience = min(CONNECTING, max(1.0, until - time.monotonic()))
         try:
-            socket.create_connection(_address(), timeout=patience).close()
-            return
+            with socket.create_connection(_address(), timeout=patience) as connection:
+                return str(connection.getpeername()[0])
         except OSError:
             if time.monotonic() + RETRY > until:
                 raise
@@ -98,11 +166,13 @@ def _served(until: float) -> Store:
     patience = min(until, time.monotonic() + LEAVING)
     while True:
         try:
+            own = listening(address, port)
             return TCPStore(
-                address, port, is_master=True, timeout=_left(until), wait_for_workers=False,
-                multi_tenant=True,
+                own.getsockname()[0] if own else address, port, is_master=True,
+                timeout=_left(until), wait_for_workers=False, multi_tenant=True,
+                master_listen_fd=own.detach() if own else None,
             )  # fmt: skip
-        except dist.DistError as error:
+        except (dist.DistError, OSError) as error:
             taken = "EADDRINUSE" in str(error) or "already in use" in str(error)
             if taken and time.monotonic() < patience:
                 time.sleep(RETRY)
@@ -118,19 +188,34 @@ def _served(until: float) -> Store:
 
 def _welcome(store: Store, size: int, start_timeout: float, until: float) -> None:
     """Wait as rank 0 for all others, then start them or refuse."""
-    others = [_key(f"came/{rank}") for rank in range(1, size)]
-    while not store.check(others):  # `wait` would print a warning of PyTorch when it gives up
+    others = [f"came/{rank}" for rank in range(1, size)]
+    while not _all_came(store, others):
         if time.monotonic() > until:
             missing = _missing(store, size, start_timeout)
-            _refuse(store, [key for key in others if store.check([key])], "missing", missing)
+            _refuse(store, [name for name in others if _came(store, name)], "missing", missing)
             raise Restart(missing)
         time.sleep(POLL)
-    answers = [bytes(store.get(key)).decode() for key in others]
-    unlike = sorted({text for text in answers if text})
+    unlike = sorted({text for name in others if (text := answer(store, name))})
     if unlike:
         _refuse(store, others, "unlike", unlike[0])
         raise InputError(unlike[0])
-    store.set(_key(_GO), json.dumps(["start", ""]))
+    tell(store, _GO, json.dumps(["start", ""]))
+
+
+def _came(store: Store, name: str) -> bool:
+    # `wait` would print a warning of PyTorch when it gives up
+    return store.check([_key(name)])
+
+
+def _all_came(store: Store, names: list[str]) -> bool:
+    """Return whether all ranks have arrived; those who do not know the secret are turned away."""
+    if not store.check([_key(name) for name in names]):
+        return False
+    strangers = [name for name in names if not _read(store, name)[1]]
+    for name in strangers:
+        print(f"warning: {name}: without the secret of this training", file=sys.stderr, flush=True)
+        store.delete_key(_key(name))
+    return not strangers
 
 
 def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
@@ -138,14 +223,9 @@ def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
 
     The store ends with rank 0, which therefore must not exit first.
     """
-    store.set(_key(_GO), json.dumps([what, why]))
+    tell(store, _GO, json.dumps([what, why]))
     with contextlib.suppress(dist.DistError):  # a rank may have died since
-        store.wait([_read(key) for key in arrived], timedelta(seconds=LEAVING))
-
-
-def _read(came: str) -> str:
-    """Return the key with which a rank acknowledges rank 0's answer."""
-    return f"{came}/read"
+        store.wait([_key(f"{name}/read") for name in arrived], timedelta(seconds=LEAVING))
 
 
 def _found(card: RankCard, start_timeout: float, until: float) -> Store:
@@ -154,10 +234,10 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
     patience = min(until, time.monotonic() + LEAVING)
     while True:
         try:
-            _wait_for_port(until)
             store = _client(until)
             store.wait([_key(_CARD)], _left(until))
-            first = RankCard.from_json(store.get(_key(_CARD)))
+            text, known = _read(store, _CARD)
+            first = RankCard.from_json(text)
             started = store.check([_key(_GO)])
         except (OSError, dist.DistError, ValueError, TypeError, KeyError) as error:
             if time.monotonic() + RETRY < until:  # rank 0 ended and may be restarted
@@ -167,12 +247,15 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
                 f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s "
                 f"({first_line(error)})"
             ) from error
-        if first.same_run(card) and not started:
+        mine = known and first.same_run(card)
+        if mine and not started:
             return store
-        if not first.same_run(card) and time.monotonic() > patience:
+        if not mine and time.monotonic() > patience:
+            other = "" if known else f", of which {SECRET} is another,"
             raise ConfigError(
-                f"master_port={port}: another training uses {address}:{port} (out={first.out} on "
-                f"{first.host}; here out={card.out}); choose another port: --master_port N",
+                f"master_port={port}: another training{other} uses {address}:{port} "
+                f"(out={first.out} on {first.host}; here out={card.out}); choose another port: "
+                "--master_port N",
                 key="master_port",
             )
         if time.monotonic() > until:
@@ -186,20 +269,20 @@ def _arrive(
 ) -> None:
     """Store the differences from rank 0, and wait for its answer."""
     try:
-        first = RankCard.from_json(store.get(_key(_CARD)))
+        first = RankCard.from_json(answer(store, _CARD))
         unlike = first.differences(card)
         text = unlike and (
             f"rank 0 on {first.host} and rank {rank} on {card.host} differ in {unlike}; use the "
             "same installation, settings and data on every node"
         )
-        store.set(_key(f"came/{rank}"), text)
+        tell(store, f"came/{rank}", text)
         try:
             store.wait([_key(_GO)], _left(until))
         except dist.DistStoreError as error:
             raise Restart(_missing(store, size, start_timeout)) from error
-        what, why = json.loads(bytes(store.get(_key(_GO))))
+        what, why = json.loads(answer(store, _GO))
         if what != "start":
-            store.set(_read(_key(f"came/{rank}")), "")
+            store.set(_key(f"came/{rank}/read"), "")
     except dist.DistNetworkError as error:
         raise Restart(f"{name_of(0)} was lost before all ranks had joined") from error
     if what == "missing":
@@ -209,7 +292,7 @@ def _arrive(
 
 
 def _missing(store: Store, size: int, start_timeout: float) -> str:
-    ranks = [rank for rank in range(1, size) if not store.check([_key(f"came/{rank}")])]
+    ranks = [rank for rank in range(1, size) if not _came(store, f"came/{rank}")]
     names = ", ".join(dict.fromkeys(map(name_of, ranks))) or name_of(0)
     return f"{names} did not join within {start_timeout:g} s"
 

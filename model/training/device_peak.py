@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from model.training.published_peak import published
+from model.training.cost import published
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ModelConfig, TrainConfig
-from model.training import flops, run_length
+from model.training import cost, run_length
 from model.training.tracking import read_metrics
 from pipeline.common import cores, estimate
 from pipeline.common.errors import InputError
 from pipeline.common.estimate import Estimate
+from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.manifest import Manifest
 
 REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
@@ -49,18 +50,9 @@ def processor(size: int = 1024, seconds: float = 0.15) -> float:
     return 2 * size**3 / best
 
 
-def parameters(model: ModelConfig) -> int:
-    """Return about how many parameters a model has."""
-    modern = model.architecture == "modernbert"
-    layer = 4 * model.hidden**2 + (3 if modern else 2) * model.hidden * model.feed_forward
-    words = (model.vocab_size or VOCABULARY) + (0 if modern else model.positions)
-    heads = (1 if modern else 2) * model.hidden**2
-    return model.layers * layer + words * model.hidden + heads
-
-
 def memory_of(model: ModelConfig) -> float:
     """Return the bytes of memory that a process takes which trains a model."""
-    return STATE * parameters(model) + PROCESS
+    return STATE * cost.parameters(known(model)) + PROCESS
 
 
 def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
@@ -72,18 +64,16 @@ def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
         manifest = Manifest.read(folder)
     except InputError:
         manifest = None
-    lengths = manifest.figures.get("lengths") if manifest is not None else None
-    if not lengths:
-        return FILLED * sequence_length, 0
-    count = sum(lengths.values())
-    return sum(int(n) * each for n, each in lengths.items()) / count, count
+    counts = CorpusCounts.of(manifest) if manifest is not None else CorpusCounts()
+    mean = counts.mean_length
+    return (FILLED * sequence_length, 0) if mean is None else (mean, sum(counts.lengths.values()))
 
 
 def of_a_sample(
     data: DataConfig,
     model: ModelConfig,
     sequence_lengths: Mapping[str, int],
-    masked_share: float = flops.MASKED,
+    masked_share: float = cost.MASKED,
 ) -> tuple[float, float]:
     """Return the tokens of a sample and the operations to train on it, on average."""
     expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
@@ -92,7 +82,7 @@ def of_a_sample(
     shares = data.weights or [count for _, count in found]
     if not all(shares):  # not known yet
         shares = [1] * len(found)
-    work = [flops.of_sequences(_known(model), [length], masked_share) for length in lengths]
+    work = [cost.operations(known(model), [length], masked_share) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
 
 
@@ -142,7 +132,7 @@ def training(
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += 0 if reached else STEP * (steps - done)  # a rate that was measured includes it
-    count = parameters(model)
+    count = cost.parameters(known(model))
     average = AVERAGE * count * (config.ema is not None)
     return Estimate(
         seconds=seconds,
@@ -155,13 +145,13 @@ def training(
 
 def remember(config: TrainConfig) -> None:
     """Keep the operations per second that each rank reached, for the estimates of later runs."""
-    rows = [row for row in read_metrics(Path(config.out)) if row.get("kind") == "train"]
+    rows = [row for row in read_metrics(Path(config.out)) if "samples_per_second" in row]
     manifest = Manifest.read(config.out)
     if manifest is None or not rows or config.model.layers == 0:
         return
     _, work = of_a_sample(config.data, config.model, {}, masked(config))
     rate = median(row["samples_per_second"] for row in rows)
-    ranks = manifest.figures.get("world_size", 1)
+    ranks = TrainingSummary.of(manifest).world_size
     estimate.remember_rate(config.workdir, "train", work * rate / ranks)
 
 
@@ -169,9 +159,10 @@ def tuning(
     model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike
 ) -> float:
     """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
-    once = [flops.of_sequences(_known(model), lengths, 0.0) for lengths in (train, dev)]
+    once = [cost.operations(known(model), lengths, 0.0) for lengths in (train, dev)]
     return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from
 
 
-def _known(model: ModelConfig) -> ModelConfig:
+def known(model: ModelConfig) -> ModelConfig:
+    """Return a model with a usual vocabulary where its own is not known yet."""
     return model if model.vocab_size else replace(model, vocab_size=VOCABULARY)

@@ -14,9 +14,9 @@ import struct
 from pathlib import Path
 
 from model.config import TrainConfig
-from model.training import checkpoint, tracking
-from model.training.checkpoint import State
+from model.training import tracking
 from model.training.schedule import batch_size, lr_factor
+from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 
@@ -61,7 +61,7 @@ class FirstSteps:
         return noted is not None and step <= self._steps and noted == self.hash_of(step)
 
 
-def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, State] | None:
+def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, checkpoints.State] | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
@@ -70,11 +70,11 @@ def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, State] | None:
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
-    own = checkpoint.newest(folder)
+    own = checkpoints.newest(folder)
     done = own[1].step if own else 0
     for path in _in_common(folder, first_steps, done):
         try:
-            state = checkpoint.read_state(path)
+            state = checkpoints.read_state(path)
         except InputError as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
             continue
@@ -95,11 +95,11 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     found: list[tuple[int, Path]] = []
     for other in folder.parent.glob("*"):
         if other != folder:
-            found += [item for item in checkpoint.steps(other).items() if item[0] > done]
+            found += [item for item in checkpoints.steps(other).items() if item[0] > done]
     shared = [
         path
         for step, path in sorted(found)  # hashes take the steps in order
-        if first_steps.fits(step, checkpoint.noted(path, "first_steps"))
+        if first_steps.fits(step, checkpoints.noted(path, "first_steps"))
     ]
     return shared[::-1]
 
@@ -107,8 +107,8 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 def _take_up(path: Path, step: int, folder: Path) -> None:
     """Link a checkpoint and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
-    before = [other for number, other in checkpoint.steps(path.parent).items() if number < step]
-    for each in (*(other for other in before if checkpoint.mark_of(other) is not None), path):
+    before = [other for number, other in checkpoints.steps(path.parent).items() if number < step]
+    for each in (*(other for other in before if checkpoints.mark_of(other) is not None), path):
         target = folder / each.name
         if target.exists():  # an interrupted start linked it, or it is damaged
             shutil.rmtree(target)
@@ -116,7 +116,7 @@ def _take_up(path: Path, step: int, folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(each, temporary, copy_function=_link)
         temporary.rename(target)
-    write_text(folder / checkpoint.LATEST, f"{path.name}\n")
+    write_text(folder / checkpoints.LATEST, f"{path.name}\n")
 
 
 def _link(source: str, target: str) -> None:

@@ -6,9 +6,7 @@ parameter. At ZeRO 1 every rank has all gradients until the optimizer's step, so
 laid out as the flat weights are: a bucket is a range of them, its gradients are added by one
 operation for many tensors, and the optimizer takes this rank's part of the buffer as it is.
 
-Here are a hook of one parameter for each bucket, and two methods of the wrapper for ZeRO 1 and 2:
-`reduce_gradients`, called at the end of a step's last backward pass, and
-`fill_grad_accum_attribute`, called at the end of every one.
+`gather_flat` in `deepspeed_patches` gives ZeRO's wrapper these methods and hooks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +15,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from deepspeed.runtime.zero.stage_1_and_2 import GradPartitionBufferGroup
 from torch import Tensor
+
+from model.training.partitioned import fragments
 
 
 @dataclass
@@ -39,26 +38,6 @@ class Bucket:
         return all(parameter.grad is not None for parameter in self.parameters)
 
 
-def gather_flat(wrapper: Any, parameters: Iterable[Tensor]) -> None:
-    """Make a ZeRO 1 optimizer that adds up bf16 in fp32 do so in flat buffers.
-
-    The parameters are those of the model, about in the order of its forward pass. Other optimizers
-    keep DeepSpeed's hooks, and so do options that lay out or scale gradients in another way.
-    """
-    sums_of_their_own = getattr(wrapper, "use_grad_accum_attribute", False)
-    usual = sums_of_their_own and (
-        wrapper.gradient_accumulation_dtype == wrapper.communication_data_type == torch.float32
-        and wrapper.postscale_gradients
-        and wrapper.gradient_predivide_factor == 1.0
-        and wrapper.sequence_parallel_size == 1
-        and not wrapper.cpu_offload
-        and not wrapper.round_robin_gradients
-        and not wrapper.parameter_alignment
-    )
-    if usual:
-        FlatGradients(wrapper, parameters)
-
-
 class FlatGradients:
     """The sums of a step's gradients."""
 
@@ -74,22 +53,27 @@ class FlatGradients:
             places,
         )
         rank = dist.get_rank(self.ranks)
-        self.pieces = [
-            pieces(group, rank * size, size)
+        self.parts = [  # of each group: where this rank's begins, its size, and those of its pieces
+            (rank * size, size, sizes(group, rank * size, size))
             for (_, group), size in zip(groups, wrapper.partition_size, strict=True)
         ]
-        for hook in wrapper._grad_acc_hooks:
-            hook.remove()
-        wrapper._grad_acc_hooks = [
-            self._hook(min(bucket.parameters, key=places.__getitem__))  # the last to be computed
-            for bucket in self.buckets
-        ]
-        wrapper.reduce_gradients = self.reduce
-        wrapper.fill_grad_accum_attribute = self.finish_pass
+        self._last = [min(one.parameters, key=places.__getitem__) for one in self.buckets]
 
-    def _hook(self, parameter: Tensor) -> Any:
-        register: Any = parameter.register_post_accumulate_grad_hook
-        return register(lambda _: self.take())
+    @staticmethod
+    def suits(wrapper: Any) -> bool:
+        """Return whether an optimizer wrapper adds up bf16 in fp32, laid out as its weights are."""
+        return getattr(wrapper, "use_grad_accum_attribute", False) and bool(
+            wrapper.gradient_accumulation_dtype == wrapper.communication_data_type == torch.float32
+            and wrapper.postscale_gradients
+            and wrapper.gradient_predivide_factor == 1.0
+            and wrapper.sequence_parallel_size == 1
+            and not wrapper.cpu_offload
+        )
+
+    def hooks(self) -> list[Any]:
+        """Register a hook on the parameter of each bucket whose gradient is computed last."""
+        every: list[Any] = self._last
+        return [one.register_post_accumulate_grad_hook(lambda _: self.take()) for one in every]
 
     @torch.no_grad()
     def take(self, at_the_end: bool = False) -> None:
@@ -115,25 +99,26 @@ class FlatGradients:
                 bucket.sent = dist.all_reduce(where, group=self.ranks, async_op=True)
 
     def finish_pass(self) -> None:
-        """Add what is left of a pass; `reduce` has done so in the last one of a step."""
+        """Add what is left of a pass; `reduced` does so in the last one of a step."""
         if not self.wrapper.is_gradient_accumulation_boundary():
             self.take(at_the_end=True)
 
-    def reduce(self, pipeline_parallel: bool = False) -> None:
-        """Finish the sums over micro-batches and ranks; give the optimizer this rank's part."""
+    def reduced(self) -> list[tuple[Tensor, list[int]]]:
+        """Finish the sums over micro-batches and ranks; return this rank's part of each group.
+
+        With each part come the sizes of its pieces.
+        """
         self.take(at_the_end=True)
-        rank = dist.get_rank(self.ranks)
         for bucket in self.buckets:
             if bucket.sent is not None:
                 bucket.sent.wait()
             bucket.sent, bucket.filled = None, False
-        for group, flat in enumerate(self.flat):
-            size = self.wrapper.partition_size[group]
-            part = flat.narrow(0, rank * size, size)
-            self.wrapper.averaged_gradients[group] = GradPartitionBufferGroup(
-                list(torch.split(part, self.pieces[group])), part
-            )
+        found = [
+            (flat.narrow(0, start, size), pieces)
+            for flat, (start, size, pieces) in zip(self.flat, self.parts, strict=True)
+        ]
         self.flat, self.views = [], []  # the optimizer frees them after its step
+        return found
 
     def _make(self) -> None:
         """Make the buffers of a step, with zeros where a gradient is missing."""
@@ -186,17 +171,12 @@ def in_backward_order(every: list[Bucket], places: Mapping[Tensor, int]) -> list
     return sorted(every, key=lambda one: -min(places[p] for p in one.parameters))
 
 
-def pieces(parameters: list[Tensor], start: int, size: int) -> list[int]:
+def sizes(parameters: list[Tensor], start: int, size: int) -> list[int]:
     """Return the sizes of what a partition of the flat weights has: parts of parameters, padding.
 
-    >>> pieces([torch.empty(3), torch.empty(2, 2)], start=2, size=7)
+    >>> sizes([torch.empty(3), torch.empty(2, 2)], start=2, size=7)
     [1, 4, 2]
     """
-    found, place = [], 0
-    for parameter in parameters:
-        end = place + parameter.numel()
-        found.append(min(end, start + size) - max(place, start))
-        place = end
-    found = [piece for piece in found if piece > 0]
+    found = [piece.size for piece in fragments(parameters, start, size)]
     padding = size - sum(found)
     return [*found, padding] if padding else found

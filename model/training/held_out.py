@@ -42,7 +42,7 @@ def _figures(
         for one in part.batches:
             micro = one.to(world.device)
             masked_logits, pair_logits = engine(micro)
-            meter.add(losses(masked_logits, pair_logits, micro)[2])
+            meter.add(losses(masked_logits, pair_logits, micro)[2], finite_only=False)
             guard.beat()
     figures = meter.read(config.objective.next_sentence)
     return {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.training.tracking import read_metrics
+from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ def of_weights(place: str, source: "Source", average: bool) -> Iterator[Manifest
             yield made
             continue
         state = source.last[1]
-        own = {
-            "steps": state.step,
-            "tokens": state.tokens,
-            "validation": validation_of(made, source, average),
-        }
-        yield replace(made, figures=made.figures | own)
+        whole = TrainingSummary.of(made)
+        summary = replace(
+            whole,
+            steps=state.step,
+            samples=state.samples,
+            tokens=state.tokens,
+            words=state.words,
+            validation=validation_of(made, source, average),
+        )
+        seconds = state.seconds if state.step != whole.steps else 0.0
+        yield replace(made, figures=summary.to_json(), seconds=seconds or made.seconds)
 
 
 def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, float]:
@@ -53,8 +59,9 @@ def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, 
     """
     assert source.last is not None
     path, state = source.last
-    found: dict[str, float] = made.figures.get("validation", {})
-    if state.step != made.figures.get("steps"):
+    summary = TrainingSummary.of(made)
+    found = summary.validation
+    if state.step != summary.steps:
         now = {"kind": "validation", "step": state.step}
         there = [row for row in read_metrics(path.parents[2]) if now.items() <= row.items()]
         found = {key: there[-1][key] for key in found if key in there[-1]} if there else {}

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
 from model.huggingface import bert_format, vocabulary
+from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
-from model.training.checkpoint import State
 from model.training.optimizer import AVERAGE
+from pipeline.common import checkpoints
+from pipeline.common.checkpoints import State
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -85,7 +87,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
             "format (Google's are on the hub, under google-bert and google)",
             path=graphs[0],
         )
-    last = path, state = checkpoint.locate(Path(place))
+    last = path, state = checkpoints.locate(Path(place))
     if ema:
         return Source(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
     weights, steps = checkpoint.average(path, state, average)
@@ -121,8 +123,12 @@ def size_of(place: Path | str) -> ModelConfig:
         InputError: No model was found.
     """
     if is_foreign(place):
-        return bert_format.our_config(Path(place), bert_format.read_config(place))
-    return ModelConfig(**checkpoint.locate(Path(place))[1].model)
+        folder = Path(place)
+        config = bert_format.our_config(folder, bert_format.read_config(folder))
+        stored = sum(path.stat().st_size for path in weight_files(folder))
+        bert_format.check_sizes(folder, config, stored or 2**30)
+        return config
+    return ModelConfig(**checkpoints.locate(Path(place))[1].model)
 
 
 def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:

@@ -8,7 +8,7 @@ import torch
 
 from model.config import ModelConfig, TrainConfig
 from model.resilience import process_group
-from model.training import memory_model
+from model.training import cost
 from model.training.deepspeed_engine import World
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Restart, first_line
@@ -44,15 +44,15 @@ def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int)
 def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> int:
     """Return how many tokens the device of this rank can learn from at a time."""
     if world.device.type != "cuda":
-        return max(memory_model.ON_A_CPU, model.positions)
+        return max(cost.ON_A_CPU, model.positions)
     zero = config.deepspeed.get("zero_optimization", {})
     share = max(config.objective.mask_shares)
-    setting = memory_model.Setting(
+    setting = cost.Setting(
         model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
         world.size, offload="offload_optimizer" in zero, average=config.ema is not None,
     )  # fmt: skip
     memory = torch.cuda.get_device_properties(world.device).total_memory
-    return memory_model.tokens_that_fit(setting, memory)
+    return cost.tokens_that_fit(setting, memory)
 
 
 def is_too_large(error: BaseException) -> bool:

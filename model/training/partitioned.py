@@ -142,8 +142,8 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
     if stage == 0:
         return {}
     common = (wrapper.dp_process_group, engine.device)
+    rank = dist.get_rank(wrapper.dp_process_group)
     if stage == 3:
-        rank = dist.get_rank(wrapper.dp_process_group)
         return {
             flat: layout_of(equal_shares(group, rank), [p.ds_shape for p in group], *common)
             for flat, group in zip(
@@ -151,7 +151,9 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
             )
         }
     return {
-        flat: layout_of(fragments(group), [p.shape for p in group], *common)
+        flat: layout_of(
+            fragments(group, rank * flat.numel(), flat.numel()), [p.shape for p in group], *common
+        )
         for flat, group in zip(
             wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True
         )
@@ -169,14 +171,17 @@ def layout_of(
     return Layout(pieces, shapes, group, device, frozenset(split))
 
 
-def fragments(parameters: list[Any]) -> list[Piece]:
-    """Return this rank's pieces at stages 1 and 2: the concatenated group in equal partitions."""
-    found = []
+def fragments(parameters: list[Any], start: int, size: int) -> list[Piece]:
+    """Return the pieces in `size` elements from `start` of parameters laid end to end.
+
+    So ZeRO 1 and 2 cut a parameter group, into equal partitions of which the last is padded.
+    """
+    found, place = [], 0
     for number, parameter in enumerate(parameters):
-        if parameter._hp_mapping is not None:
-            address = parameter._hp_mapping.hp_fragment_address
-            offset = parameter._hp_mapping.lp_fragment_address.start
-            found.append(Piece(number, address.start, address.numel, offset))
+        begin, end = max(place, start), min(place + parameter.numel(), start + size)
+        if begin < end:
+            found.append(Piece(number, begin - start, end - begin, begin - place))
+        place += parameter.numel()
     return found
 
 

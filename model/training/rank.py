@@ -9,8 +9,9 @@ import torch.distributed as dist
 
 from model.config import TrainConfig
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, micro_batch
+from model.training import micro_batch
 from model.training.trainer import Trainer
+from pipeline.common import checkpoints
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 
@@ -48,7 +49,9 @@ def make(
             trainer.tracker.close()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(error, config, rank, checkpoint.runs(out) / fingerprint[:12])
+        found = micro_batch.ending(
+            error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint)
+        )
         if found is not None:
             raise found from error
         raise

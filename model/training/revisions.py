@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from model.training import checkpoint
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError
 
 
@@ -20,11 +20,11 @@ def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
         ConfigError: a checkpoint is missing.
         InputError: the training has no checkpoint.
     """
-    last, _ = checkpoint.locate(train)
+    last, _ = checkpoints.locate(train)
     by_step, marked = dict[str, Path](), dict[str, Path]()
-    for step, path in checkpoint.steps(last.parent).items():
+    for step, path in checkpoints.steps(last.parent).items():
         by_step[f"step-{step}"] = path
-        if (mark := checkpoint.mark_of(path)) is not None:
+        if (mark := checkpoints.mark_of(path)) is not None:
             marked[of_mark(mark)] = path
     rest = {name: path for name, path in by_step.items() if path not in marked.values()}
     known, found = by_step | marked, dict[str, Path]()

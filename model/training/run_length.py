@@ -4,10 +4,10 @@ PyTorch is not imported here: a dry run answers at once.
 """
 
 from pathlib import Path
-from typing import Any
 
 from model.config import TrainConfig
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest
 
 TOKENS = 1.4  # of a word of English, with a vocabulary of 8,000 to 30,000 entries
@@ -24,14 +24,15 @@ def steps_of(config: TrainConfig) -> int:
     """
     if config.steps is not None:
         return config.steps
-    made = [require_manifest(Path(d), "prepare", "data.dir").figures for d in config.data.folders]
-    samples = [figures["totals"]["train"] for figures in made]
+    made = [CorpusCounts.of(require_manifest(Path(d), "prepare", "data.dir"))
+            for d in config.data.folders]  # fmt: skip
+    samples = [counts.train for counts in made]
     limits: dict[str, int] = {}
     if config.epochs is not None:
         limits["epochs"] = config.epochs * sum(samples) // config.batch_size
     if config.words is not None:
         shares = config.data.weights or samples
-        means = [words_of(figures) / max(n, 1) for figures, n in zip(made, samples, strict=True)]
+        means = [counts.train_words / max(counts.train, 1) for counts in made]
         if not any(means):
             problem = f"words={config.words}: the shards do not know their words"
             raise InputError(problem, key="words")
@@ -58,9 +59,3 @@ def expected(config: TrainConfig, length: float) -> int | None:
         if config.words is None:
             return None
         return max(1, round(config.words * TOKENS / length / config.batch_size))
-
-
-def words_of(figures: dict[str, Any]) -> float:
-    """Return the words of a folder's training shards, by its manifest; 0 if it has not counted."""
-    shards = figures.get("shards", {}).items()
-    return float(sum(shard.get("words", 0) for name, shard in shards if name.startswith("train")))

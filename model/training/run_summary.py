@@ -1,11 +1,10 @@
 """The lines that a training prints when it starts, and the one when it ends."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from model.config import ModelConfig, TrainConfig
-from model.loader.loader import Loader
 from model.training import estimate
 from model.training.schedule import warmup_steps
 from pipeline.common.formatting import pluralize
@@ -43,28 +42,3 @@ def lines(
     expected = estimate.training(replace(config, steps=steps), model, peak * 1e12, world.size, step)
     if expected.worth_saying:
         yield f"train: {expected}"
-
-
-def baselines(loader: Loader, validation: Mapping[str, float]) -> dict[str, float]:
-    """Return the accuracies on held-out samples of always giving the most frequent answer."""
-    found = {"most_frequent_accuracy": loader.most_frequent_share()}
-    if "next_sentence_accuracy" in validation:
-        found["most_frequent_pair_accuracy"] = loader.most_frequent_pair_share()
-    return found
-
-
-def held_out(validation: Mapping[str, float], baselines: Mapping[str, float]) -> str:
-    """Return the accuracies on held-out samples, each with that of the most frequent answer."""
-    if "masked_lm_accuracy" not in validation:
-        shown = "held-out loss not finite"
-    else:
-        shown = (
-            f"held-out masked-LM accuracy {validation['masked_lm_accuracy']:.3f} "
-            f"(most frequent token {baselines['most_frequent_accuracy']:.3f})"
-        )
-    if "next_sentence_accuracy" in validation:
-        shown += (
-            f", next sentence {validation['next_sentence_accuracy']:.3f} "
-            f"(more frequent class {baselines['most_frequent_pair_accuracy']:.3f})"
-        )
-    return shown

@@ -4,7 +4,8 @@ Shapes: M masked positions, V vocabulary, B sequences.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -75,12 +76,26 @@ class Meter:
         self._operations, self._began = 0.0, time.perf_counter()
         self.clock.restart()
 
-    def add(self, sums: torch.Tensor) -> None:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of the body, which ends when the device has done its work."""
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize(self.world.device)  # what is still computed is training
+        began = time.perf_counter()
+        yield
+        self._began += time.perf_counter() - began
+
+    def seconds(self) -> float:
+        """Return the time since the last `restart`, without pauses."""
+        return time.perf_counter() - self._began
+
+    def add(self, sums: torch.Tensor, finite_only: bool = True) -> None:
         """Add one micro-batch's metrics, without waiting for the device.
 
-        If they are not finite, the update is skipped and only the micro-batch's size counts.
+        If they are not finite, its update is skipped and only the micro-batch's size counts.
         """
-        self._sums += torch.where(sums.isfinite().all() | self._always, sums, 0.0)
+        counted = sums.isfinite().all() | self._always | (not finite_only)
+        self._sums += torch.where(counted, sums, 0.0)
 
     def count(self, batch: Batch) -> None:
         """Count the operations of a micro-batch that is still on the host."""
@@ -102,7 +117,7 @@ class Meter:
         dist.all_reduce(self._sums)
         sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
         self._sums.zero_()
-        seconds = time.perf_counter() - self._began
+        seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
         figures: dict[str, float] = {}
         if masked:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import netrc
 import os
+import re
 import secrets
 import sys
 import time
@@ -18,13 +19,17 @@ from model.config import TrackingConfig
 from model.training.trainjob_status import TrainJobStatus
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.prometheus import Exporter
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
+MODES = {  # values of WANDB_MODE
+    "online": "online", "run": "online", "shared": "online", "offline": "offline",
+    "dryrun": "offline", "disabled": "disabled",
+}  # fmt: skip
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
@@ -45,35 +50,62 @@ def has_key() -> bool:
         return False
 
 
+def mode_of(typed: str) -> str:
+    """Return whether runs are online, offline or disabled: as typed, by W&B's variables, by a key.
+
+    Raises:
+        ConfigError: W&B does not know the value of WANDB_MODE.
+    """
+    if typed != "auto":
+        return typed
+    if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "on", "true", "yes"):
+        return "disabled"
+    wanted = os.environ.get("WANDB_MODE")
+    if wanted is None:
+        return "online" if has_key() else "offline"
+    if wanted not in MODES:
+        raise ConfigError(
+            f"tracking.mode=auto: WANDB_MODE={wanted!r} is none of {', '.join(MODES)}; set one of "
+            "these, unset it, or set tracking.mode",
+            key="tracking.mode",
+        )
+    return MODES[wanted]
+
+
+def project_of(typed: str | None) -> str:
+    """Return the project of runs: as typed, or by W&B's variable."""
+    return typed or os.environ.get("WANDB_PROJECT") or "bert-pipeline"
+
+
 def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str, Any]) -> Any:
-    """Start the W&B run, or resume that of the step `start`; return None if W&B is unavailable.
+    """Start the W&B run, or resume that of the step `start`; None if W&B is off or unavailable.
 
     What starts at 0 is a run of its own: W&B ignores steps before the last one of a run.
 
     Raises:
+        ConfigError: As `mode_of`.
         InputError: W&B is unavailable and `mode` is online.
     """
-    if config.name == "none":
+    mode: Any = "disabled" if config.name == "none" else mode_of(config.mode)
+    if mode == "disabled":
         return None
     import wandb
 
-    mode: Any = config.mode
-    if mode == "auto":
-        mode = "online" if has_key() else "offline"
     path = out / RUN_ID
-    run_id = path.read_text() if start and path.exists() else secrets.token_hex(4)
+    known = _name_in(path) if start else None
+    run_id = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
     write_text(path, run_id)
     for attempt in (mode, "offline"):
         try:
             return wandb.init(
-                project=config.project,
+                project=project_of(config.project),
                 group=os.environ.get("WANDB_RUN_GROUP") or out.absolute().parent.name,
                 job_type="train",
                 id=run_id,
                 resume="allow" if attempt == "online" else None,
                 dir=out,
                 mode=attempt,
-                config=json.loads(redact.redact(json.dumps(settings))),
+                config=redact.without_secrets(settings),
                 settings=wandb.Settings(console="off", silent=True, init_timeout=30),
             )
         except Exception as error:  # no failure of W&B may stop training
@@ -103,7 +135,7 @@ def take_back(out: Path, run: Path) -> None:
     curve goes to its own.
     """
     mark = out / OWNER
-    owner = mark.read_text() if mark.exists() else run.name  # earlier releases did not write it
+    owner = _name_in(mark) or run.name  # earlier releases did not write it
     if owner != run.name:
         for name in (METRICS, RUN_ID):
             if (out / name).exists():
@@ -122,25 +154,43 @@ def share(out: Path, other: Path, run: Path, step: int) -> None:
     `run` and `other` are the folders of their checkpoints in `out`.
     """
     mark = out / OWNER
-    owner = mark.read_text() if mark.exists() else ""
+    owner = _name_in(mark)
     source = (out if owner == other.name else other) / METRICS
     target = (out if owner == run.name else run) / METRICS
     if source.exists():
         run.mkdir(parents=True, exist_ok=True)
-        write_text(target, "".join(_rows_until(source, step)))
+        write_text(target, "".join(line for line, row in rows_of(source) if row["step"] <= step))
 
 
-def _rows_until(path: Path, step: int) -> list[str]:
-    """Return the lines of a curve up to `step`; a killed writer may have left a part of one."""
-    if not path.exists():
-        return []
-    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    return [line + "\n" for line in lines if json.loads(line)["step"] <= step]
+def rows_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the lines of a curve with their rows; damaged ones are left out, with a warning.
+
+    A killed writer may have left a part of the last one, which is written again.
+    """
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    damaged = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            if isinstance(row["step"], int) and isinstance(row["kind"], str):
+                yield f"{line.decode()}\n", row
+                continue
+        except (ValueError, TypeError, KeyError):
+            pass
+        if number < len(lines) or line.endswith(b"}"):
+            damaged.append(str(number))
+    if damaged:
+        print(f"warning: {path}: damaged, left out: line {', '.join(damaged)}", flush=True)
 
 
-def _is_validation(line: str, step: int) -> bool:
-    """Return whether a line of a curve is that of the evaluation after `step`."""
-    row = json.loads(line)
+def _name_in(path: Path) -> str | None:
+    """Return the name that a file holds; None if there is none, or it is damaged."""
+    text = path.read_bytes().decode(errors="replace") if path.exists() else ""
+    return text if re.fullmatch(r"\w[\w.-]*", text, re.ASCII) else None
+
+
+def _is_validation(row: dict[str, Any], step: int) -> bool:
+    """Return whether a row is that of the evaluation after `step`."""
     return bool(row["kind"] == "validation" and row["step"] == step)
 
 
@@ -154,13 +204,16 @@ class Tracker:
         self.active = rank == 0
         if not self.active:
             return
-        kept = _rows_until(out / METRICS, start)  # a resumed run writes those after it again
-        write_text(out / METRICS, "".join(kept))
-        self._evaluated = any(_is_validation(line, start) for line in kept)
+        # A resumed run writes the rows after its start again.
+        kept = [both for both in rows_of(out / METRICS) if both[1]["step"] <= start]
+        write_text(out / METRICS, "".join(line for line, _ in kept))
+        self._evaluated = any(_is_validation(row, start) for _, row in kept)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, start, settings)
         self._trainjob = TrainJobStatus()
-        self._exporter = Exporter(config.prometheus_port, "tracking.prometheus_port")
+        self._exporter = Exporter(
+            config.prometheus_host, config.prometheus_port, "tracking.prometheus_port"
+        )
         self._exporter.set("train_steps", steps, "total updates")
         self._exporter.set("train_step", start, "updates done")
         self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
@@ -273,7 +326,4 @@ def one_line(figures: dict[str, float]) -> str:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Read the records of a run's metrics.jsonl; return an empty list if missing."""
-    path = folder / METRICS
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return [row for _, row in rows_of(folder / METRICS)]

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ from model.training import (
     cached_shards,
     checkpoint,
     compilation,
+    cost,
     device_peak,
     extending,
-    flops,
     held_out,
     initial_weights,
     loss_scale,
@@ -46,8 +47,9 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from model.training.words_seen import WordsSeen
-from pipeline.common import counter_rng, forced
-from pipeline.common.errors import InputError, Restart
+from pipeline.common import checkpoints, counter_rng, forced
+from pipeline.common.errors import Diverged, InputError, Restart
+from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
@@ -63,6 +65,7 @@ class Trainer:
         store: CheckpointStore | None = None, addresses: Mapping[str, str] = {},
     ):  # fmt: skip
         self.config, self.out, self.guard = config, out, guard
+        self.began, self.earlier = time.monotonic(), 0.0  # seconds of earlier starts
         self.store = store or CheckpointStore()
         self.fingerprint = fingerprint
         shards = ShardFiles(config.data)
@@ -74,7 +77,7 @@ class Trainer:
             config.data, config.objective, wordpiece, config.seed, "train", self.cache
         )
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
-        self.folder = checkpoint.runs(out) / self.fingerprint[:12]
+        self.folder = checkpoints.runs(out) / checkpoints.run_name(fingerprint)
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify and self.cache is None:  # it compares what it fetches
@@ -91,6 +94,7 @@ class Trainer:
         self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
+        self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
         self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
@@ -130,9 +134,9 @@ class Trainer:
             process_group.check_shared_folder(self.folder, self.config.timeout)
         own = self._newest() if self.world.rank == 0 else None
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
-        found = process_group.broadcast_from_rank0(own)
-        if found is not None:
-            path, state = found
+        sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
+        if sent is not None:
+            path, state = Path(sent[0]), checkpoints.State(**sent[1])
             self.store.fetch(path.relative_to(self.out))
             if state.data != self.data:
                 raise InputError(
@@ -144,6 +148,7 @@ class Trainer:
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
             self.words.resume(state.words, path)
+            self.earlier = state.seconds
             self.saved, self.health.skipped = state.step, state.skipped
             self.carried, self.scale = state.carried, state.loss_scale
             tensors = checkpoint.Tensors(path)
@@ -158,10 +163,10 @@ class Trainer:
                 return checkpoint.Tensors(path), state.updates
         return None
 
-    def _newest(self) -> tuple[Path, checkpoint.State] | None:
+    def _newest(self) -> tuple[Path, checkpoints.State] | None:
         """Return the newest checkpoint of this training, if any; a forced one has its own only."""
         if self.config.force:
-            return checkpoint.newest(self.folder)
+            return checkpoints.newest(self.folder)
         return extending.newest(self.folder, self.first_steps)
 
     def run(self) -> Result:
@@ -172,7 +177,8 @@ class Trainer:
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
-            self._save(meter, mark=0.0)
+            with meter.paused():
+                self._save(meter, mark=0.0)
         if self.cache is not None:
             cached_shards.begin(
                 self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
@@ -192,6 +198,8 @@ class Trainer:
                 meter.clock.skip()
         self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
+        if validation is None:
+            raise self._diverged("the held-out loss is not finite after the last step")
         self._save(meter)
         self.loader.remove_cache()
         return self._result(validation)
@@ -203,7 +211,7 @@ class Trainer:
         def work(batch: Batch) -> float:
             lengths = batch.cu_seqlens.diff().numpy()
             share = objective.share_at(self.step, self.steps)
-            return flops.of_sequences(self.model_config, lengths, share)
+            return cost.operations(self.model_config, lengths, share)
 
         return Meter(self.world, work, self.peak)
 
@@ -300,18 +308,20 @@ class Trainer:
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
-            self._evaluate()
+            with meter.paused():
+                self._evaluate()
         if len(reached) > 1:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         if reached or (self.step % config.save_every == 0 and not last):
-            self._save(meter, max(reached, default=None))
+            with meter.paused():
+                self._save(meter, max(reached, default=None))
         if self.step % config.log_every == 0:
-            meter.restart()  # exclude evaluation and saving from training time
+            meter.restart()
 
     def _announce(self) -> None:
         """Print a summary of the run."""
-        other = checkpoint.other_settings(self.folder) if not self.step else None
+        other = checkpoints.other_settings(self.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
@@ -323,31 +333,42 @@ class Trainer:
         for line in run_summary.lines(*run, self.steps):
             self.tracker.say(line)
 
-    def _evaluate(self) -> dict[str, float]:
-        """Evaluate on held-out samples, the average of the weights too, if there is one."""
+    def _evaluate(self) -> dict[str, float] | None:
+        """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = held_out.evaluate(self.engine, self.held_out, self.config, self.world, self.guard)
-        self.tracker.log("validation", self.step, found)
+        finite = all(map(math.isfinite, found.values()))
+        self.tracker.log("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
-        shown = shown or "loss not finite"
-        self.tracker.say(f"step {self.step:,}: held-out {shown}")
-        return found
+        self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
+        return found if finite else None
+
+    def _diverged(self, what: str) -> Diverged:
+        """Return the error that ends a run without saving what is not finite."""
+        self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
+        last = self.folder / checkpoints.name_of(self.saved)
+        kept = "no checkpoint was saved" if self.saved < 0 else f"the last checkpoint is {last}"
+        return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
     def _save(self, meter: Meter, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
         if self.saved == self.step:
-            return self.folder / checkpoint.name_of(self.step)
-        self.saved = self.step
-        weights, moments = gather_state(self.engine)
+            return self.folder / checkpoints.name_of(self.step)
+        try:
+            weights, moments = gather_state(self.engine, compare=not self.compared)
+        except FloatingPointError as error:
+            raise self._diverged(f"{error} after step {self.step:,}") from error
+        self.saved, self.compared = self.step, True
         tokens = self.tokens + meter.tokens()
         self.guard.beat()
         if self.world.rank == 0:
-            state = checkpoint.State(
+            state = checkpoints.State(
                 step=self.step,
                 samples=self.samples,
                 tokens=tokens,
                 skipped=self.health.skipped,
                 carried=self.carried,
                 words=self.words.count,
+                seconds=self.earlier + time.monotonic() - self.began,
                 loss_scale=loss_scale.state_of(self.engine.optimizer, self.config.precision),
                 mark=mark,
                 fingerprint=self.fingerprint,
@@ -358,31 +379,31 @@ class Trainer:
             )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             path = checkpoint.write(self.folder, state, weights, moments)
-            stable = steps_before_decay(self.config.schedule, self.steps)
-            checkpoint.prune(path, self.config.keep, self.config.keep_every, stable)
+            if not self.health.row:  # else those before may be the good ones
+                stable = steps_before_decay(self.config.schedule, self.steps)
+                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()
-        return self.folder / checkpoint.name_of(self.step)
+        return self.folder / checkpoints.name_of(self.step)
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        figures = run_summary.baselines(self.held_out, validation)
-        path = self.folder / checkpoint.name_of(self.step)
-        shown = run_summary.held_out(validation, figures)
-        return Result(
-            summary=f"{self.step:,} steps, {self.tokens:,} tokens, {self.words}{shown}",
-            figures={
-                "steps": self.step,
-                "planned_steps": self.steps,
-                "samples": self.samples,
-                "tokens": self.tokens,
-                "words": self.words.count,
-                "validation": validation,
-                **figures,
-                "world_size": self.world.size,
-                "device": self.world.device.type,
-                "checkpoint": str(path.relative_to(self.out)),
-            },
+        path = self.folder / checkpoints.name_of(self.step)
+        pairs = "next_sentence_accuracy" in validation
+        summary = TrainingSummary(
+            steps=self.step,
+            planned_steps=self.steps,
+            samples=self.samples,
+            samples_per_epoch=self.loader.samples,
+            tokens=self.tokens,
+            words=self.words.count,
+            validation=validation,
+            most_frequent_accuracy=self.held_out.most_frequent_share(),
+            most_frequent_pair_accuracy=self.held_out.most_frequent_pair_share() if pairs else None,
+            world_size=self.world.size,
+            device=self.world.device.type,
+            checkpoint=str(path.relative_to(self.out)),
         )
+        return Result(summary=summary.line, figures=summary.to_json(), earlier=self.earlier)

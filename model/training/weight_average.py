@@ -24,8 +24,8 @@ def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
     def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                state = optimizer.state.get(parameter)
-                if state:
+                if parameter.grad is not None:  # else it was not updated
+                    state = optimizer.state[parameter]
                     if AVERAGE not in state:
                         state[AVERAGE] = torch.zeros_like(parameter)
                     state[AVERAGE].lerp_(parameter, share(state["step"], decay))

@@ -21,6 +21,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
 from pipeline.filtering import minhash
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.pretokenize import Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
@@ -37,6 +38,7 @@ class TokenizedDocuments:
     def __init__(self, plan: PreparePlan):
         self.plan = plan
         self.tokens = 0
+        self.coverage = Coverage()
         self.empty: list[KeptDocument] = []  # documents without a token
         self.traces = trace.Trace.of(plan.config) is not None
         self.repeated = 0  # documents left out here, as an equal one is kept
@@ -56,10 +58,7 @@ class TokenizedDocuments:
         """
         if not chunk:
             return
-        sentences = [s for each in chunk for s in each.sentences]
-        spaced = (space for each in chunk for space in each.after_space)
-        sentences = wordpiece.within_text(sentences, spaced)
-        ids, lengths = self.tokens_of(wordpiece, sentences)
+        ids, lengths = self.tokens_of(wordpiece, chunk)
         counts = np.array([len(each.sentences) for each in chunk])
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
         lengths = lengths[lengths > 0]
@@ -102,11 +101,13 @@ class TokenizedDocuments:
             self.most[document.hash] = document.copies
         return new
 
-    def tokens_of(self, wordpiece: WordPiece, sentences: list[str]) -> tuple[Ids, Lengths]:
+    def tokens_of(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> tuple[Ids, Lengths]:
         """Return the ids of all sentences as stored in shards, and the token counts."""
+        sentences = [sentence for each in chunk for sentence in each.sentences]
         if self.cut is None:
-            return wordpiece.encode(sentences)
-        ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut)
+            gaps = [gap for each in chunk for gap in each.gaps] if wordpiece.uncached else []
+            return wordpiece.encode_within(sentences, gaps, self.coverage)
+        ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut, self.coverage)
         return self.plan.info.marked(ids, goes_on), lengths
 
     def take(self) -> pa.Table | None:

@@ -39,12 +39,14 @@ class KeptDocument:
         return 1 + self.text.count(" ") + self.text.count("\n")
 
     @property
-    def after_space(self) -> list[bool]:
-        """Whether white space precedes each sentence in the text; it does not in Chinese."""
-        found, end = [], 0
+    def gaps(self) -> list[str | None]:
+        """What precedes each sentence in the text: nothing in Chinese, a space, or a line end."""
+        found: list[str | None] = []
+        end = 0
         for sentence in self.sentences:
             start = max(end, self.text.find(sentence, end))
-            found.append(start > end > 0)
+            between = self.text[end:start]
+            found.append(None if end == 0 else "\n" if "\n" in between else between[:1])
             end = start + len(sentence)
         return found
 
@@ -166,7 +168,6 @@ class DocumentReader:
             self.drop(place, account, "filtered", reason=reason)
             account.filtered[reason] += 1
         else:
-            account.totals["sentences"] += len(parts)
             digest = document_hash(text)
             account.lowest.add(digest)
             return KeptDocument(digest, text, parts, document.copies, *place)

@@ -1,12 +1,16 @@
 """`python -m pipeline.beam.pool --port 50000`: start Beam workers on request of an engine.
 
-Replaces Beam's own pool, with three differences. A worker runs in the pool's Python, not in the
+Replaces Beam's own pool, with four differences. A worker runs in the pool's Python, not in the
 first `python` of PATH. A worker that cannot start is reported with its last output line. Two task
-managers may share a pool, although both number their workers from 1.
+managers may share a pool, although both number their workers from 1. A request must have the
+secret: a worker runs what the service that it is started for sends.
 """
 
-import argparse
 import contextlib
+import hmac
+import json
+import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -20,19 +24,48 @@ from typing import Any
 import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
+from pipeline.common.arguments import Arguments
 
 STARTED = 60.0  # seconds allowed for a worker's imports
+SECRET = "PREPARE_POOL_SECRET"  # environment: what a pool and those who may use it know
+
+
+def secret() -> str:
+    """Return the environment's secret, else that of this user, made in a file at the first use."""
+    if given := os.environ.get(SECRET):
+        return given
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "bert-pipeline" / "pool.secret"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as made:  # of this user alone
+            made.write(secrets.token_hex(16))
+            made.flush()
+            with contextlib.suppress(FileExistsError):  # made by another process meanwhile
+                os.link(made.name, path)
+    return path.read_text()
+
+
+def environment(place: str, key: str) -> str:
+    """Return Beam's `environment_config` for a pool at HOST:PORT, or in JSON, with its secret."""
+    given: dict[str, Any] = json.loads(place) if place.startswith("{") else {"url": place}
+    return json.dumps(given | {"params": {"secret": key} | (given.get("params") or {})})
 
 
 class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
     """Pool of worker processes, by the id that the engine assigns."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    def __init__(self, key: str) -> None:
+        self.key, self.lock = key, threading.Lock()
         self.workers: dict[str, list[tuple[str, subprocess.Popen[bytes]]]] = defaultdict(list)
 
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Start a worker; the response has the error if it ends before it is ready."""
+        if not hmac.compare_digest(request.params["secret"].encode(), self.key.encode()):
+            return fn_messages.StartWorkerResponse(
+                error=f"a worker did not start in {sys.executable}: the secret of the pool is "
+                f"another; set {SECRET} alike for the pool and for prepare"
+            )
         with tempfile.NamedTemporaryFile(prefix="worker", suffix=".ready") as ready:
             words = [sys.executable, "-m", "pipeline.beam.worker", "--id", request.worker_id]
             words += ["--control", request.control_endpoint.url, "--ready", ready.name]
@@ -104,14 +137,14 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def serve(address: str) -> tuple[Pool, grpc.Server, int]:
-    """Start a pool in this process; return it, its server and its port."""
+def serve(address: str, key: str) -> tuple[Pool, grpc.Server, int]:
+    """Start a pool with a secret in this process; return it, its server and its port."""
     from apache_beam.utils import thread_pool_executor
 
     options = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0)]
     server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=options)
     port = server.add_insecure_port(address)
-    pool = Pool()
+    pool = Pool(key)
     fn_services.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     server.start()
     return pool, server, port
@@ -119,12 +152,12 @@ def serve(address: str) -> tuple[Pool, grpc.Server, int]:
 
 def main() -> None:
     """Serve until a signal arrives."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = Arguments(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=50000)
     parser.add_argument("--host", default="localhost", help="0.0.0.0: accept other machines too")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    pool, server, port = serve(f"{options.host}:{options.port}")
+    pool, server, port = serve(f"{options.host}:{options.port}", secret())
     print(f"workers at {options.host}:{port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()

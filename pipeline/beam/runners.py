@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import importlib
 import os
+import secrets
 import shlex
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import grpc
 
 from pipeline.beam.endpoints import check_endpoints, find_prism, listens
 from pipeline.beam.exchange import Exchange
@@ -26,7 +29,7 @@ from pipeline.beam.fast_import import (
     SubprocessSDKEnvironment,
     worker_handlers,
 )
-from pipeline.beam.pool import serve
+from pipeline.beam.pool import environment, secret, serve
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
@@ -44,6 +47,17 @@ _SERVICES = {
     "spark": ("apache_beam.runners.portability.spark_runner", "SparkRunner", ""),
     "dataflow": ("apache_beam.runners.dataflow", "DataflowRunner", "apache-beam[gcp]"),
 }
+
+
+def on_loopback(*args: Any, _server: Callable[..., Any] = grpc.server, **options: Any) -> Any:
+    """Return gRPC's server, but on the loopback address where Beam asks for all of them."""
+    server = _server(*args, **options)
+    bind = server.add_insecure_port
+    server.add_insecure_port = lambda place: bind(place.replace("[::]", "localhost"))
+    return server
+
+
+grpc.server = on_loopback  # its workers are on this machine, and run what these ports send
 
 
 @contextlib.contextmanager
@@ -72,7 +86,7 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
             with loopback() as where:
                 yield service(runner, where)
         else:
-            yield service(runner, Place())
+            yield service(runner)
 
 
 def check_options(runner: RunnerConfig) -> None:
@@ -166,8 +180,10 @@ class Place:
 @contextlib.contextmanager
 def loopback() -> Iterator[Place]:
     """Run a pool of workers in this process, for services on this machine."""
-    pool, server, port = serve("localhost:0")
-    where = {"environment_type": "EXTERNAL", "environment_config": f"localhost:{port}"}
+    key = secrets.token_hex(16)
+    pool, server, port = serve("localhost:0", key)
+    place = environment(f"localhost:{port}", key)
+    where = {"environment_type": "EXTERNAL", "environment_config": place}
     try:
         yield Place(where, pool.lost)
     finally:
@@ -219,7 +235,7 @@ def in_turns(runner: RunnerConfig, pieces: int) -> RunnerConfig:
     return dataclasses.replace(runner, options=own)
 
 
-def service(runner: RunnerConfig, where: Place) -> Engine:
+def service(runner: RunnerConfig, where: Place = Place()) -> Engine:
     """Return a runner behind a job service: Beam's own, Flink's, Spark's, Google's.
 
     Raises:
@@ -234,5 +250,8 @@ def service(runner: RunnerConfig, where: Place) -> Engine:
     engine = kind()
     engine.lost_worker = where.lost_worker  # for `services.run`
     configured = {key: value for key, value in runner.options.items() if key not in where.flags}
+    if configured.get("environment_type") == "EXTERNAL" and configured.get("environment_config"):
+        place = str(configured["environment_config"])
+        configured["environment_config"] = environment(place, secret())
     own = dataclasses.replace(runner, options=configured)
     return engine, options(own, sdk_worker_parallelism=runner.workers, **where.flags)

@@ -109,7 +109,7 @@ class Tokenize(Task):
         yield from carry(read, self.portions(self.intake.chunks(splits, account, report), found))
         if self.cancelled():
             return
-        account.totals["tokens"] += found.tokens
+        account.totals.update(found.coverage.counts())
         if found.repeated:
             account.documents["duplicate"] += found.repeated
         for lost in found.empty:

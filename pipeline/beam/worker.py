@@ -10,9 +10,12 @@ import logging
 import sys
 from pathlib import Path
 
+from pipeline.common import output
+
 
 def main() -> None:
     """Serve the runner until it has no more work."""
+    output.outlive_readers()
     logging.disable(logging.WARNING)
     importlib.import_module("pipeline.beam.fast_import")  # before Beam imports itself
     if len(sys.argv) > 1:

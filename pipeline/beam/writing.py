@@ -163,7 +163,11 @@ def write_bucket(
         account["filtered"][filters.NEAR] += int(buckets.near[k])
     random_next = int(pairs.is_random_next.sum())
     repeats = int(copies[mine].sum()) - int(written)
-    totals = {split: len(pairs), "random_next": random_next, "repeats": repeats}
+    words, documents = buckets.words[mine], buckets.documents
+    sentences = documents.starts[[mine.start, mine.stop]]
+    kept = int(np.diff(documents.sentences[sentences])[0])  # tokens of documents, each once
+    totals = {split: len(pairs), "random_next": random_next, "repeats": repeats,
+              "sentences": int(np.diff(sentences)[0]), "tokens": kept}  # fmt: skip
     if split == "validation":
         totals |= {"validation_documents": int(written), "validation_random_next": random_next}
     account["totals"].update(totals)
@@ -175,11 +179,9 @@ def write_bucket(
     values, offsets = gather(tokens, pairs)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
-    words, documents = buckets.words[mine], buckets.documents
-    low, high = documents.sentences[documents.starts[[mine.start, mine.stop]]]
     account["shards"][path.name] = {
         "name": path.name, "sha256": sha256(path), "rows": len(pairs), "tokens": len(values),
-        "words": words_of(int(high - low), words, plan.separator, values),
+        "words": words_of(kept, words, plan.separator, values),
         "text_words": int(words.sum()),
     }  # fmt: skip
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
@@ -29,18 +28,22 @@ from pipeline.cli import addresses, help_text, resolved
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, normalized, split
 from pipeline.common import output, redact, screen
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.errors import ConfigError, Exit, Restart, UserError, first_line, is_panic
 from pipeline.common.schema import StageConfig
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
 
 # Patterns of Hydra's and OmegaConf's messages.
-NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]+)'")
+NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]*)'")
 WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
     r"is not a valid (bool) )", re.S,
 )  # fmt: skip
+TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
+NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
+NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
+NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
 NOT_NULL = re.compile(r"field '(.*)' is not Optional")
 NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
@@ -111,6 +114,15 @@ def explain(error: Exception) -> str:
     if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
         key = error.full_key or error.key
         return f"{key}: must be a list; write {key}=[VALUE]"
+    if isinstance(error, ValidationError) and (one := NO_GROUP.search(str(error))):
+        first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
+        return f"{error.full_key}={one[1]}: has keys of its own; did you mean {first}={one[1]}?"
+    if isinstance(error, ValidationError) and (many := NOT_ONE.search(str(error))):
+        return f"{error.full_key}={many[1]}: must be one text"
+    if gone := NOT_THERE.search(str(error)):
+        return f"{gone[1]}: no such key; --help lists all keys"
+    if twice := TWICE.search(str(error)):
+        return f"{twice[1]}={twice[2]}: another {twice[1]} is chosen too; leave one of them out"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
         return unknown_choice(lost[1], lost[2], str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -149,14 +161,6 @@ def unknown_key(full: str, schema: Any) -> str:
     near = difflib.get_close_matches(key, names(schema), n=1)
     meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists all keys"
     return f"{full}: no such key; {meant}"
-
-
-def check_options(words: list[str]) -> None:
-    """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
-    _, unknown = get_args_parser().parse_known_args(words)
-    for word in unknown:
-        if word.startswith("-"):
-            raise ConfigError(f"{word}: no such option; use KEY=VALUE (--help lists the keys)")
 
 
 def print_help(name: str, schema: type, config: DictConfig) -> None:
@@ -200,14 +204,19 @@ def run(
         elif config is not None:
             task(validate(config, schema))
     except MISTAKES as error:
-        _say_once(f"error: {redact.redact(explain(error))}", is_first)
+        _say_once(f"error: {redact.one_line(explain(error))}", is_first)
         sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
     except Restart as error:
-        _say_once(f"stopped: {redact.redact(str(error))}", is_first)
+        _say_once(f"stopped: {error}", is_first)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
         print("interrupted; rerun the same command", file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        _say_once(f"error: a library fails on this input ({first_line(error)})", is_first)
+        sys.exit(Exit.USER)
     sys.exit(Exit.DONE)
 
 
@@ -237,7 +246,6 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     before = sys.argv
     sys.argv = [before[0], *for_hydra(words, name, schema)]
     try:
-        check_options(sys.argv[1:])
         with hydra_errors_as_config_errors():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
             main(keep)()

@@ -1,5 +1,6 @@
 """Conversion of command-line words to Hydra's override grammar."""
 
+import argparse
 import dataclasses
 import os
 import re
@@ -17,9 +18,11 @@ from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.errors import ConfigError
 
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
-CHOICE = re.compile(r"(\+*)(\w+)=([\w./-]+)")  # of a group: corpus=wiki, +corpus=wiki
+CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki, +corpus='wiki'
+ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
 BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
+QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
@@ -82,18 +85,18 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
     Raises:
         ConfigError: a word is not a valid override.
     """
+    check(words, schema)
     options, overrides = split(words)
-    check(overrides)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     return [*options, *quiet, *normalized(overrides, command, schema)]
 
 
 def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
-    """Return overrides in Hydra's grammar, with a `+` for groups without a default."""
+    """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
     words = [as_text(readable(word), schema) for word in overrides]
-    words = [with_sign(whole_number(word), made) for word in words]
+    words = [with_sign(whole_number(word), made, schema) for word in words]
     if command == "run":
         words = [OF_TRAININGS.sub("++", word, count=1) for word in words]
     return [f"++{word}" if OPEN.match(word) else word for word in words]
@@ -154,20 +157,49 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     return options, others
 
 
-def check(overrides: list[str]) -> None:
-    """Raise ConfigError for the first word that is not an override with one value."""
+def check_options(words: list[str], schema: type | None) -> None:
+    """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        known, unknown = parser.parse_known_args([word for word in words if word != "--version"])
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"{error.argument_name}: {error.message}") from error
+    if known.multirun:
+        raise ConfigError("--multirun: no such option; give the command once for each value")
+    for word in (word for word in unknown if word.startswith("-")):
+        key, _, value = word.lstrip("-").replace("-", "_").partition("=")
+        kind = type_of(schema, key)
+        after = "".join(words[words.index(word) + 1 :][:1])
+        given = "VALUE" if "=" in after or after[:1] in ("", "-") else after
+        value = value or ("true" if kind is bool else given)
+        cure = f"did you mean {key}={value}?" if kind else "use KEY=VALUE (--help lists the keys)"
+        raise ConfigError(f"{word}: no such option; {cure}")
+
+
+def check(words: list[str], schema: type | None = None) -> None:
+    """Raise ConfigError for the first word that is neither an option nor one value's override."""
+    check_options(words, schema)
+    overrides = split(words)[1]
     for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
+        if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
+            raise ConfigError(f"{word}: has curly quotation marks; type ' or \" instead")
+        if word.startswith("~") and type_of(schema, key[1:]) is not None:
+            raise ConfigError(f"{word}: cannot be removed; set {key[1:]}=VALUE", key=key[1:])
         if not equals and not word.startswith("~"):
-            before = overrides[index - 1] if index else ""
-            cure = f"; type {before}{word}, without the space" if before.endswith("=") else ""
+            before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
+            whole = f"{before}{word}" if before.endswith("=") else ""
+            if after and after[0].startswith("="):  # blanks around the sign
+                whole = word + "".join(after[: 2 if after[0] == "=" else 1])
+            cure = f"; type {whole}, without spaces" if whole else ""
             raise ConfigError(f"{word}: is not KEY=VALUE{cure or '; --help lists the keys'}")
         text = readable(word)
         if not parses(text):
-            whole = joined(overrides[index:])
+            complete = joined(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
-            if whole:
-                cure = f"quote the whole override, '{whole}'"
+            if complete:
+                cure = f"quote the whole override, '{complete}'"
             elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"{word}: cannot be parsed; {cure}", key=key.lstrip("+~"))
@@ -198,12 +230,17 @@ def default_groups(command: str) -> set[str]:
     return {str(group) for entry in entries if isinstance(entry, DictConfig) for group in entry}
 
 
-def with_sign(word: str, made: set[str]) -> str:
-    """Return a choice of a group with `+` if the group has no default, else without."""
+def with_sign(word: str, made: set[str], schema: type | None) -> str:
+    """Return a choice of a group with `+` if the group has no default, else without.
+
+    `+KEY` of a key becomes `++KEY`, which may be there or not.
+    """
     found = CHOICE.fullmatch(word)
-    if found is None or not choices(found[2]):
-        return word
-    return f"{'' if found[2] in made else '+'}{found[2]}={found[3]}"
+    if found is not None and choices(found[1]):
+        return f"{'' if found[1] in made else '+'}{found[1]}={quoted(found[3])}"
+    added = ADDED.match(word)
+    known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
+    return f"+{word}" if known else word
 
 
 def whole_number(word: str) -> str:

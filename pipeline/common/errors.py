@@ -3,10 +3,14 @@
 Any other exception is a bug and shows its traceback.
 """
 
+import contextlib
 import enum
 import errno
 import os
+from collections.abc import Iterator
 from typing import ClassVar
+
+from pipeline.common.redact import one_line
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -22,7 +26,14 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130  # Ctrl-C with nothing to save
 
 
-class UserError(Exception):
+class _Told(Exception):
+    """An exception whose message a person reads: one line, without secrets."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))
+
+
+class UserError(_Told):
     """A user's mistake. The message names the problem, its location and the fix.
 
     Args:
@@ -60,7 +71,7 @@ class Diverged(UserError):
     code = Exit.DIVERGED
 
 
-class Restart(Exception):
+class Restart(_Told):
     """Work that was interrupted through no fault of its own; rerun the same command to resume."""
 
 
@@ -71,6 +82,22 @@ def disk_failure(error: BaseException) -> str | None:
     """
     texts = (os.strerror(code) for code in _DISK)
     return next((text for text in texts if text in str(error)), None)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether a library written in Rust gave up; such errors are no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def panics_refused(what: str) -> Iterator[None]:
+    """Turn a panic in the body into InputError; `what` names the part of the input at fault."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise InputError(f"{what}: fails ({first_line(error)}); use another one") from error
 
 
 def first_line(error: BaseException) -> str:

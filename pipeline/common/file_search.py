@@ -1,5 +1,7 @@
 """Search folders for files, following links; anything unreadable is an error.
 
+What others have named, or linked, is below the folder that it is for.
+
 `Path.rglob` and `glob.glob` skip unreadable folders, broken links and (`rglob`) links to folders,
 so a part of a data set would silently be missing.
 """
@@ -7,15 +9,56 @@ so a part of a data set would silently be missing.
 import contextlib
 import errno
 import fnmatch
+import functools
 import glob
+import itertools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.common import screen
 from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 
+# A folder that is searched; the links found that lead out of it, None: all links are followed.
+_Within = tuple[Path, set[Path] | None]
 # A folder in the root of a file system that only root can read.
 _LOST = "lost+found"
+
+
+def inside(folder: Path, name: object, named_by: object) -> Path:
+    """Return the path below a folder of a relative name that others chose.
+
+    Raises:
+        InputError: the name leads out of the folder; `named_by` is the file or address with it.
+    """
+    parts = name.split("/") if isinstance(name, str) and "\0" not in name else [""]
+    if {"", ".", ".."} & set(parts):
+        raise InputError(
+            f"{named_by}: names {name!r}, which is not a file below its folder; use what another "
+            "source has",
+            path=named_by,
+        )
+    return folder.joinpath(*parts)
+
+
+def leads_out(folder: Path, path: Path) -> bool:
+    """Return whether a path leads out of a folder where its links are followed.
+
+    A snapshot of the Hugging Face hub's cache has links to the `blobs` of the same cache.
+    """
+    top, target = (Path(os.path.realpath(each)) for each in (folder, path))
+    blobs = [each.parent / "blobs" for each in (top, *top.parents) if each.name == "snapshots"]
+    return not any(map(target.is_relative_to, (top, *blobs)))
+
+
+@functools.cache
+def say_left_out(place: str, links: int) -> None:
+    """Say once how many links lead out of a folder that others made."""
+    if links:
+        said = f"left out {pluralize(links, 'link')} to somewhere outside"
+        screen.say(f"warning: {place}: {said}", sys.stderr)
 
 
 def is_folder(path: Path) -> bool:
@@ -28,17 +71,21 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
 
 
-def files_below(top: Path) -> list[Path]:
+def files_below(top: Path, left_out: set[Path] | None = None) -> list[Path]:
     """List all files below a folder, following links, in no particular order.
 
     A file or folder reached by several links is listed once. Hidden ones (`.name`) are left out.
+    With `left_out`, links that lead out of the folder are added to it and not followed.
 
     Raises:
         InputError: a folder is not readable, or a link is broken.
     """
     found = []
-    for folder in _folders(top):
+    within = top, left_out
+    for folder in _folders(top, within):
         for entry in _entries(folder):
+            if entry.is_symlink() and _leaves(Path(entry.path), within):
+                continue
             with _readable(Path(entry.path)):
                 if entry.is_file():
                     found.append(Path(entry.path))
@@ -47,8 +94,10 @@ def files_below(top: Path) -> list[Path]:
     return found
 
 
-def files_matching(pattern: str) -> list[Path]:
+def files_matching(pattern: str, left_out: set[Path] | None = None) -> list[Path]:
     """List the files that match a pattern of `glob.glob` with `recursive=True`, sorted.
+
+    With `left_out`, as `files_below`: the folder is the one before the first wildcard.
 
     Raises:
         InputError: a folder on the way is not readable, or a matching link is broken.
@@ -57,18 +106,29 @@ def files_matching(pattern: str) -> list[Path]:
     with _readable(whole):
         if whole.is_file():  # the name itself may contain wildcards
             return [whole]
-    return sorted(set(_expand(Path(whole.anchor), whole.parts[bool(whole.anchor) :])))
+    named = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), whole.parts))
+    parts = whole.parts[bool(whole.anchor) :]
+    return sorted(set(_expand(Path(whole.anchor), parts, (named, left_out))))
 
 
-def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+def _leaves(path: Path, within: _Within) -> bool:
+    """Return whether a path below a folder leads out of it, and note it if so."""
+    top, left_out = within
+    if left_out is None or top not in path.parents or not leads_out(top, path):
+        return False
+    left_out.add(path)
+    return True
+
+
+def _expand(folder: Path, parts: tuple[str, ...], within: _Within) -> Iterator[Path]:
     """Yield the files below `folder` that match the parts of a pattern."""
     if not parts:
         return
     part, rest = parts[0], parts[1:]
     if part == "**":
         if is_folder(folder):
-            for inner in _folders(folder):
-                yield from _expand(inner, rest or ("*",))
+            for inner in _folders(folder, within):
+                yield from _expand(inner, rest or ("*",), within)
         return
     if not glob.has_magic(part):
         names = [part]
@@ -78,8 +138,10 @@ def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
     else:
         names = []
     for path in (folder / name for name in names):
+        if path.is_symlink() and _leaves(path, within):
+            continue
         if rest:
-            yield from _expand(path, rest)
+            yield from _expand(path, rest, within)
             continue
         with _readable(path):
             if path.is_file():
@@ -88,7 +150,7 @@ def _expand(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
                 _check_link(path)
 
 
-def _folders(top: Path) -> Iterator[Path]:
+def _folders(top: Path, within: _Within) -> Iterator[Path]:
     """Yield `top` and all folders below it once, under the real path rather than a link's."""
     seen: set[tuple[int, int]] = set()
     linked = [top]
@@ -105,7 +167,8 @@ def _folders(top: Path) -> Iterator[Path]:
                 seen.add(identity)
                 inner = [entry for entry in _entries(folder) if entry.is_dir()]
             yield folder
-            linked += (Path(entry.path) for entry in inner if entry.is_symlink())
+            links = [Path(entry.path) for entry in inner if entry.is_symlink()]
+            linked += (link for link in links if not _leaves(link, within))
             waiting += (Path(entry.path) for entry in inner if not entry.is_symlink())
 
 

@@ -19,11 +19,9 @@ def start_over(folder: Path) -> None:
     _marker(folder).touch()
 
 
-def remember(out: Path, run: str) -> None:
-    """Mark what was fetched of a forced start; `run` names the folder of a training."""
-    for folder in (out / "checkpoints" / run, out / "runs"):
-        if folder.is_dir():
-            _marker(folder).touch()
+def began(out: Path) -> bool:
+    """Return whether a forced start has emptied a folder in `out`."""
+    return any(out.rglob(f".*{FORCED}"))
 
 
 def forget(out: Path) -> None:

@@ -38,11 +38,6 @@ def pluralize(number: int, noun: str, ending: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
-def printable(text: str) -> str:
-    r"""Return text for a UTF-8 file: a byte of a file's name that is no text as `\udce9`."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield nested settings by dotted key."""
     for key, value in settings.items():

@@ -5,13 +5,14 @@ local folder whenever it makes progress. The probe, `python -m pipeline.common.h
 SECONDS`, fails when a file is older than SECONDS.
 """
 
-import argparse
 import contextlib
 import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from pipeline.common.arguments import Arguments
 
 FOLDER = "HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
 INTERVAL = 1.0  # minimum seconds between two touches
@@ -63,7 +64,7 @@ def stale(folder: Path, seconds: float) -> list[str]:
 
 def main() -> None:
     """Run the probe: exit with 0 while every process makes progress, else with 1."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         "python -m pipeline.common.heartbeat",
         description="Check that a stage's processes on this node make progress.",
     )

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ import tenacity
 import urllib3
 from tqdm import tqdm
 
-from pipeline.common import redact
+from pipeline.common import budget, redact, redirects
+from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 
@@ -57,14 +59,34 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     """Return the content of a small file.
 
     Raises:
-        InputError: the file cannot be downloaded.
+        InputError: the file cannot be downloaded, or is larger than a document may be.
     """
+    why = f"{url}: larger than {budget.DOCUMENT:,} bytes; check the address"
 
     def once() -> bytes:
+        room, content = Budget(lambda: InputError(why)), bytearray()
         with _response(url, {}, patience) as response:
-            return response.content
+            while chunk := response.raw.read(CHUNK, decode_content=False):
+                room.take(len(chunk))
+                content += chunk
+            return _decoded(url, bytes(content), response)
 
     return _persist(once, url, patience, lambda: 0)
+
+
+def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
+    """Return a body as it was before the server packed it, though it was not asked to."""
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if coding == "identity":
+        return content
+    try:
+        if coding not in ("gzip", "x-gzip"):
+            raise zlib.error("it was not asked for")
+        unpacked = zlib.decompressobj(wbits=31).decompress(content, budget.DOCUMENT + 1)
+    except zlib.error as error:
+        raise InputError(f"{url}: sent as {coding} ({error}); check the address") from error
+    Budget(lambda: InputError(f"{url}: unpacks to too many bytes")).take(len(unpacked))
+    return unpacked
 
 
 def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) -> None:
@@ -112,7 +134,7 @@ def _persist(
 
     def warn(state: tenacity.RetryCallState) -> None:
         text = f"{url}: {_failure(state)}; trying again in {state.upcoming_sleep:.0f} s"
-        tqdm.write(redact.redact(text), file=sys.stderr)
+        tqdm.write(redact.one_line(text), file=sys.stderr)
 
     def give_up(state: tenacity.RetryCallState) -> Answer:
         error = _failure(state)
@@ -135,6 +157,21 @@ def _failure(state: tenacity.RetryCallState) -> TransientError:
     return error
 
 
+class _Session(requests.Session):
+    """A session of one address, whose redirects are checked."""
+
+    def __init__(self, typed: str):
+        super().__init__()
+        self._typed = typed
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        """Check a redirect before it is followed: this is called with each."""
+        redirects.check(self._typed, response.url, prepared_request.url or "")
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+
+
 @contextlib.contextmanager
 def _response(
     url: str, headers: dict[str, str], patience: RetryPolicy
@@ -143,14 +180,13 @@ def _response(
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=patience.timeout) as response:
+        with (
+            _Session(url) as session,
+            session.get(url, headers=headers, stream=True, timeout=patience.timeout) as response,
+        ):
             _check_status(url, response)
             yield response
-    except (
-        requests.exceptions.InvalidURL,
-        requests.exceptions.InvalidSchema,
-        requests.exceptions.MissingSchema,
-    ) as error:
+    except ValueError as error:  # also of an address that it redirects to
         raise ConfigError(f"{url}: not an address that can be fetched ({error})") from error
     except requests.exceptions.SSLError as error:
         raise InputError(f"{url}: no secure connection ({error})") from error
@@ -183,7 +219,7 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     if digest and of_part and of_part != digest:  # of another file, as of an older dump
         discard(part)
     offset = part.stat().st_size if part.exists() else 0
-    known = note if note.get("url") == url else {}
+    known = note if note.get("url") == redact.hide(url) else {}
     headers = {}
     version = known.get("etag") or known.get("modified")
     if offset and (version or digest):
@@ -223,7 +259,7 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
     """Return what identifies the version sent; weak ETags do not promise the same bytes."""
     etag = response.headers.get("ETag", "")
     return {
-        "url": url,
+        "url": redact.hide(url),
         "etag": "" if etag.startswith("W/") else etag,
         "modified": response.headers.get("Last-Modified", ""),
     }

@@ -1,21 +1,23 @@
 """`manifest.json`: a stage's inputs, settings, output files, checksums and figures."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import storage
+from pipeline.common import file_search, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 
 MANIFEST = "manifest.json"
 KIND = "manifest/"  # begins the format of every version
 FORMAT = f"{KIND}1"
+BEGUN = "begun"  # the stage that has begun a folder in a store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,7 @@ class Result:
     summary: str  # one line of key figures
     figures: dict[str, Any]  # JSON: everything the report or a later stage may need
     sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
+    earlier: float = 0.0  # seconds that earlier starts spent on it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,13 +42,14 @@ class Manifest:
     files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256
     figures: dict[str, Any]
     summary: str
-    seconds: float
+    seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
+    times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
     format: str = FORMAT
 
     @classmethod
     def read(cls, folder: storage.File | str, *, of_input: bool = False) -> "Manifest | None":
-        """Return the manifest of `folder`, which may be in a store, or None if it has none.
+        """Return the manifest of `folder`, which may be in a store; None: it is missing, or begun.
 
         With `of_input`, a `manifest.json` of another program counts as none: an input may be any
         folder.
@@ -65,12 +69,16 @@ class Manifest:
                 return None
             if not ours:
                 raise ValueError("written by another program")
+            if BEGUN in fields:
+                return None
             if fields["format"] != FORMAT:
                 raise InputError(
                     f"{path}: format {fields['format']} is not {FORMAT}; use the release that "
                     "wrote it, or delete the folder",
                     path=path,
                 )
+            for name in fields["files"]:
+                file_search.inside(Path(), name, path)
             return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -83,16 +91,70 @@ class Manifest:
             cure = "delete the folder" if ours else "move it elsewhere, or set another folder"
             raise InputError(f"{path}: not a manifest ({error}); {cure}", path=path) from error
 
+    @classmethod
+    def maker(cls, folder: storage.File | str) -> str | None:
+        """Return the stage that has made a folder, or has begun it; None: no stage has.
+
+        Raises:
+            InputError, StoreError, Restart: as `read`.
+        """
+        made = cls.read(folder)
+        if made is not None:
+            return made.stage
+        with contextlib.suppress(OSError):
+            name: str = json.loads(storage.at(f"{folder}/{MANIFEST}").read_bytes())[BEGUN]
+            return name
+        return None
+
+    def changed(self, folder: storage.File | str, below: str = "") -> str | None:
+        """Return the first file below a part of `folder` that is not what this says; None: all are.
+
+        A file of the noted size is looked into where its time is neither the noted one nor, if none
+        was noted or the store has its own, before that of the manifest.
+
+        Raises:
+            InputError, StoreError, Restart: a file cannot be read.
+        """
+        top = storage.at(folder)
+        remote = isinstance(top, storage.Remote)
+        start = len(str(top)) + 1
+        there = {str(file)[start:]: file for file in storage.below(top)} if remote else {}
+        written = storage.at(f"{top}/{MANIFEST}").stat().st_mtime_ns
+        for name, account in self.files.items():
+            if not f"{name}/".startswith(f"{below}/" if below else ""):
+                continue
+            file = there.get(name) if remote else Path(str(top), name)
+            try:
+                stat = None if file is None else file.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                stat = None
+            if file is None or stat is None or stat.st_size != account.get("bytes"):
+                return name
+            noted = None if remote else self.times.get(name)
+            if stat.st_mtime_ns == noted or (noted is None and stat.st_mtime_ns <= written):
+                continue
+            if sha256(file) != account["sha256"]:
+                return name
+            if isinstance(file, Path) and noted is not None:  # a copy: looked into once
+                with contextlib.suppress(OSError):
+                    os.utime(file, ns=(noted, noted))
+        return None
+
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
-        text = json.dumps(dataclasses.asdict(self), indent=1)
-        write_text(folder / MANIFEST, redact(text) + "\n")
+        text = json.dumps(without_secrets(dataclasses.asdict(self)), indent=1)
+        write_text(folder / MANIFEST, text + "\n")
 
 
-def sha256(path: Path) -> str:
+def begun(stage: str) -> bytes:
+    """Return the manifest of a folder in a store that `stage` has begun and not finished."""
+    return json.dumps({"format": FORMAT, BEGUN: stage}).encode()
+
+
+def sha256(path: storage.File) -> str:
     """Return the SHA-256 checksum of a file in hex digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manifest:
@@ -124,16 +186,22 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
     manifest = Manifest.read(place.parent, of_input=True)
     if manifest is None:
         return None
-    mine = any(name == place.name or name.startswith(f"{place.name}/") for name in manifest.files)
+    mine = any(f"{name}/".startswith(f"{place.name}/") for name in manifest.files)
     return manifest if mine else None
 
 
-def file_checksums(folder: Path, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return size and sha256 of every file below `folder`; checksums in `known` are reused."""
+def file_checksums(
+    folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False
+) -> dict[str, dict[str, Any]]:
+    """Return size and sha256 of every file below `folder` that is no `other` result's.
+
+    Checksums in `known` are reused.
+    """
     files = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and not any(part.startswith(".") for part in Path(name).parts):
+        hidden = any(part.startswith(".") for part in Path(name).parts)
+        if path.is_file() and not hidden and not other(name):
             files[name] = {
                 "bytes": path.stat().st_size,
                 "sha256": known.get(name) or sha256(path),

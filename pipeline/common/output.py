@@ -1,4 +1,4 @@
-"""Standard output and standard error that survive the loss of their reader.
+"""Standard output and standard error that survive the loss of their reader, without secrets.
 
 `train | head -3`, a killed ssh or a closed terminal leave a pipe or terminal without a reader.
 By default the next `print` would raise an error and end hours of work.
@@ -7,10 +7,25 @@ By default the next `print` would raise an error and end hours of work.
 import errno
 import io
 import os
+import re
 import sys
 from typing import TextIO
 
+from pipeline.common.redact import redact
+
+_BARS = re.compile("(\r|\x1b\\[(?:K|A|[01]?m))")
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)  # a pipe without a reader, a closed terminal
+
+
+class _Shown(io.TextIOWrapper):
+    """A text stream without secrets and orders to a terminal, also those of a traceback."""
+
+    def write(self, text: str) -> int:
+        """Write text as `redact` shows it, with what bars and bold headings consist of."""
+        parts = _BARS.split(text)
+        parts[::2] = map(redact, parts[::2])
+        super().write("".join(parts))
+        return len(text)
 
 
 class _Lasting(io.FileIO):
@@ -43,15 +58,6 @@ def outlive_readers() -> None:
         sys.stderr = sys.__stderr__ = _replace(sys.stderr, 2)  # type: ignore[misc, assignment]
 
 
-def escape_foreign_letters() -> None:
-    """Let standard output escape what its encoding lacks, as standard error does.
-
-    Names of files may be of any bytes, and bars of a histogram are in no legacy encoding.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_forgiving(sys.stdout.errors))
-
-
 def _forgiving(errors: str | None) -> str:
     return errors if errors and errors != "strict" else "backslashreplace"
 
@@ -70,7 +76,7 @@ def _replace(stream: TextIO | None, descriptor: int) -> TextIO:
     stream.flush()
     _lasting[descriptor] = raw = _Lasting(stream.fileno(), "w", closefd=False)
     # With `python -u` the text layer writes to the descriptor directly, without a buffer.
-    return io.TextIOWrapper(
+    return _Shown(
         raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=_forgiving(stream.errors),

@@ -10,8 +10,8 @@ PREFIX = "bert_"
 class Exporter:
     """Gauges at `http://HOST:PORT/metrics`; without a port every method is a no-op."""
 
-    def __init__(self, port: int | None, key: str):
-        """Serve on `port` of all addresses; `key` is the option that sets it.
+    def __init__(self, host: str, port: int | None, key: str):
+        """Serve on `port` of the address `host`; `key` is the option that sets the port.
 
         Raises:
             ConfigError: the client library is not installed, or the port is in use.
@@ -28,9 +28,9 @@ class Exporter:
             ) from error
         self._registry = prometheus_client.CollectorRegistry()
         try:
-            self._server, _ = prometheus_client.start_http_server(port, registry=self._registry)
+            self._server, _ = prometheus_client.start_http_server(port, host, self._registry)
         except OSError as error:
-            raise ConfigError(f"{key}={port}: {error.strerror}", key=key) from error
+            raise ConfigError(f"{key}={port}: {error.strerror} ({host})", key=key) from error
 
     def set(self, name: str, value: float, help_text: str = "", **labels: str) -> None:
         """Set a gauge for one combination of labels."""

@@ -1,30 +1,89 @@
-"""Redact passwords in addresses and secrets of the environment from logs and manifests."""
+"""Text for people and for other machines: secrets become stars, control characters are written out.
 
+Secrets are `user:password@` in addresses, what signs them (`token=`, `sig=`, `X-Amz-Signature=`),
+and the values of environment variables whose names end as those of secrets do.
+"""
+
+import functools
+import html
 import json
 import os
 import re
+from typing import Any
 
 HIDDEN = "***"
-SHORTEST = 8  # characters; a shorter value may be an ordinary word
-# What precedes the @ of abfs://CONTAINER@ACCOUNT is a name.
-_ADDRESS = re.compile(r"(?<=://)(?<!\babfs://)(?<!\babfss://)[^\s/\"'\\]+@", re.IGNORECASE)
-_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CONNECTION_STRING)$", re.IGNORECASE)
+SHORTEST = 8  # characters; a shorter value may be an ordinary word, and is hidden as a whole one
+LEAST = 4  # characters of a value that is a secret
+# A quotation mark belongs to an address or a value, unless it ends a text.
+_PART = r"(?:[^\s{}\"']|[\"'](?![\s,;:\]}})>|]|$))+"
+# What precedes the @ of abfs://CONTAINER@ACCOUNT, once wasb://, is a name.
+_ADDRESS = re.compile(
+    r"(?i)(?<=://)(?<!\b(?:abfs|wasb)://)(?<!\b(?:abfs|wasb)s://)" + _PART.format("/") + "@"
+)
+_QUERY = re.compile(
+    r"((?:[?&;]|%3f|%26|\\u0026)(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|credentials?|"
+    r"apikey|accesskey|accountkey)|(?:[\w.-]*[_.-])?(?:sig|pwd|pass|auth|authorization|hmac|jwt|sas)|"
+    r"[\w.-]*[_.-]key|key(?=(?:=|%3d)[\w-]{20,}(?:[^\w./-]|$)))(?:=|%3d))" + _PART.format("&#;<>"),
+    re.IGNORECASE,
+)
+_NAME = re.compile(
+    r"(?<!GOOGLE_APPLICATION)(?:PASSWORD|PASSWD|PASSPHRASE|^SSHPASS|_PWD|(?:^|_)(?:KEY|TOKEN|SECRET|"
+    r"PASS|CREDENTIAL|SAS|CONNECTION_STRING))S?$", re.IGNORECASE,
+)  # fmt: skip
+_LONG = re.compile(r"[\w+/-]{32,}=*")  # of a connection string or a file of keys
+_BEGIN = r"(?:(?<!\w)|(?<=%\w\w)|(?<=%25\w\w)|(?<=\\[nrt]))"  # of a word, after escapes too
+# Orders to a terminal, line ends, marks that turn round the order of letters, single bytes.
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def redact(text: str) -> str:
-    """Return the text with secrets replaced by asterisks.
+    """Return text to show: without secrets, and with control characters but tabs and line ends."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", hide(text))
 
-    Secrets are `user:password@` in addresses, and the values of environment variables whose names
-    end in KEY, TOKEN, SECRET, PASSWORD, PASSWD or CONNECTION_STRING, verbatim, JSON-encoded or as
-    Python shows them.
-    """
-    text = _ADDRESS.sub(f"{HIDDEN}@", text)
-    values = {
-        value for name, value in os.environ.items()
-        if len(value) >= SHORTEST and _NAME.search(name)
-    }  # fmt: skip
-    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
-        in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
-        for written in {value, repr(value)[1:-1], *in_json}:
-            text = text.replace(written, HIDDEN)
-    return text
+
+def one_line(text: str) -> str:
+    """Return text to show as one line."""
+    return redact(text).replace("\n", "\\n")
+
+
+def without_secrets(data: Any) -> Any:
+    """Return data for JSON or YAML without the secrets in its texts."""
+    if isinstance(data, str):
+        return hide(data)
+    if isinstance(data, dict):
+        return {without_secrets(key): without_secrets(value) for key, value in data.items()}
+    return [without_secrets(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+def hide(text: str) -> str:
+    """Return the text with secrets replaced by asterisks, however they are quoted."""
+    values = {value.strip() for name, value in os.environ.items() if _NAME.search(name)}
+    found = _values(frozenset(value for value in values if len(value) >= LEAST))
+    text = found.sub(HIDDEN, text) if found else text  # first: an address may hold a part of one
+    return _QUERY.sub(rf"\1{HIDDEN}", _ADDRESS.sub(f"{HIDDEN}@", text))
+
+
+@functools.lru_cache(maxsize=4)
+def _values(values: frozenset[str]) -> re.Pattern[str] | None:
+    """Return the pattern of secrets and of their long parts; one may begin with another."""
+    parts = (_LONG.findall(value.replace("\\n", "\n")) for value in values)
+    words = []
+    for value in sorted(values.union(*parts), key=len, reverse=True):
+        word = "".join(map(_written, value))
+        words.append(word if len(value) >= SHORTEST else rf"{_BEGIN}{word}(?!\w)")
+    return re.compile("|".join(words)) if words else None
+
+
+@functools.cache
+def _written(letter: str) -> str:
+    """Return the pattern of a letter as texts, programs, JSON, YAML, shells and URLs write it."""
+    if letter.isascii() and letter.isalnum():
+        return letter
+    data = letter.encode("utf-8", "surrogatepass")
+    ways = {letter, json.dumps(letter)[1:-1], ascii(letter)[1:-1], repr(data)[2:-1]}
+    ways |= {html.escape(letter), f"&#{ord(letter)};", "".join(f"%{byte:02x}" for byte in data)}
+    ways |= {r"\'", "''", "'\"'\"'", r"'\''"} if letter == "'" else set()
+    # JSON in JSON has more backslashes, an address in an address more percent signs.
+    found = [re.escape(way).replace(r"\\", r"\\{1,8}") for way in sorted(ways, key=len)[::-1]]
+    found += [r"\s++", r"\+"] if letter.isspace() else []
+    return f"(?i:{'|'.join(found)})".replace("%", "%(?:25)*")

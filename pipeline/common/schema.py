@@ -5,6 +5,8 @@ folder that the stage reads: its content is part of the fingerprint, and it adds
 graph. `runtime_option` cannot change the output, so it is not part of the fingerprint.
 """
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any, ClassVar, get_args
@@ -46,9 +48,16 @@ class Limits:
         )
 
 
-def option(default: Any = MISSING, help: str = "", role: str = "setting", **limits: Any) -> Any:
-    """Return a field that affects the stage's output; `limits` are arguments of `Limits`."""
-    metadata = {"help": help, "role": role} | ({"limits": Limits(**limits)} if limits else {})
+def option(
+    default: Any = MISSING, help: str = "", role: str = "setting",
+    counts: Callable[[Any], Any] | None = None, **limits: Any,
+) -> Any:  # fmt: skip
+    """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
+
+    `counts` returns the part of a value that does so, if the rest does not.
+    """
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
+    metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -75,6 +84,15 @@ def check(rule: bool, message: str, key: str | None = None) -> None:
         raise ConfigError(message, key=key)
 
 
+def is_finite(value: Any) -> bool:
+    """Return whether no number in a value, however nested, is infinite or NaN."""
+    if isinstance(value, Mapping):
+        return is_finite(list(value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `ConfigError` unless `value` is one of `choices`."""
     check(value in choices, f"{key}={value}: {Limits(choices=choices)}", key)
@@ -93,11 +111,12 @@ class Section:
         """Check the limits of all fields that are set."""
         for each in fields(self):
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
+            key = f"{self._prefix}{each.name}"
+            check(is_finite(value), f"{key}={value}: must be finite", key)
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]
             if not all(map(limits.allow, values)):
-                key = f"{self._prefix}{each.name}"
                 null = ", or null" if NoneType in get_args(each.type) else ""
                 raise ConfigError(f"{key}={value}: {limits}{null}", key=key)
 

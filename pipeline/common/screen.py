@@ -6,6 +6,8 @@ import sys
 import textwrap
 from typing import TextIO
 
+from pipeline.common.redact import redact
+
 WIDEST = 80  # columns; a narrower terminal has its own width
 HANGING = 6  # spaces in front of what continues a line
 # Commands that a reader copies: their spaces are not places to break.
@@ -46,6 +48,6 @@ def _wrapped(line: str, columns: int, indent: int) -> str:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print `text`, wrapped where `stream` (standard output) is a terminal."""
+    """Print `text`, redacted, and wrapped where `stream` (standard output) is a terminal."""
     stream = stream or sys.stdout
-    print(wrap(text, width(stream)), file=stream, flush=True)
+    print(wrap(redact(text), width(stream)), file=stream, flush=True)

@@ -233,14 +233,16 @@ def is_folder(place: File) -> bool:
     return file_search.is_folder(place) if isinstance(place, Path) else place.is_dir()
 
 
-def below(top: File) -> list[File]:
+def below(top: File, left_out: set[Path] | None = None) -> list[File]:
     """List all files in a folder and in its folders, but hidden ones, sorted.
+
+    `left_out`: see `file_search.files_below`.
 
     Raises:
         InputError: a part of it is not readable.
     """
     found: list[File] = list(
-        top.below() if isinstance(top, Remote) else file_search.files_below(top)
+        top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out)
     )
     start = len(str(top)) + 1 if str(top) != "." else 0
     hidden = re.compile(r"(^|/)\.|^~")
@@ -249,15 +251,17 @@ def below(top: File) -> list[File]:
     )
 
 
-def matching(pattern: str) -> list[File]:
+def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:
     """List the files that a path or an address with wildcards names, sorted.
+
+    `left_out`: see `file_search.files_below`.
 
     Raises:
         InputError: a folder that may contain matches is not readable.
     """
     top = at(pattern)
     if isinstance(top, Path):
-        return list(file_search.files_matching(pattern))
+        return list(file_search.files_matching(pattern, left_out))
     if top.is_file():
         return [top]
     if not glob.has_magic(pattern):

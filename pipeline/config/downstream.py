@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from pipeline.common.schema import (
     Section,
@@ -14,6 +15,18 @@ from pipeline.common.schema import (
 )
 
 MINIMAL_PAIRS = "minimal_pairs"
+# Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
+IN_TABLES = (
+    "columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon",
+    "category",
+)  # fmt: skip
+
+
+def composed(value: str | list[str]) -> str | list[str]:
+    """Return a text, or all texts of a list, in NFC."""
+    return (
+        normalize("NFC", value) if isinstance(value, str) else [normalize("NFC", v) for v in value]
+    )
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,7 @@ class TaskConfig(Section, key="task"):
     def __post_init__(self) -> None:
         """Check that the columns can be found and the score is known."""
         super().__post_init__()
+        vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind].metrics
         if self.kind in ("classification", "choice"):
             check(

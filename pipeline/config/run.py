@@ -20,7 +20,9 @@ class ReportTrackingConfig(Section, key="tracking"):
     """Where finished stages are logged."""
 
     name: str = option("none", "Tracker.", choices=("wandb", "none"))
-    project: str = option("bert-pipeline", "Project of the tracker.")
+    project: str | None = option(
+        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
+    )
 
 
 @dataclass(kw_only=True)
@@ -105,6 +107,7 @@ class ExecutorConfig(Section, key="executor"):
     prometheus_port: int | None = option(
         None, "Kubernetes: port on which the driver serves the stages' states; null: none."
     )
+    prometheus_host: str = option("127.0.0.1", "Address of that port; 0.0.0.0: all.")
 
 
 @dataclass(kw_only=True)
@@ -121,9 +124,6 @@ class RunConfig(Section):
     )
     corpus: CorpusConfig = option()
     recipe: RecipeConfig = option()
-    stages: dict[str, Any] = option(
-        {}, "Changes to the recipe's settings: STAGE.key=value, as in train.steps=9000."
-    )
     steps: int | None = option(
         None,
         "Steps of all trainings together, which keep their shares of them, as in a recipe with "

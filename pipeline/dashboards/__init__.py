@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from model.config import TrackingConfig
-from model.training.tracking import has_key
+from model.training.tracking import has_key, project_of
+from pipeline.common import output
+from pipeline.common.arguments import Arguments
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
 
@@ -68,16 +69,17 @@ def save(*pages: Any) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.dashboards", description=__doc__)
+    parser = Arguments(prog="python -m pipeline.dashboards", description=__doc__)
     parser.add_argument("work", metavar="DIR", type=Path, help="folder of a run: work/CORPUS")
     parser.add_argument("--entity", required=True, help="W&B user or team")
     parser.add_argument(
         "--project",
-        default=TrackingConfig(name="wandb").project,
+        default=project_of(None),
         help="project of the tracker (default: %(default)s)",
     )
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
+    output.outlive_readers()
     try:
         make(parser.parse_args())
     except UserError as error:

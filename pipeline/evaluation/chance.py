@@ -1,9 +1,8 @@
 """Whether a score differs from guessing, given how many examples it was measured on."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from pipeline.common.figures import Score
 from pipeline.common.formatting import pluralize
 
 ERRORS = 2.0  # standard errors above a guess from which a score is not chance: about 95 %
@@ -19,16 +18,15 @@ def spread(metric: str, guess: float, rows: int) -> float | None:
     return ERRORS / math.sqrt(rows - 1) if metric in CORRELATIONS else None
 
 
-def verdict(figures: Mapping[str, Any]) -> str | None:
+def verdict(found: Score) -> str | None:
     """Return a remark where guessing reaches the score of an evaluation too, else None.
 
     The guess is the most frequent class on the same dev set. F1 has no simple spread: its accuracy
     is compared where the task has one. Not that of tagging, most of whose tokens are in no entity:
     its F1 is of whole entities, and who guesses finds none.
     """
-    metric, score, guess = figures["metric"], figures["score"], figures.get("majority")
-    rows = (figures.get("rows") or {}).get("dev", 0)
-    constant, scores = figures.get("majority_scores") or {}, figures.get("scores") or {}
+    metric, score, guess = found.metric, found.score, found.majority
+    rows, constant, scores = found.rows.get("dev", 0), found.majority_scores, found.scores
     tagging = "precision" in scores
     if metric == "f1" and not tagging and "accuracy" in constant and "accuracy" in scores:
         metric, score, guess = "accuracy", scores["accuracy"], constant["accuracy"]
@@ -39,7 +37,6 @@ def verdict(figures: Mapping[str, Any]) -> str | None:
     if score <= guess + (width or 0.0):
         near = f", within ± {width:.3f} of guessing" if width else ""
         return f"at chance{near}{where}"
-    baseline = figures.get("baseline")
-    if baseline is not None and figures["score"] <= baseline:
+    if found.baseline is not None and found.score <= found.baseline:
         return f"not above random initialisation{where}"
     return None

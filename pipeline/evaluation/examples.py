@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -182,6 +183,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
         InputError: the label is unknown, or the score is not a finite number.
     """
     if task.labels:
+        text = unicodedata.normalize("NFC", text)
         if text not in task.labels:
             known = ", ".join(task.labels)
             raise InputError(

@@ -14,7 +14,6 @@ from pipeline.cli import conf_files
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result
-from pipeline.common.storage import BROKEN_ZIP
 from pipeline.config import EvaluateConfig, SubmitConfig, TaskConfig
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import open_task_type
@@ -155,29 +154,6 @@ def is_score(text: str) -> bool:
         return False
 
 
-def check(path: Path) -> list[str]:
-    """Validate a submission zip and return the list of problems.
-
-    Raises:
-        InputError: the file is not a zip file of text.
-    """
-    known = tasks()
-    wanted = {f"{name}.tsv" for name in known}
-    faults = []
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-            faults += [f"{name}: is missing" for name in sorted(wanted - names)]
-            faults += [f"{name}: is not a file of a GLUE task" for name in names - wanted]
-            for name in sorted(names & wanted):
-                task = known[name.removesuffix(".tsv")]
-                text = archive.read(name).decode("utf-8")
-                faults += [f"{name}: {fault}" for fault in faults_of(task, text, task.test_rows)]
-    except BROKEN_ZIP as error:
-        raise InputError(f"{path}: is not a zip file of text ({error})", path=path) from error
-    return faults
-
-
 def constant_rows(task: TaskConfig) -> str:
     """Return answers to a task that was not evaluated: always the first label."""
     assert task.test_rows is not None
@@ -196,7 +172,7 @@ def sources_of(names: list[str]) -> list[str]:
 
 
 def make(config: SubmitConfig, out: Path) -> Result:
-    """Collect the answers of evaluations into a zip file and validate it.
+    """Collect the answers of evaluations into a zip file, and validate them.
 
     Raises:
         InputError: answers are missing, or the server would reject a file.
@@ -221,15 +197,17 @@ def make(config: SubmitConfig, out: Path) -> Result:
             key="fill",
         )
     found |= {name: constant_rows(tasks()[name]) for name in filled}
+    for name, text in sorted(found.items()):
+        known = tasks().get(name)
+        faults = faults_of(known, text, known.test_rows) if known else ["not a file of a GLUE task"]
+        if faults:
+            more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
+            raise InputError(f"the server would reject {name}.tsv: {faults[0]}{more}")
     with zipfile.ZipFile(out / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(found.items()):
             member = zipfile.ZipInfo(f"{name}.tsv")  # no time stamp: reproducible bytes
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, text)
-    faults = check(out / ARCHIVE)
-    if faults:
-        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
-        raise InputError(f"the server would reject {faults[0]}{more}")
     summary = f"{len(found) - len(filled)} tasks answered"
     if filled:
         summary += f", constant answers to {', '.join(filled)}"

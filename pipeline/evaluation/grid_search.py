@@ -27,6 +27,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
 from pipeline.stages import fingerprints
+from pipeline.tokenization.coverage import Coverage
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +72,7 @@ class SearchContext:
     train: Dataset
     dev: Dataset
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
+    coverage: Coverage  # of all of their texts
 
     def parts(self) -> list[Dataset]:
         """Return all datasets that are predicted after the last epoch."""
@@ -125,7 +127,8 @@ def prepare(config: EvaluateConfig) -> SearchContext:
             f"layers={config.layers}: must be layers of the model, which has {size.layers}",
             key="layers",
         )
-    return SearchContext(config, size, weights, kind, train, dev, others(config, wordpiece))
+    also = others(config, wordpiece)
+    return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
 
 
 def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, Dataset]]:
@@ -163,24 +166,16 @@ def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
 
 
 def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
-    """Return the runs of `keys` that are done with the same inputs and settings.
-
-    Runs of an earlier release are accepted too.
-    """
+    """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
-    for run, alone in _grid(config):
+    for run, _ in _grid(config):
         path = folder / run.name
         if run not in keys or not path.exists():
             continue
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("key") == keys[run] or record.get("key") == _legacy_key(alone):
+        if record.get("key") == keys[run]:
             done[run] = record
     return done
-
-
-def _legacy_key(alone: EvaluateConfig) -> str | None:
-    sources = fingerprints.fingerprint("evaluate", alone)[1]
-    return fingerprints.legacy_fingerprint("evaluate", alone, sources)
 
 
 def batches_of(context: SearchContext, run: Trial) -> int:

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import normalize
 
+from pipeline.common import budget, foreign_json
+from pipeline.common.budget import Budget, unzipped
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
@@ -46,7 +49,7 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     path = data / folder / name
     if path.is_file():
         try:
-            return str(path), path.read_bytes()
+            return str(path), _bytes_of(path, budget_of(path))
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
@@ -55,12 +58,24 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
             with zipfile.ZipFile(archive) as file:
                 for member in file.namelist():
                     if f"/{member}".endswith(wanted) and not member.startswith("__MACOSX"):
-                        return f"{archive}:{member}", file.read(member)
+                        place = f"{archive}:{member}"
+                        return place, unzipped(file, member, budget_of(place))
         except BROKEN_ZIP as error:
             raise InputError(
                 f"{archive}: is not a complete zip file ({error}); download it again", path=archive
             ) from error
     return None
+
+
+def budget_of(place: object) -> Budget:
+    """Return the budget of a table, or of all files of one."""
+    why = f"{place}: larger than {budget.TABLE:,} bytes; keep fewer of its rows"
+    return Budget(lambda: InputError(why, path=place), budget.TABLE)
+
+
+def _bytes_of(path: Path, room: Budget) -> bytes:
+    room.take(path.stat().st_size)
+    return path.read_bytes()
 
 
 def decode(place: str, content: bytes) -> str:
@@ -70,7 +85,7 @@ def decode(place: str, content: bytes) -> str:
         InputError: it is not UTF-8, or empty, or not whole.
     """
     if place.lower().endswith(compressed.PACKED):
-        content = compressed.decompressed(place, content)
+        content = compressed.decompressed(place, content, budget_of(place))
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,12 +111,13 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         InputError: one cannot be read.
     """
     data = Path(data)
+    room = budget_of(data / folder / pattern)
     if data.is_file() and data.suffix != ".zip":
-        return [(str(data), data.read_bytes())]
+        return [(str(data), _bytes_of(data, budget_of(data)))]
     for place in (data / folder, data):
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
             try:
-                return [(str(path), path.read_bytes()) for path in paths]
+                return [(str(path), _bytes_of(path, room)) for path in paths]
             except OSError as error:
                 raise InputError(f"{place}: cannot be read ({error.strerror})") from error
     found = []
@@ -111,7 +127,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
                 for member in sorted(file.namelist()):
                     own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
                     if own and not member.startswith("__MACOSX"):
-                        found.append((f"{archive}:{member}", file.read(member)))
+                        found.append((f"{archive}:{member}", unzipped(file, member, room)))
         except BROKEN_ZIP as error:
             raise InputError(f"{archive}: not a whole zip file ({error})") from error
     return found
@@ -154,7 +170,7 @@ def parse(
             lines.pop()
         found = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
     width = len(found[0][1])
-    names = [name.strip() for name in found[0][1]] if header else []
+    names = [normalize("NFC", name.strip()) for name in found[0][1]] if header else []
     table = Table(place, names, [], [])
     for number, row in found[header:]:
         if len(row) == width:
@@ -185,15 +201,13 @@ def parse_json(
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(json.loads(line))
+                    objects.append(foreign_json.parse(line))
                     lines.append(number)
         else:
-            content = json.loads(text)
+            content = foreign_json.parse(text)
             objects = content[key] if key is not None else content
     except ValueError as error:
-        raise InputError(
-            f"{place}, line {number}: is not JSON ({error})", path=place, line=number
-        ) from error
+        raise InputError(f"{place}, line {number}: {error}", path=place, line=number) from error
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{place}: has no key {key!r}; set task.key", key="task.key", path=place
@@ -207,6 +221,7 @@ def parse_json(
         )
     if not objects:
         raise InputError(f"{place}: has no objects", path=place)
+    objects = [{normalize("NFC", name): value for name, value in one.items()} for one in objects]
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for name in needed if name in names]
     table = Table(place, names, [], [])

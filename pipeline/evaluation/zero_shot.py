@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.common import counter_rng, forced, screen
+from pipeline.common import checkpoints, counter_rng, forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
+from pipeline.common.figures import Conversion, PairScore
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
@@ -25,6 +26,7 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -77,21 +79,18 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    figures = fingerprints.figures_of(folder)
-    known = {key: figures.get(key) for key in ("step", "tokens", "words")}
-    return Candidate(folder.name, folder, **known)
+    made = fingerprints.conversion_of(folder) or Conversion()
+    return Candidate(folder.name, folder, made.step, made.tokens, made.words)
 
 
 def _checkpoints(place: Path) -> list[Candidate]:
     """Return the checkpoints of a train folder; of several trainings there, the finished one's."""
-    from model.training import checkpoint
-
-    if not checkpoint.runs(place).is_dir():
+    if not checkpoints.runs(place).is_dir():
         return []
-    newest, _ = checkpoint.locate(place)
+    newest, _ = checkpoints.locate(place)
     found = []
-    for path in checkpoint.steps(newest.parent).values():
-        state = checkpoint.read_state(path)
+    for path in checkpoints.steps(newest.parent).values():
+        state = checkpoints.read_state(path)
         found.append(Candidate(path.name, path, state.step, state.tokens, state.words))
     return found
 
@@ -122,7 +121,7 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, str]]:
+def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str, str]]:
     """Score the pairs of a task; scores by model are kept in `folder`.
 
     Returns the account, and the files for others: each pair's scores by the last model, and the
@@ -155,10 +154,17 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[Record, dict[str, st
     for path in folder.iterdir():
         if path.with_suffix("") not in keep:
             path.unlink()
-    found = account(config, pairs, done[last.name], baseline)
-    found |= {"model": last.name, "method": method_of(config, last)}
+    wordpiece = vocabulary_of(config, last.folder)
+    wordpiece.encode([*pairs.good, *pairs.bad])
+    found = replace(
+        account(config, pairs, done[last.name], baseline),
+        coverage=wordpiece.coverage.counts(),
+        model=last.name,
+        method=method_of(config, last),
+    )
     if config.checkpoints is not None:
-        found["checkpoints"] = [_point(one, done[one.name], pairs, config) for one in models]
+        points = [_point(one, done[one.name], pairs, config) for one in models]
+        found = replace(found, checkpoints=points)
     return found, {
         SCORES: scores_table(pairs, done[last.name]),
         PREDICTIONS: predictions(config.task, pairs, done[last.name]),
@@ -188,36 +194,35 @@ def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     return json.dumps(found, ensure_ascii=False) + "\n"
 
 
-def describe(found: Record, pretrained: str) -> str:
+def describe(found: PairScore, pretrained: str) -> str:
     """Return one line: the score, what to compare it with, and which model was scored."""
-    random = "" if found["baseline"] is None else f"random initialisation {found['baseline']:.3f}, "
-    low, high = found["interval"]
+    random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
+    low, high = found.interval
     parts = [
-        f"{found['title']} {found['metric']} {found['score']:.3f} [{low:.3f}, {high:.3f}] of "
-        f"{pluralize(len(found['tables']['paradigms']), 'paradigm')} ({random}chance {CHANCE}) of "
+        f"{found.title} {found.metric} {found.score:.3f} [{low:.3f}, {high:.3f}] of "
+        f"{pluralize(len(found.tables['paradigms']), 'paradigm')} ({random}chance {CHANCE}) of "
         f"{pretrained}"
     ]
-    if "checkpoints" in found:
-        parts.append(f"{pluralize(len(found['checkpoints']), 'checkpoint')}, last {found['model']}")
-    if found["ties"]:
-        parts.append(f"{pluralize(found['ties'], 'tie')} counted as right")
-    if found["malformed"]:
-        parts.append(f"{found['malformed']} malformed rows left out, {found['faults'][0]}")
-    if found["other_files"]:
-        parts.append(f"{pluralize(len(found['other_files']), 'file')} without pairs left out")
-    return ", ".join(parts)
+    if found.checkpoints:
+        parts.append(f"{pluralize(len(found.checkpoints), 'checkpoint')}, last {found.model}")
+    if found.ties:
+        parts.append(f"{pluralize(found.ties, 'tie')} counted as right")
+    if found.malformed:
+        parts.append(f"{found.malformed} malformed rows left out, {found.faults[0]}")
+    if found.other_files:
+        parts.append(f"{pluralize(len(found.other_files), 'file')} without pairs left out")
+    return f"{', '.join(parts)}; {Coverage.of(found.coverage).line}"
 
 
 def method_of(config: EvaluateConfig, model: Candidate) -> str:
     """Return how a model scores sentences: `score`, unless it is causal."""
     from model.huggingface import bert_format
-    from model.training import checkpoint
 
     if (model.folder / bert_format.CONFIG).is_file():
         theirs = bert_format.read_config(model.folder)
         causal = bert_format.our_config(model.folder, theirs).causal
     else:
-        causal = checkpoint.read_state(model.folder).model.get("causal", False)
+        causal = checkpoints.read_state(model.folder).model.get("causal", False)
     return LIKELIHOOD if causal else config.score
 
 
@@ -325,32 +330,30 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
 
 def account(
     config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None
-) -> Record:
-    """Return the account of a task, of the shape that fine-tuned tasks have."""
+) -> PairScore:
+    """Return the account of a task."""
     task = config.task
     tables = _tables(pairs, scores, config)
-    found: Record = {
-        "task": task.name,
-        "title": task.submission or task.folder or task.name,
-        "kind": task.kind,
-        "sample": task.sample,
-        "metric": task.metrics[0],
-        "rows": {"train": 0, "dev": len(pairs)},
-        "score": tables["macro"]["accuracy"],
-        "interval": tables["macro"]["interval"],
-        "scores": {name: tables[name]["accuracy"] for name in ("macro", "micro")},
-        "ties": int((scores[:, 0] == scores[:, 1]).sum()),
-        "tables": tables,
-        "baseline": None,
-        "majority": CHANCE,
-        "malformed": len(pairs.malformed),
-        "faults": pairs.malformed[:20],
-        "other_files": pairs.other_files,
-    }
-    if baseline is not None:
-        random = _tables(pairs, baseline, config)
-        found |= {"baseline": random["macro"]["accuracy"], "baseline_tables": random}
-    return found
+    random = {} if baseline is None else _tables(pairs, baseline, config)
+    return PairScore(
+        task=task.name,
+        title=task.submission or task.folder or task.name,
+        kind=task.kind,
+        sample=task.sample,
+        metric=task.metrics[0],
+        rows={"train": 0, "dev": len(pairs)},
+        score=tables["macro"]["accuracy"],
+        interval=tables["macro"]["interval"],
+        scores={name: tables[name]["accuracy"] for name in ("macro", "micro")},
+        ties=int((scores[:, 0] == scores[:, 1]).sum()),
+        tables=tables,
+        baseline=random["macro"]["accuracy"] if random else None,
+        baseline_tables=random,
+        majority=CHANCE,
+        malformed=len(pairs.malformed),
+        faults=pairs.malformed[:20],
+        other_files=pairs.other_files,
+    )
 
 
 def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:

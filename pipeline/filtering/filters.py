@@ -5,7 +5,6 @@ duplicates are the exception, found between the two phases of `prepare`
 (`pipeline.filtering.minhash`).
 """
 
-import json
 import re
 import sys
 import unicodedata
@@ -16,13 +15,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.common import counter_rng, file_search, storage
+from pipeline.common import budget, counter_rng, file_search, foreign_json, storage
+from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams, word_columns
 from pipeline.readers import FileRange, SkipCounts
-from pipeline.readers.io import archives, compressed
+from pipeline.readers.io import compressed
 from pipeline.text import clean, encodings
 
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
@@ -253,10 +253,10 @@ def evaluation_texts(path: Path) -> Iterator[str]:
         pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
-                yield from strings(json.loads(piece)) if piece.strip() else ()
+                yield from strings(foreign_json.parse(piece)) if piece.strip() else ()
             except ValueError as error:
                 raise InputError(
-                    f"{path}, line {number}: not valid JSON ({error}); fix the file, or remove it "
+                    f"{path}, line {number}: {error}; fix the file, or remove it "
                     "from filters.decontaminate",
                     key="filters.decontaminate", path=path, line=number,
                 ) from error  # fmt: skip
@@ -272,7 +272,7 @@ def is_json_lines(text: str) -> bool:
     if not others:  # one value, which need not be parsed twice
         return False
     try:
-        json.loads(first)
+        foreign_json.parse(first)
     except ValueError:
         return False
     return True
@@ -286,10 +286,8 @@ def text_of(path: Path) -> str:
     """
     raw = bytes_of(path)
     text = encodings.decode(raw, "en").text
-    if encodings.is_binary(raw, text):
-        raise InputError(
-            f"{path}: {encodings.BINARY}; convert the file to text, or leave it out", path=path
-        )
+    if why := encodings.fault(raw, text):
+        raise InputError(f"{path}: {why}", path=path)
     return text
 
 
@@ -301,15 +299,9 @@ def bytes_of(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     if not size and not path.name.lower().endswith(compressed.PACKED):
         return b""
-    raw = bytearray()
-    for data, _ in compressed.read(FileRange(str(path), 0, size)):
-        raw += data
-        if len(raw) > max(size, archives.LARGEST):
-            raise InputError(
-                f"{path}: larger than {archives.LARGEST:,} bytes when decompressed; split it",
-                path=path,
-            )
-    return bytes(raw)
+    why = f"{path}: larger than {budget.TABLE:,} bytes when decompressed; split it"
+    room = Budget(lambda: InputError(why, path=path), max(size, budget.TABLE))
+    return compressed.gathered(compressed.read(FileRange(str(path), 0, size)), room)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import cast
 
 from model.config import TrainConfig
+from model.training import cost
 from model.training import estimate as training
-from model.training.published_peak import PUBLISHED
+from model.training.cost import PUBLISHED
 from pipeline.beam import estimate as preparation
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.estimate import Estimate, hours
@@ -49,7 +50,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
                     settings, model, None, ranks or 1,
                     sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu,
                 )  # fmt: skip
-                weights = training.WEIGHTS * training.parameters(model)
+                weights = training.WEIGHTS * cost.parameters(training.known(model))
                 marked = training.marked(settings)
         elif node.kind == "convert" and gpu is not None and weights:
             each = cast(ConvertConfig, node.config).checkpoints is not None

@@ -16,18 +16,19 @@ from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
 from pipeline.cli import conf_files, entry_point, resolved
-from pipeline.common import cores, storage
+from pipeline.common import checkpoints, cores, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
-from pipeline.config import ConvertConfig, EvaluateConfig, RunConfig, StageConfig
+from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration import advice, recipe, seed_copies
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
 
+OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
@@ -133,6 +134,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     known: dict[str, str] = {}
     for name in ordered(needs):
         kind, settings = found[name]
+        if isinstance(settings, ReportConfig):
+            settings.stages = [*settings.stages, *own_results(config.workdir, known)]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
         present = fingerprints.recognise(kind, settings, fingerprint, sources)
         redone = [other for other in needs[name] if nodes[other].reason is not None]
@@ -149,6 +152,30 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
     if config.force and config.executor.name == "slurm":
         check_forced_parts(nodes.values())
     return list(nodes.values())
+
+
+def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
+    """Return the folders in that of a run that its user made from what its stages make.
+
+    `known` has the fingerprints of the stages by path. Results of a model that is now another one
+    are left out.
+    """
+    made, found = {_absolute(path): one for path, one in known.items()}, []
+    folders = [path for path in store_inputs.stages_in(workdir) if _absolute(path) not in made]
+    there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
+    for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
+        places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
+        read = {key: of for key, place in places.items()
+                if (of := fingerprints.fingerprint_to_be(place, made)) is not None}  # fmt: skip
+        if manifest.stage in OF_A_MODEL and read and read.items() <= manifest.inputs.items():
+            made[_absolute(path)] = manifest.fingerprint
+            found.append(path)
+    return found
+
+
+def _absolute(place: str) -> str:
+    """Return a place as it is compared: a local path from the root."""
+    return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
 
 
 def pushed(node: Node) -> Node:
@@ -266,17 +293,14 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(out: str, *names: str) -> str | None:
+def resume_step(out: str, fingerprint: str) -> str | None:
     """Return the step after which an interrupted training resumes, as text; None without one.
 
-    `names` are the fingerprints that the training may have. The checkpoints of other settings are
-    mentioned but not resumed. The path is that of `model.training.checkpoint`, whose import would
-    load PyTorch.
+    The checkpoints of other settings are mentioned but not resumed.
     """
-    found = store_inputs.checkpoints(out)
-    for name in names:
-        if steps := [step for run, step in found if run == name[:12]]:
-            return f"resumes after step {max(steps):,}"
+    found = store_inputs.steps_saved(out)
+    if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
+        return f"resumes after step {max(steps):,}"
     if not found:
         return None
     return (
@@ -294,10 +318,11 @@ def rerun_reason(
     if present is None:
         if stage != "train":
             return "not made yet"
-        legacy = fingerprints.legacy_fingerprint(stage, config, sources)
-        return resume_step(config.out, fingerprint, legacy or fingerprint) or "not made yet"
+        return resume_step(config.out, fingerprint) or "not made yet"
     if redone:
         return f"its input changes: {', '.join(redone)}"
+    if file := present.changed(config.out):
+        return f"its file {file} is missing or has changed"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)

@@ -56,7 +56,9 @@ class KubernetesExecutor:
         self.custom = CustomJobs(self.namespace, *(kind for kind in chosen if chosen[kind]))
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
-        self.exporter = Exporter(config.prometheus_port, "executor.prometheus_port")
+        self.exporter = Exporter(
+            config.prometheus_host, config.prometheus_port, "executor.prometheus_port"
+        )
 
     def run(self, nodes: list[Node]) -> None:
         """Run the stages that have to run, in dependency order.

@@ -18,6 +18,7 @@ from pipeline.common import screen
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
+from pipeline.common.redact import redact
 from pipeline.orchestration.graph import Node
 from pipeline.stages.registry import STAGES
 
@@ -155,7 +156,7 @@ class LocalExecutor:
         if self.live and self.running:
             parts = [
                 f"{child.node.name} {duration(time.monotonic() - child.began)}  "
-                + (last_line(child.log) or "starts")
+                + redact(last_line(child.log) or "starts")
                 for child in self.running
             ]
             columns = shutil.get_terminal_size().columns

@@ -1,17 +1,21 @@
 """The stages of a recipe, and the overrides that each of them gets from a run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from pipeline.cli import conf_files
-from pipeline.cli.overrides import SEARCH_PATH, quoted, search_path
+from pipeline.cli.overrides import SEARCH_PATH, normalized, quoted, search_path
 from pipeline.common.errors import ConfigError
 from pipeline.common.formatting import flatten
 from pipeline.config import TASK_KINDS, RunConfig
 from pipeline.stages.registry import STAGES
 
+# A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
+STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.")
 SAMPLE_TASK = "sample_"
 OF_SCHEDULE = ("schedule.first_step", "schedule.total_steps")
 
@@ -33,12 +37,13 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
     """Return (name, type, overrides) of every stage of the recipe, in recipe order.
 
     `chosen` are the overrides of the run's command line; those of `corpus` and `model.KEY` are
-    passed to the stages that have these keys, in place of what the recipe sets.
+    passed to the stages that have these keys, in place of what the recipe sets. Those of one stage
+    are passed to it as its own command would have them, so that a choice and its keys both count.
 
     Raises:
         ConfigError: a stage has an unknown type, or settings name a stage missing from the recipe.
     """
-    check_stages(config)
+    check_stages(config, chosen)
     found: list[tuple[str, str, list[str]]] = []
     recipe = config.recipe.stages | in_steps(config)
     folders = search_path(chosen)
@@ -51,10 +56,12 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
             continue
         if kind == "tasks" and not samples:
             continue
-        settings = dict(settings or {})
+        settings = dict(flatten(settings or {}))
         if kind == "train":
             settings = {key: settings[key] for key in settings if key not in sizes}
-        settings |= dict(flatten(config.stages.get(name) or {}))
+        typed = normalized(own_words(name, chosen), kind, STAGES[kind].schema)
+        theirs = values_of(typed)
+        settings |= theirs
         for task in tasks_of(kind, settings, folders):
             own = f"{name}-{task}" if task else name
             overrides = passed_on(config, chosen, own, kind)
@@ -68,7 +75,9 @@ def stages(config: RunConfig, chosen: list[str]) -> list[tuple[str, str, list[st
                 overrides.append(f"seed={config.seed}")
             if kind == "prepare" and config.cores and "runner" not in settings:
                 overrides.append(f"runner.workers={config.cores}")
-            overrides += [f"{key}={quoted(value)}" for key, value in flatten(settings)]
+            ours = settings.keys() - theirs.keys()
+            overrides += [f"{key}={quoted(settings[key])}" for key in settings if key in ours]
+            overrides += [word for word in typed if _name(word) != "task"]
             found.append((own, kind, overrides))
     return found
 
@@ -102,7 +111,19 @@ def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
     return trainings
 
 
-def check_stages(config: RunConfig) -> None:
+def own_words(name: str, chosen: list[str]) -> list[str]:
+    """Return a stage's overrides among those of its run, without its name: `steps=9`."""
+    found = ((STAGE_KEY.match(word), word) for word in chosen)
+    return [m[1] + word[m.end() :] for m, word in found if m is not None and m[2] == name]
+
+
+def values_of(overrides: list[str]) -> dict[str, Any]:
+    """Return what overrides set, by dotted key; the last of a key counts."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return dict(flatten({each.key_or_group: each.value() for each in parsed}))
+
+
+def check_stages(config: RunConfig, chosen: list[str]) -> None:
     """Raise ConfigError for a stage of unknown type, or settings of a stage that is not there."""
     for name in config.recipe.stages:
         if type_of(name) not in STAGES:
@@ -110,7 +131,8 @@ def check_stages(config: RunConfig) -> None:
                 f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}",
                 key=f"recipe.stages.{name}",
             )
-    unknown = sorted(config.stages.keys() - config.recipe.stages.keys())
+    named = {found[2] for word in chosen if (found := STAGE_KEY.match(word))}
+    unknown = sorted(named - config.recipe.stages.keys())
     if unknown:
         raise ConfigError(
             f"{unknown[0]}: no such stage in recipe {config.recipe.name}; choose one of "

@@ -2,25 +2,31 @@
 
 import difflib
 import itertools
+import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pipeline.cli.overrides import SEARCH_PATH, as_text, normalized, quoted, readable, split
-from pipeline.common.errors import Exit
-from pipeline.common.redact import redact
+from pipeline.cli import entry_point
+from pipeline.cli.overrides import SEARCH_PATH, check, normalized, quoted, split
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, Exit
+from pipeline.common.redact import one_line
 from pipeline.config import RunConfig
 from pipeline.orchestration import stage_keys
+from pipeline.orchestration.recipe import STAGE_KEY
 from pipeline.stages.registry import STAGES
 
+WORDS = ".words"  # ends the names of files with the overrides of a job, a list in JSON
 CONFIG_DIR = ("--config-dir", "-cd")
 ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps` is no `stages`
 
 
 def refuse(mistake: str) -> NoReturn:
     """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
-    print(redact(f"error: {mistake}"), file=sys.stderr)
+    print(f"error: {one_line(mistake)}", file=sys.stderr)
     sys.exit(Exit.USER)
 
 
@@ -28,17 +34,26 @@ def lines_of(path: str) -> list[str]:
     """Return the overrides in a file, one per line, without comments and empty lines."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        if path.endswith(WORDS):
+            return list(map(str, json.loads(text)))
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         refuse(f"@{path}: cannot be read ({reason}); expected a text file, one override per line")
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
+def as_file(path: Path, words: list[str]) -> str:
+    """Write the overrides of a job to a file that its owner alone can read; return `@FILE`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(words), mode=0o600)
+    return f"@{path}"
+
+
 def expand(argv: list[str]) -> list[str]:
     """Expand the words of a command line for Hydra.
 
-    `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines, `STAGE.key=value` a key of `stages`.
+    `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines.
     `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
     kept: list[str] = []
@@ -54,7 +69,11 @@ def expand(argv: list[str]) -> list[str]:
             kept += lines_of(word[1:])
         else:
             kept.append(word)
-    kept = [stage_key(word) for word in kept]
+    kept = [word.removeprefix("++stages.") for word in kept]  # as jobs of an older version have it
+    try:
+        check(kept, RunConfig)
+    except ConfigError as error:
+        refuse(str(error))
     for word in kept:
         check_name(word, kept)
     for name in forced:
@@ -84,9 +103,22 @@ def own_folder(path: str) -> str:
     return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
 
 
+def of_run(words: list[str]) -> list[str]:
+    """Return the words of a command line without those of one stage: `train.steps=9`."""
+    return [word for word in words if not STAGE_KEY.match(word)]
+
+
 def overrides_of(words: list[str]) -> list[str]:
-    """Return the overrides among the words of a command line, in Hydra's grammar."""
-    return normalized(split(words)[1], "run", RunConfig)
+    """Return the overrides of a command line: the run's in Hydra's grammar, stages' as typed."""
+    of_stages = [word for word in words if STAGE_KEY.match(word)]
+    return [*normalized(split(of_run(words))[1], "run", RunConfig), *of_stages]
+
+
+def start(words: list[str], task: Callable[[RunConfig, list[str]], Any]) -> NoReturn:
+    """Compose a run of expanded words, and call `task` with it and the overrides; see `run`."""
+    entry_point.run(
+        "run", RunConfig, lambda config: task(config, overrides_of(words)), argv=of_run(words)
+    )
 
 
 def check_name(override: str, words: list[str]) -> None:
@@ -98,11 +130,11 @@ def check_name(override: str, words: list[str]) -> None:
     name, dot, rest = key.partition(".")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w.-]+)?", key):
         return
-    if name == "stages" and dot and not override.startswith("++"):
+    if name == "stages" and dot:
         refuse(f"{override}: no such key; did you mean {rest}={value}?")
     if key == "force" and not value.startswith("["):
         refuse(f"{override}: stages are required, as in --force train")
-    if name in stage_keys.OWN:
+    if name in stage_keys.OWN or STAGE_KEY.match(override):
         return
     if difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
         near = difflib.get_close_matches(name, stage_keys.OWN, n=1)
@@ -115,16 +147,3 @@ def check_name(override: str, words: list[str]) -> None:
         near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
         refuse(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
-
-
-def stage_key(override: str) -> str:
-    """Return `train.steps=9` or `train-512.steps=9` as a key of `stages`; others unchanged.
-
-    What the stage's schema says is a text stays as typed: that of the run does not know.
-    """
-    word = override.lstrip("+")
-    found = re.match(rf"({'|'.join(STAGES)})(-[\w-]+)?\.", word)
-    if found is None:
-        return override
-    key = as_text(readable(word[found.end() :]), STAGES[found[1]].schema)
-    return f"++stages.{found[0]}{key}"

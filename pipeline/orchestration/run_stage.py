@@ -20,11 +20,9 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from pipeline.cli import entry_point
 from pipeline.cli.overrides import quoted
-from pipeline.common import cores, heartbeat
+from pipeline.common import cores, heartbeat, screen
 from pipeline.common.errors import ConfigError, Restart
-from pipeline.common.redact import redact
 from pipeline.config import EvaluateConfig, RunConfig
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import graph, run_arguments, wandb_names
@@ -170,7 +168,7 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
-        print(redact(f"{node.name}: {node.reason or 'up to date'}"), flush=True)
+        screen.say(f"{node.name}: {node.reason or 'up to date'}")
         if node.reason is not None:
             commands += command(mine, node)
     for words in commands[:-1]:
@@ -187,12 +185,9 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    words = run_arguments.expand(overrides)
-
-    def start(config: RunConfig) -> None:
-        run_stage(stage, config, run_arguments.overrides_of(words))
-
-    entry_point.run("run", RunConfig, start, argv=words)
+    run_arguments.start(
+        run_arguments.expand(overrides), lambda config, chosen: run_stage(stage, config, chosen)
+    )
 
 
 if __name__ == "__main__":

@@ -115,7 +115,9 @@ class SlurmExecutor:
     def _script(self, stage: str, members: list[Node]) -> str:
         """Return the batch script: the user's `setup`, then the stage."""
         words = run_arguments.forcing(self.overrides, graph.forced(members, stage))
-        command = [sys.executable, "-m", MODULE, stage, *words]
+        # Others may read a script, and the words of a process.
+        file = run_arguments.as_file(self.logs / f".slurm-{stage}{run_arguments.WORDS}", words)
+        command = [sys.executable, "-m", MODULE, stage, file]
         return "\n".join(["#!/bin/bash", *self.config.setup, f"exec {shlex.join(command)}", ""])
 
     def _ask(self, words: list[str], text: str = "") -> str:

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from typing import Any
 
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
-from pipeline.cli import entry_point
 from pipeline.common import output
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit
@@ -86,8 +86,8 @@ def task(stage: str, overrides: list[str]) -> int:
     return to_step(code)
 
 
-def run_step(stage: str, nodes: int, overrides: list[str]) -> int:
-    """Run a stage on nodes of this job and return its exit code."""
+def run_step(stage: str, nodes: int, overrides: list[str], logs: Path) -> int:
+    """Run a stage on nodes of this job and return its exit code; `logs` is a folder of all."""
     # Tasks need this job's environment also where it was submitted with --export=NONE.
     words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0",
              "--export=ALL"]  # fmt: skip
@@ -96,9 +96,10 @@ def run_step(stage: str, nodes: int, overrides: list[str]) -> int:
     if os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit it from its job
         words.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
-    code = subprocess.run(
-        [*words, sys.executable, "-m", MODULE, "--task", stage, *overrides], check=False
-    ).returncode
+    path = logs.absolute() / f".slurm-{os.environ['SLURM_JOB_ID']}-{stage}{run_arguments.WORDS}"
+    words += [sys.executable, "-m", MODULE, "--task", stage, run_arguments.as_file(path, overrides)]
+    code = subprocess.run(words, check=False).returncode
+    path.unlink(missing_ok=True)
     return from_step(code)
 
 
@@ -116,6 +117,7 @@ def environment_of_job() -> dict[str, str]:
         "HOSTS": ",".join(listed.stdout.split()),
         # Jobs on the same node need different ports, or they would join each other's store.
         "PORT": os.environ.get("PORT") or str(20000 + int(job) % 10000),
+        "TRAIN_SECRET": secrets.token_hex(16),
         "TRAIN_RUN": f"{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}",
     }
 
@@ -179,7 +181,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     config = dataclasses.replace(config, force=begun.without(config.force))
     steps = {stage: config.force}
     if stage == "all":
-        nodes = graph.plan(config, run_arguments.overrides_of(words))
+        nodes = graph.plan(config, words)
         graph.check_forced_parts(nodes)
         graph.check_places(config, nodes)
         jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
@@ -188,7 +190,8 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
         begun.add(forced)
         wide = each == "evaluate" or each.startswith("train")
         nodes_of_step = int(os.environ["NODES"]) if wide else 1
-        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced))
+        logs = Path(config.workdir) / "logs"
+        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced), logs)
         if code:
             finish(each, code, Path(config.workdir))
 
@@ -241,9 +244,8 @@ def main() -> None:
         print(__doc__, end="")
         return
     stage, *typed = words
-    overrides = run_arguments.expand(typed)
-    entry_point.run(
-        "run", RunConfig, lambda config: drive(stage, config, overrides), argv=overrides
+    run_arguments.start(
+        run_arguments.expand(typed), lambda config, chosen: drive(stage, config, chosen)
     )
 
 

@@ -12,9 +12,10 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
-from pipeline.common import storage
+from pipeline.common import file_search, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
@@ -157,10 +158,13 @@ def files_of(
     """
     place = corpus.path or source
     top = storage.at(place)
+    left_out: set[Path] = set()
     if storage.is_folder(top):
-        found = [file for file in storage.below(top) if file.name.lower().endswith(suffixes)]
+        files = storage.below(top, left_out)
+        found = [file for file in files if file.name.lower().endswith(suffixes)]
     else:
-        found = storage.matching(place)
+        found = storage.matching(place, left_out)
+    file_search.say_left_out(place, len(left_out))
     if found:
         return size_limit.choose(of_reader(found), place, corpus)
     key = "corpus.path"

@@ -6,6 +6,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives
 from pipeline.text import book_text, epub
+from pipeline.text.stand_ins import stand_in
 
 SUFFIXES = (".txt", ".md", ".epub")
 
@@ -26,14 +27,16 @@ class Reader:
         for name, raw in self.files.read(split, tally):
             if name.lower().endswith(".epub"):
                 try:
-                    book = epub.parse(raw)
+                    book = epub.parse(raw, self.corpus.language, self.corpus.encoding)
                 except epub.Broken as error:
-                    tally.reject(name, str(error), path=name)
+                    why = stand_in(raw.decode("utf-8", "replace")) or str(error)
+                    tally.reject(name, why, path=name)
                     continue
             else:
                 if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:
                     continue
                 book = book_text.parse(decoded.text)
+            tally.notes.update({f"{what} left out": n for what, n in book.passed.items()})
             if book.repaired:
                 tally.notes["mis-encoded letters mended"] += 1
             yield Document(name, book.title or archives.stem(name), book.text)

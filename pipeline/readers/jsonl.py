@@ -1,9 +1,10 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from pipeline.common import budget, foreign_json
+from pipeline.common.budget import parsed_size
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import row_fields, text_lines
@@ -66,10 +67,12 @@ def other_form(first: str) -> str | None:
 
 def parse(line: str) -> dict[str, Any]:
     """Parse a line that must hold one JSON object; raise ValueError otherwise."""
+    if parsed_size(line, (",", ":")) > budget.DOCUMENT:
+        raise ValueError(f"has too many values for {budget.DOCUMENT:,} bytes")
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not valid JSON ({error}); every line must be an object") from error
+        row = foreign_json.parse(line)
+    except ValueError as error:
+        raise ValueError(f"{error}; every line must be an object") from error
     if not isinstance(row, dict):
         raise ValueError(f"is a JSON {type(row).__name__}; every line must be an object")
     return row

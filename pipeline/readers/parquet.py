@@ -1,20 +1,23 @@
 """Parquet files, as published on the Hugging Face hub."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.common import storage
+from pipeline.common import budget, storage
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, row_fields
+from pipeline.readers.io import byte_ranges, compressed, row_fields
 
 ROWS = 256  # held in memory as Python objects at once
+LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
+_DICTIONARY = re.compile(rb"\x15\x04\x15([\x80-\xff]{0,4}[\x00-\x7f])")  # its size follows
 
 
 class Reader:
@@ -52,7 +55,8 @@ class Reader:
             for group, first in byte_ranges.items_in_range(self._numbered(file), split):
                 number = first
                 try:
-                    batches = file.iter_batches(ROWS, [group], self._columns(file))
+                    count = self._rows_at_once(split.path, file, group)
+                    batches = file.iter_batches(count, [group], self._columns(file))
                     for row in (row for batch in batches for row in rows(batch)):
                         number += 1
                         where = f"{split.path} row {number}"
@@ -62,7 +66,7 @@ class Reader:
                             tally.reject(where, str(error), path=split.path)
                             continue
                         yield document
-                except (OSError, pa.ArrowException) as error:
+                except (OSError, ValueError, pa.ArrowException) as error:
                     raise InputError(
                         f"{split.path}: row group {group} is damaged, after row {number} "
                         f"({error}); download the file again",
@@ -78,10 +82,9 @@ class Reader:
             source = pa.OSFile(os.fsencode(path)) if local else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
-            raise InputError(
-                f"{path}: not a complete Parquet file ({error}); download the file again",
-                path=path,
-            ) from error
+            stand_in = compressed.stand_in(path) if storage.at(path).is_file() else None
+            why = stand_in or f"not a complete Parquet file ({error}); download the file again"
+            raise InputError(f"{path}: {why}", path=path) from error
         self._check(path, file)
         return file
 
@@ -115,20 +118,29 @@ class Reader:
         wanted = self.fields.names()
         return [name if name in names else name.partition(".")[0] for name in wanted]
 
+    def _chunks(self, file: Any, group: int) -> list[Any]:
+        """Return what the file says of the selected columns in a row group."""
+        wanted = {column.partition(".")[0] for column in self._columns(file)}
+        meta = file.metadata.row_group(group)
+        columns = (meta.column(index) for index in range(meta.num_columns))
+        return [one for one in columns if one.path_in_schema.partition(".")[0] in wanted]
+
     def _groups(self, file: Any) -> list[tuple[int, int]]:
         """Return each row group and the size of its selected columns."""
-        wanted = {column.partition(".")[0] for column in self._columns(file)}
         found = []
         for group in range(file.metadata.num_row_groups):
-            meta = file.metadata.row_group(group)
-            columns = (meta.column(index) for index in range(meta.num_columns))
-            sizes = [
-                column.total_uncompressed_size
-                for column in columns
-                if column.path_in_schema.partition(".")[0] in wanted
-            ]
-            found.append((group, sum(sizes)))
+            sizes = (chunk.total_uncompressed_size for chunk in self._chunks(file, group))
+            found.append((group, min(sum(sizes), LARGEST_GROUP)))
         return found
+
+    def _rows_at_once(self, path: str, file: Any, group: int) -> int:
+        """Return how many rows fit in memory: each may repeat a dictionary's largest value.
+
+        They are in memory twice, as are those read before them.
+        """
+        with storage.at(path).open("rb") as source:
+            sizes = [dictionary_size(source, chunk) for chunk in self._chunks(file, group)]
+        return max(1, min(ROWS, budget.DOCUMENT // 4 // max(1, sum(sizes))))
 
     def _numbered(self, file: Any) -> list[tuple[tuple[int, int], int]]:
         """Return each row group with the number of rows before it, and its size."""
@@ -137,6 +149,19 @@ class Reader:
             found.append(((group, before), size))
             before += file.metadata.row_group(group).num_rows
         return found
+
+
+def dictionary_size(source: BinaryIO, chunk: Any) -> int:
+    """Return the size of a column's dictionary, by the Thrift header of its first page."""
+    starts = (chunk.dictionary_page_offset or 0, chunk.data_page_offset)
+    source.seek(min(start for start in starts if start > 0))
+    head = source.read(16)
+    if head.startswith((b"\x15\x00", b"\x15\x06")):  # a page of data, without a dictionary
+        return 0
+    if (found := _DICTIONARY.match(head)) is None:
+        return int(chunk.total_uncompressed_size)
+    size: int = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1])) >> 1
+    return size
 
 
 def holds_text(kind: pa.DataType) -> bool:

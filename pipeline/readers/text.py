@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
@@ -66,7 +66,8 @@ class Reader:
             return
         key = "corpus.options.document"
         for block in text_lines.blocks(lines, split, key, f"set {key}=line"):
-            text = (" " if self.hard_wraps else "\n").join(line.text for line in block)
+            texts = [line.text for line in block]
+            text = book_text.joined(texts) if self.hard_wraps else "\n".join(texts)
             yield Document(document_id(split, block[0].number), "", text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
@@ -79,7 +80,12 @@ class Reader:
 def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> Iterator[Document]:
     """Yield documents of `count` lines; the last one of a file may have fewer."""
     left = iter(lines)
-    while block := list(islice(left, count)):
-        text = "\n".join(line.text for line in block)
+    why = "no end; set corpus.options.document to fewer lines"
+    for first in left:
+        room, block = text_lines.document_budget(split, first, why), list[str]()
+        for line in chain([first], islice(left, count - 1)):
+            room.take(text_lines.memory_of(line))
+            block.append(line.text)
+        text = "\n".join(block)
         if text.strip():
-            yield Document(document_id(split, block[0].number), "", text)
+            yield Document(document_id(split, first.number), "", text)

@@ -12,12 +12,12 @@ from pipeline.readers.io import text_lines
 from pipeline.text.wikitext import Extractor
 
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
-_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')  # quotes in titles are not escaped
+_BETWEEN = re.compile(r'"\s++(?=\w++=")')  # attributes; quotes in titles are not escaped
 _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
 # Removed templates leave empty brackets, and some markup is not removed.
-_EMPTY = re.compile(r"\s?(?:\(\s*[,;]*\s*\)|（[\s，；、,;]*）)")
+_EMPTY = re.compile(r"\s?(?:\(\s*+(?:[,;]++\s*+)?\)|（[\s，；、,;]*+）)")
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 
 
@@ -65,7 +65,9 @@ class Reader:
         self, split: FileRange, first: text_lines.Line, lines: Iterator[text_lines.Line]
     ) -> list[str]:
         body: list[str] = []
+        room = text_lines.document_budget(split, first, "no </doc>")
         for line in lines:
+            room.take(text_lines.memory_of(line))
             if line.text.rstrip() == "</doc>":
                 return body
             if _OPEN.match(line.text):
@@ -78,7 +80,8 @@ class Reader:
         )  # fmt: skip
 
     def _article(self, attributes: str, body: list[str]) -> Document:
-        known = dict(_ATTRIBUTE.findall(attributes))
+        parts = _BETWEEN.split(attributes.strip().removesuffix('"'))
+        known = {name: value for name, _, value in (part.partition('="') for part in parts)}
         title = html.unescape(known.get("title", ""))
         return self._document(known.get("id", "?"), title, "\n".join(body))
 

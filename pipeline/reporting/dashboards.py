@@ -15,8 +15,10 @@ from wandb_workspaces import expr
 
 from model.training.tracking import RUN_ID
 from pipeline.common.errors import InputError
+from pipeline.common.figures import CorpusCounts, Score
 from pipeline.common.manifest import Manifest
-from pipeline.reporting.wandb_stages import PUBLISHED, RECORD
+from pipeline.reporting.score_tables import shown
+from pipeline.reporting.wandb_stages import HEAD, RECORD, compared
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
 TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
@@ -128,15 +130,11 @@ def corpus_blocks(work: Path) -> list[Any]:
         manifest = Manifest.read(folder, of_input=True)
         if manifest is None:
             continue
-        figures, lengths = manifest.figures, manifest.figures["lengths"]
-        longest, rows = figures["sequence_length"], sum(lengths.values())
-        mean = sum(int(length) * count for length, count in lengths.items()) / max(rows, 1)
-        full = lengths.get(str(longest), 0) / max(rows, 1)
-        counts = {f"documents {k}": n for k, n in figures["documents"].items()} | figures["totals"]
+        counts = CorpusCounts.of(manifest)
         blocks += [
             wr.H2(text=f"{folder.name}: {manifest.summary}"),
-            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.items())),
-            wr.P(text=f"Mean length {mean:.1f} of {longest} tokens; {full:.1%} are full."),
+            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.rows())),
+            wr.P(text=counts.lengths_line),
         ]
     return blocks
 
@@ -145,20 +143,10 @@ def score_blocks(work: Path) -> list[Any]:
     """Return every task's score with its baselines."""
     rows = []
     for path in sorted(work.glob("evaluate*/results.json")):
-        found = json.loads(path.read_text())
-        published = PUBLISHED.get(found["task"])
-        rows.append(
-            (
-                found["title"] + (" (sample task)" if found["sample"] else ""),
-                found["metric"],
-                f"{found['score']:.3f}",
-                "" if found["baseline"] is None else f"{found['baseline']:.3f}",
-                f"{found['majority']:.3f}",
-                "" if published is None else f"{published / 100:.3f}",
-            )
-        )
-    head = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
-    return [wr.H1(text="GLUE"), table(head, rows) if rows else wr.P(text="No scores yet.")]
+        found = Score.from_json(json.loads(path.read_text()))
+        title = found.title + (" (sample task)" if found.sample else "")
+        rows.append((title, found.metric_title, *map(shown, compared(found))))
+    return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]
 
 
 def report(entity: str, project: str, work: Path) -> wr.Report:

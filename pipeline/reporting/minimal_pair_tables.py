@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from pipeline.common.figures import PairScore, Score
 from pipeline.common.manifest import Manifest
-from pipeline.config import MINIMAL_PAIRS
 from pipeline.reporting import plots
 
 PUBLISHED = Path(__file__).with_name("published_minimal_pairs.yaml")
@@ -28,86 +28,83 @@ def published() -> dict[str, list[Figures]]:
     return found
 
 
-def is_minimal_pairs(manifest: Manifest) -> bool:
-    """Return whether a stage is an evaluation on minimal pairs."""
-    return manifest.stage == "evaluate" and manifest.figures.get("kind") == MINIMAL_PAIRS
+def pair_score(manifest: Manifest) -> PairScore | None:
+    """Return the score of a stage that is an evaluation on minimal pairs."""
+    score = Score.of(manifest) if manifest.stage == Score.stage else None
+    return score if isinstance(score, PairScore) else None
 
 
 def sections(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """Return a section per evaluation; curves over checkpoints are added to the task's table."""
-    found = [manifest for manifest in manifests if is_minimal_pairs(manifest)]
+    found = [score for score in map(pair_score, manifests) if score is not None]
     parts: dict[str, dict[str, Any]] = {}
     shown = []
-    for manifest in sorted(found, key=lambda one: "checkpoints" in one.figures):
-        task = manifest.figures["task"]
-        if "checkpoints" in manifest.figures and task in parts:
-            parts[task]["plots"] += curves(manifest.figures)
+    for score in sorted(found, key=lambda one: bool(one.checkpoints)):
+        if score.checkpoints and score.task in parts:
+            parts[score.task]["plots"] += curves(score)
         else:
-            shown.append(section(manifest))
-            parts.setdefault(task, shown[-1])
+            shown.append(section(score))
+            parts.setdefault(score.task, shown[-1])
     return shown
 
 
-def section(manifest: Manifest) -> dict[str, Any]:
+def section(score: PairScore) -> dict[str, Any]:
     """Return the table and the plots of one evaluation.
 
     A row is a phenomenon; of a set without phenomena, a paradigm.
     """
-    figures = manifest.figures
-    tables, random = figures["tables"], figures.get("baseline_tables")
+    tables, random = score.tables, score.baseline_tables
     kind = "phenomena" if tables["phenomena"] else "paradigms"
-    known = others_of(figures["task"], tables)
+    known = others_of(score.task, tables)
     others = [one for one in known if one[2].keys() & tables[kind].keys()]
     rows = [
-        row(name.replace("_", " "), one, (random or {}).get(kind, {}).get(name),
+        row(name.replace("_", " "), one, random.get(kind, {}).get(name),
             [scores.get(name) for _, _, scores in others])
         for name, one in sorted(tables[kind].items())
     ]  # fmt: skip
     rows.append(
-        row("mean of paradigms", tables["macro"], (random or {}).get("macro"),
+        row("mean of paradigms", tables["macro"], random.get("macro"),
             [scores.get("") for _, _, scores in others])
     )  # fmt: skip
     return {
-        "task": f"{figures['title']}, mean of paradigms",
-        "title": f"{figures['title']}: {figures['scores']['micro']:.1%} of "
-        f"{figures['rows']['dev']:,} pairs right",
+        "task": f"{score.title}, mean of paradigms",
+        "title": f"{score.title}: {score.scores['micro']:.1%} of {score.rows['dev']:,} pairs right",
         "kind": "phenomenon" if kind == "phenomena" else "paradigm",
         "rows": rows,
         "models": [name for name, _, _ in others],
-        "ranking": ranking(figures, known),
-        "note": note(figures),
-        "plots": curves(figures),
+        "ranking": ranking(score, known),
+        "note": note(score),
+        "plots": curves(score),
     }
 
 
 def ranking(
-    figures: Figures, known: list[tuple[str, str, dict[str, float]]]
+    score: PairScore, known: list[tuple[str, str, dict[str, float]]]
 ) -> list[dict[str, Any]]:
     """Return the scores over all of this model, random weights and published models, best first."""
-    found = [("this model", "", 100 * figures["tables"]["macro"]["accuracy"])]
-    if figures.get("baseline") is not None:
-        found.append(("random initialisation", "", 100 * figures["baseline"]))
+    found = [("this model", "", 100 * score.score)]
+    if score.baseline is not None:
+        found.append(("random initialisation", "", 100 * score.baseline))
     found += [(name, source, scores[""]) for name, source, scores in known if "" in scores]
     return [
-        {"name": name, "source": source, "percent": score, "score": f"{score:.1f}"}
-        for name, source, score in sorted(found, key=lambda one: -one[2])
+        {"name": name, "source": source, "percent": percent, "score": f"{percent:.1f}"}
+        for name, source, percent in sorted(found, key=lambda one: -one[2])
     ]
 
 
-def note(figures: Figures) -> str:
+def note(score: PairScore) -> str:
     """Return how sentences were scored."""
     how = {
         "pll": "pseudo-log-likelihood", "word_l2r": "pseudo-log-likelihood, words left to right",
         "likelihood": "likelihood",
     }  # fmt: skip
-    ties = figures["ties"]
-    missing = len(missing_paradigms(figures["task"], figures["tables"]))
+    missing = len(missing_paradigms(score.task, score.tables))
     part = (
         f" {missing} published paradigms were not scored here: models are compared by the others."
     )
     return (
-        f"Model {figures['model']}, by {how[figures['method']]}; intervals of 95% are from a "
-        f"bootstrap of pairs; chance is 50%. {ties:,} ties count as right." + part * bool(missing)
+        f"Model {score.model}, by {how[score.method]}; intervals of 95% are from a bootstrap of "
+        f"pairs; chance is 50%. {score.ties:,} ties count as right." + part * bool(missing)
     )
 
 
@@ -165,16 +162,16 @@ def missing_paradigms(task: str, tables: Figures) -> set[str]:
     )
 
 
-def curves(figures: Figures) -> list[tuple[str, str]]:
+def curves(score: PairScore) -> list[tuple[str, str]]:
     """Return the learning curves over the checkpoints: over all, and phenomena a few at a time."""
-    points = figures.get("checkpoints", [])
+    points = score.checkpoints
     if len(points) < 2:
         return []
     x, label = places(points)
-    pairs = f"{figures['rows']['dev']:,} pairs"
+    pairs = f"{score.rows['dev']:,} pairs"
     drawn = [(f"Mean of paradigms over checkpoints ({pairs})", plots.lines(
         [("accuracy", x, [point["score"] for point in points]),
-         ("chance", x, [figures["majority"]] * len(x))], label, "accuracy",
+         ("chance", x, [score.majority or 0.0] * len(x))], label, "accuracy",
     ))]  # fmt: skip
     names = sorted(points[0]["phenomena"])
     for start in range(0, len(names), MOST_CURVES):

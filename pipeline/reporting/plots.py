@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pipeline.common.errors import InputError
+from pipeline.common.redact import one_line
 
 INK = "#123456"  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
@@ -20,7 +21,7 @@ mpl.rcParams |= {
     "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 10,
     "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False,
+    "legend.frameon": False, "text.parse_math": False,
 }  # fmt: skip
 
 Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
@@ -35,13 +36,18 @@ def svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
+def shown(name: str) -> str:
+    """Return a name as a label; a legend leaves out those that begin with `_`."""
+    return f"{' ' * name.startswith('_')}{one_line(name)}"
+
+
 def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     """Plot curves over a common axis."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for number, (label, x, y) in enumerate(curves):
-        axes.plot(x, y, label=label, color=COLOURS[number % len(COLOURS)], linewidth=1.4)
-    axes.set(xlabel=x_label, ylabel=y_label)
+        axes.plot(x, y, label=shown(label), color=COLOURS[number % len(COLOURS)], linewidth=1.4)
+    axes.set(xlabel=shown(x_label), ylabel=shown(y_label))
     _tidy(axes)
     if len(curves) > 1:
         axes.legend()
@@ -104,10 +110,12 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], la
     for number, (title, values) in enumerate(series):
         places = [index + number * height for index in range(len(names))]
         colour = BASELINES[min(number, len(BASELINES)) - 1] if number else COLOURS[0]
-        axes.barh(places, values, height, label=title, color=colour)
-    axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], names)
+        axes.barh(places, values, height, label=shown(title), color=colour)
+    axes.set_yticks(
+        [index + 0.4 - height / 2 for index in range(len(names))], [shown(name) for name in names]
+    )
     axes.invert_yaxis()
-    axes.set(xlabel=label, xlim=(0, None))
+    axes.set(xlabel=shown(label), xlim=(0, None))
     axes.grid(alpha=0.15, axis="x")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1)
     return svg(figure)

@@ -3,46 +3,39 @@
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.figures import PairScore, Score
 from pipeline.common.manifest import Manifest
 from pipeline.evaluation import chance
 from pipeline.reporting import plots
-from pipeline.reporting.minimal_pair_tables import is_minimal_pairs
 from pipeline.stages import fingerprints
 
 Stages = dict[str, tuple[Path, Manifest]]
 
 
-def evaluations(stages: Stages) -> list[Manifest]:
-    """Return the manifests of evaluations."""
-    return [manifest for _, manifest in stages.values() if manifest.stage == "evaluate"]
+def scores_in(stages: Stages) -> list[tuple[Manifest, Score]]:
+    """Return the evaluations of a run."""
+    return [(one, Score.of(one)) for _, one in stages.values() if one.stage == Score.stage]
 
 
 def score_rows(stages: Stages) -> list[dict[str, Any]]:
-    """Return one row per evaluated task and per task of its `also`."""
-    found = []
-    for manifest in evaluations(stages):
-        figures = manifest.figures
-        if is_minimal_pairs(manifest):
-            continue  # it has a section of its own
-        found.append(score_row(figures, figures))
-        found += [score_row(figures, part) for part in figures.get("also", {}).values()]
-    return found
+    """Return one row per evaluated task and per task of its `also`; pairs have a section."""
+    found = (score for _, score in scores_in(stages) if not isinstance(score, PairScore))
+    return [score_row(part) for score in found for part in score.parts()]
 
 
-def score_row(figures: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Return one row; `figures` are those of the evaluation, `part` contains the scores."""
-    deviation, baseline, majority = (part.get(k) for k in ("deviation", "baseline", "majority"))
+def score_row(score: Score) -> dict[str, Any]:
+    """Return one row."""
     return {
-        "title": part.get("title", figures["task"]),
-        "sample": figures["sample"],
-        "metric": part["metric"],
-        "remark": chance.verdict({**part, "rows": part.get("rows") or {}}),
-        "score": with_deviation(part["score"], deviation),
-        "baseline": shown(baseline),
-        "majority": shown(majority),
-        "rows": f"{figures['rows']['train']:,}",
-        "dev_rows": f"{part['rows']['dev']:,}" if "rows" in part else "",
-        "values": (part["score"], baseline or 0.0, majority or 0.0),
+        "title": score.title,
+        "sample": score.sample,
+        "metric": score.metric_title,
+        "remark": chance.verdict(score),
+        "score": with_deviation(score.score, score.deviation),
+        "baseline": shown(score.baseline),
+        "majority": shown(score.majority),
+        "rows": f"{score.rows.get('train', 0):,}",
+        "dev_rows": f"{score.rows['dev']:,}" if "dev" in score.rows else "",
+        "values": (score.score, score.baseline or 0.0, score.majority or 0.0),
     }
 
 
@@ -61,15 +54,12 @@ def with_deviation(value: float | None, deviation: float | None) -> str:
 def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
     """Return the scores by task, pre-trained and from random initialisation."""
     found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
-    for manifest in evaluations(stages):
-        figures = manifest.figures
+    for _, score in scores_in(stages):
         # An evaluation of the task itself takes precedence over one with another task's model.
-        sets = {figures["task"]: figures}
-        sets |= {name: part for name, part in figures.get("also", {}).items() if name not in sets}
-        for name, part in sets.items():
-            for kind, key in (("pre-trained", "score"), ("random initialisation", "baseline")):
-                if part.get(key) is not None:
-                    found[kind].setdefault(name, part[key])
+        for part in score.parts():
+            found["pre-trained"].setdefault(part.task, part.score)
+            if part.baseline is not None:
+                found["random initialisation"].setdefault(part.task, part.baseline)
     return found
 
 
@@ -79,16 +69,14 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
     The steps are read from the converted folders; a task with one checkpoint has no plot.
     """
     points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
-    for manifest in evaluations(stages):
+    for manifest, score in scores_in(stages):
         start = manifest.config.get("pretrained")
-        if not start or (step := fingerprints.figures_of(start).get("step")) is None:
+        if not start or (model := fingerprints.conversion_of(start)) is None or model.step is None:
             continue
         made = fingerprints.manifest_of(start)
         assert made is not None
-        figures = manifest.figures
-        pair = (figures["score"], figures.get("baseline"))
-        place = figures.get("title", figures["task"]), training_of(str(made.config.get("train")))
-        points.setdefault(place, {})[step] = pair
+        place = score.title, training_of(str(made.config.get("train")))
+        points.setdefault(place, {})[model.step] = (score.score, score.baseline)
     drawn = []
     for (title, _), found in sorted(points.items()):
         steps = sorted(found)

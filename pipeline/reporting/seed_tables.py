@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from model.training.tracking import read_metrics
+from pipeline.common.figures import PairScore, Score, TrainingSummary, mean_of
 from pipeline.common.manifest import Manifest
 from pipeline.reporting import plots
-from pipeline.reporting.minimal_pair_tables import is_minimal_pairs, places
+from pipeline.reporting.minimal_pair_tables import pair_score, places
 from pipeline.reporting.score_tables import Stages, shown
 
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
-ACCURACY = "masked_lm_accuracy"
+ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
     ACCURACY: "held-out masked-LM accuracy",
     "masked_lm_loss": "held-out masked-LM loss",
@@ -59,9 +59,9 @@ def leading(stages: Stages, found: Groups) -> Stages:
             by_seed.values(),
             key=lambda name: (not has_baseline(stages[name][1]), name != by_seed.get(first)),
         )
-        figures = averaged([stages[name][1] for name in names])
         folder, manifest = stages[names[0]]
-        kept[names[0]] = (folder, replace(manifest, figures=manifest.figures | figures))
+        every = [stages[name][1] for name in names]
+        kept[names[0]] = (folder, replace(manifest, figures=averaged(every)))
         for name in names[1:]:
             del kept[name]
     return kept
@@ -69,56 +69,37 @@ def leading(stages: Stages, found: Groups) -> Stages:
 
 def has_baseline(manifest: Manifest) -> bool:
     """Return whether a stage has the score of a model with random weights."""
-    return manifest.figures.get("baseline") is not None
+    return manifest.stage == Score.stage and Score.of(manifest).baseline is not None
 
 
 def averaged(manifests: list[Manifest]) -> dict[str, Any]:
-    """Return the mean scores of an evaluation or a training, with their deviations."""
+    """Return the figures of the first of a group, its scores replaced by means."""
     first = manifests[0]
-    figures = [manifest.figures for manifest in manifests]
-    if first.stage == "train":
-        values = [one["validation"].get(ACCURACY) for one in figures]
-        if None in values:
-            return {}
-        mean, deviation = statistics_of(values)
-        held_out = first.figures["validation"] | {ACCURACY: mean}
-        return {"validation": held_out, "deviation": deviation}
-    if first.stage != "evaluate" or is_minimal_pairs(first):
-        return {}
-    also = {
-        name: part | scored([one["also"][name] for one in figures])
-        for name, part in first.figures.get("also", {}).items()
-        if all(name in one.get("also", {}) for one in figures)
-    }
-    return scored(figures) | ({"also": also} if also else {})
-
-
-def scored(parts: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean score, and its deviation."""
-    mean, deviation = statistics_of([part["score"] for part in parts])
-    return {"score": mean, "deviation": deviation}
-
-
-def statistics_of(values: list[float]) -> tuple[float, float]:
-    """Return mean and standard deviation of a sample."""
-    return fmean(values), stdev(values)
+    if first.stage == TrainingSummary.stage:
+        trainings = list(map(TrainingSummary.of, manifests))
+        return trainings[0].of_seeds(trainings).to_json()
+    if first.stage == Score.stage:
+        scores = list(map(Score.of, manifests))
+        return scores[0].of_seeds(scores).to_json()
+    return first.figures
 
 
 def scores_of(stage: str, manifest: Manifest) -> Iterator[tuple[str, float]]:
     """Yield each score of a stage with a name that is the same for all seeds."""
-    figures = manifest.figures
-    if manifest.stage == "train":
-        for key, title in HELD_OUT.items():
-            if figures["validation"].get(key) is not None:
-                yield f"{title} ({stage})", figures["validation"][key]
-    elif is_minimal_pairs(manifest):
-        yield f"{figures['title']}, mean of paradigms", figures["score"]
-        for name, one in sorted(figures["tables"]["phenomena"].items()):
-            yield f"{figures['title']}, {name.replace('_', ' ')}", one["accuracy"]
-    elif manifest.stage == "evaluate":
-        parts = [figures, *figures.get("also", {}).values()]
-        for part in parts:
-            yield f"{part.get('title', figures['task'])} {part['metric']}", part["score"]
+    if manifest.stage == TrainingSummary.stage:
+        held_out = TrainingSummary.of(manifest).validation
+        yield from (
+            (f"{title} ({stage})", held_out[key]) for key, title in HELD_OUT.items()
+            if key in held_out
+        )  # fmt: skip
+    elif manifest.stage == Score.stage:
+        found = Score.of(manifest)
+        if isinstance(found, PairScore):
+            yield f"{found.title}, mean of paradigms", found.score
+            for name, one in sorted(found.tables["phenomena"].items()):
+                yield f"{found.title}, {name.replace('_', ' ')}", one["accuracy"]
+        else:
+            yield from ((f"{one.title} {one.metric_title}", one.score) for one in found.parts())
 
 
 def scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
@@ -135,7 +116,7 @@ def scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
     times = Counter(title for title, _ in whole)
     result = {}
     for (title, stage), of_seeds in whole.items():
-        mean, deviation = statistics_of(list(of_seeds.values()))
+        mean, deviation = mean_of(list(of_seeds.values()))
         own = f"{title} ({stage})" if times[title] > 1 else title
         result[own] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
     return result
@@ -168,19 +149,17 @@ def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
         if any(steps for _, steps, _ in held_out):
             title = f"Held-out masked-LM accuracy ({stage})"
             yield title, plots.lines(held_out, "step", "share of masked tokens")
-        scored = {
-            seed: manifest.figures
+        pairs = [
+            (seed, *places(score.checkpoints), score)
             for seed, (_, manifest) in of_seeds.items()
-            if is_minimal_pairs(manifest) and manifest.figures.get("checkpoints")
-        }
-        axes = {seed: places(figures["checkpoints"]) for seed, figures in scored.items()}
-        labels = {label for _, label in axes.values()}
-        if len(scored) > 1 and len(labels) == 1:
-            drawn = [(seed, axes[seed][0], [point["score"] for point in figures["checkpoints"]])
-                     for seed, figures in scored.items()]  # fmt: skip
-            title = next(iter(scored.values()))["title"]
+            if (score := pair_score(manifest)) is not None and score.checkpoints
+        ]
+        labels = {label for _, _, label, _ in pairs}
+        if len(pairs) > 1 and len(labels) == 1:
+            drawn = [(seed, x, [point["score"] for point in score.checkpoints])
+                     for seed, x, _, score in pairs]  # fmt: skip
             yield (
-                f"{title}, mean of paradigms ({stage})",
+                f"{pairs[0][-1].title}, mean of paradigms ({stage})",
                 plots.lines(drawn, labels.pop(), "accuracy"),
             )
 

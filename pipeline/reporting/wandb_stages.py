@@ -11,13 +11,15 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from model.training.tracking import RUN_ID, has_key
+from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
+from pipeline.common.figures import Conversion, CorpusCounts, Score
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.redact import redact
+from pipeline.common.redact import without_secrets
 from pipeline.reporting.published_scores import COLUMNS, MODELS
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -27,12 +29,13 @@ KINDS = {  # an artifact's type by the stage that makes it
     "download": "corpus", "vocab": "vocabulary", "prepare": "shards", "train": "checkpoint",
     "convert": "model", "evaluate": "scores", "tasks": "tasks",
 }  # fmt: skip
+HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
 Stages = Mapping[str, tuple[Path, Manifest]]
 
 
-def log_finished(work: Path, project: str, upload: str = "none") -> None:
+def log_finished(work: Path, project: str | None, upload: str = "none") -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
     found = {}
     for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
@@ -42,12 +45,14 @@ def log_finished(work: Path, project: str, upload: str = "none") -> None:
     log(work, found, project, upload)
 
 
-def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
+def log(work: Path, found: Stages, project: str | None, upload: str = "none") -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
     known = json.loads(record.read_text()) if record.exists() else {}
     try:
-        for name, (folder, manifest) in ordered(found):
+        if mode_of("auto") == "disabled":
+            return
+        for name, (folder, manifest) in sorted(found.items(), key=lambda one: one[1][1].finished):
             if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
                 continue
             log_stage(work, name, folder, found, project, upload)
@@ -55,11 +60,6 @@ def log(work: Path, found: Stages, project: str, upload: str = "none") -> None:
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
         print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
-
-
-def ordered(found: Stages) -> list[tuple[str, tuple[Path, Manifest]]]:
-    """Return the stages in the order in which they were made."""
-    return sorted(found.items(), key=lambda pair: pair[1][1].finished)
 
 
 def run_id(work: Path, name: str, manifest: Manifest) -> str:
@@ -72,25 +72,25 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
 
 
 def log_stage(
-    work: Path, name: str, folder: Path, found: Stages, project: str, upload: str
+    work: Path, name: str, folder: Path, found: Stages, project: str | None, upload: str
 ) -> None:
     """Log one stage: its settings, figures and artifact."""
     import wandb
 
     manifest = found[name][1]
-    online = has_key()
+    mode: Any = mode_of("auto")
     (work / RECORD.parent).mkdir(exist_ok=True)
     run = wandb.init(
-        project=project,
+        project=project_of(project),
         id=run_id(work, name, manifest),
         name=name,
         group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
         job_type=manifest.stage,
         tags=tags(found),
         dir=work,
-        mode="online" if online else "offline",
-        resume="allow" if online else None,
-        config=json.loads(redact(json.dumps(manifest.config))),
+        mode=mode,
+        resume="allow" if mode == "online" else None,
+        config=without_secrets(manifest.config),
         settings=wandb.Settings(console="off", silent=True, init_timeout=30),
     )
     try:
@@ -119,19 +119,13 @@ def log_corpus(run: Any, manifest: Manifest) -> None:
     """Log the account of a corpus: documents by outcome, sums, lengths."""
     import wandb
 
-    figures = manifest.figures
-    rows = [(f"documents {kind}", count) for kind, count in figures["documents"].items()]
-    for kind in ("filtered", "skipped", "notes"):
-        rows += [(f"{kind}: {reason}", n) for reason, n in figures.get(kind, {}).items()]
-    rows += list(figures["totals"].items())
-    run.summary.update(
-        {f"documents_{kind}": count for kind, count in figures["documents"].items()}
-        | dict(figures["totals"])
-    )
-    lengths = sorted((int(length), n) for length, n in figures["lengths"].items())
+    counts = CorpusCounts.of(manifest)
+    outcomes = {f"documents_{outcome}": count for outcome, count in counts.documents.items()}
+    run.summary.update(outcomes | counts.totals)
+    lengths = sorted(counts.lengths.items())
     run.log(
         {
-            "prepare/corpus": wandb.Table(columns=["of", "count"], data=rows),
+            "prepare/corpus": wandb.Table(columns=["of", "count"], data=list(counts.rows())),
             "prepare/lengths": wandb.Table(columns=["tokens", "instances"], data=lengths),
         }
     )
@@ -141,10 +135,8 @@ def log_samples(run: Any, manifest: Manifest) -> None:
     """Log masked sentences with the model's fillings."""
     import wandb
 
-    rows = [
-        (sample["text"], "; ".join(filled(words) for words in sample["masks"]))
-        for sample in manifest.figures.get("samples", [])
-    ]
+    rows = [(sample["text"], "; ".join(map(filled, sample["masks"])))
+            for sample in Conversion.of(manifest).samples]  # fmt: skip
     if rows:
         columns: list[str | int] = ["sentence", "filled in, with probability"]
         run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
@@ -159,41 +151,35 @@ def log_scores(run: Any, manifest: Manifest) -> None:
     """Log the curves of fine-tuning, and the score of a task with its baselines."""
     import wandb
 
-    found = manifest.figures
-    if "score" not in found:
-        return
+    found = Score.of(manifest)
     run.define_metric("evaluate/epoch")
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
     for point in curves(found):
         run.log(point)
-    head: list[str | int] = [
-        "task", "metric", "dev", "random start", "most frequent", "BERT base, published test",
-    ]  # fmt: skip
-    published = PUBLISHED.get(found["task"])
-    row = (
-        found["title"], found["metric"], found["score"], found.get("baseline"),
-        found.get("majority"), None if published is None else published / 100,
-    )  # fmt: skip
-    run.log({"evaluate/scores": wandb.Table(columns=head, data=[row])})
-    run.summary.update({key: found.get(key) for key in ("score", "baseline", "majority")})
+    row = [found.title, found.metric_title, *compared(found)]
+    run.log({"evaluate/scores": wandb.Table(columns=list(HEAD), data=[row])})
+    run.summary.update({key: getattr(found, key) for key in ("score", "baseline", "majority")})
 
 
-def curves(found: dict[str, Any]) -> Iterator[dict[str, float]]:
+def compared(found: Score) -> tuple[float | None, ...]:
+    """Return a score and what it is compared with, in the order of `HEAD`."""
+    published = PUBLISHED.get(found.task)
+    return found.score, found.baseline, found.majority, published and published / 100
+
+
+def curves(found: Score) -> Iterator[dict[str, float]]:
     """Yield one row per epoch: the means over the runs of each start, of all points of the grid."""
-    runs = found.get("runs") or []
-    for epoch in range(max((len(run.get("epochs") or []) for run in runs), default=0)):
+    for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
         row: dict[str, float] = {"evaluate/epoch": epoch + 1}
         for start, prefix in (("pretrained", ""), ("random", "random_")):
             rows = [
                 run["epochs"][epoch]
-                for run in runs
+                for run in found.runs
                 if run["start"] == start and epoch < len(run["epochs"])
             ]
             if rows:
-                scores = [one["scores"][found["metric"]] for one in rows]
-                row[f"evaluate/{prefix}score"] = sum(scores) / len(rows)
-                losses = [one["train_loss"] for one in rows]
-                row[f"evaluate/{prefix}train_loss"] = sum(losses) / len(rows)
+                row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
+                row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)
         yield row
 
 

@@ -6,7 +6,6 @@ the longest first, go into the sequence whose free place they fill best, or into
 Shapes: T tokens, D documents, K pieces, N sequences.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -90,11 +89,3 @@ def cut_documents(
     before = np.searchsorted(starts, ends - sizes[order] - 1, "right")
     inside = np.searchsorted(starts, ends) - before
     return int((inside > 0).sum())
-
-
-def packing_line(packing: Mapping[str, float]) -> str:
-    """Return how full sequences are, and how many documents are in several of them."""
-    return (
-        f"padding {packing['padding_share']:.1%} if filled up, "
-        f"{packing['cut_share']:.1%} of the documents cut"
-    )

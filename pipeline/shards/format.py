@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import InputError, first_line
+from pipeline.common.figures import CorpusCounts, ShardCounts
 from pipeline.common.manifest import Manifest
 
 FORMATS = ("shard/1", "shard/2")  # plain ids; ids with a word bit
@@ -241,15 +242,15 @@ def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
 
     None where a folder was made before `prepare` counted them, or has no manifest.
     """
-    counted: dict[Path, dict[str, Any]] = {}
+    counted: dict[Path, dict[str, ShardCounts]] = {}
     found = []
     for shard in shards:
         folder = shard.path.parent
         if folder not in counted:
             made = Manifest.read(folder, of_input=True)
-            counted[folder] = made.figures.get("shards", {}) if made is not None else {}
-        words = counted[folder].get(shard.path.name, {}).get("words")
-        if words is None:
+            counted[folder] = CorpusCounts.of(made).shards if made is not None else {}
+        counts = counted[folder].get(shard.path.name)
+        if counts is None or counts.words is None:
             return None
-        found.append(words / max(shard.tokens, 1))
+        found.append(counts.words / max(shard.tokens, 1))
     return np.array(found, np.float64)

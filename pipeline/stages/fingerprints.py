@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import storage
+from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest
 from pipeline.config import StageConfig
-from pipeline.stages import legacy
 from pipeline.stages.registry import stage_of
 
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
@@ -31,7 +31,12 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
             for key, inner, item in walk_fields(value):
                 yield f"{field.name}.{key}", inner, item
         else:
-            yield field.name, role, value
+            yield field.name, role, counted(field, value)
+
+
+def counted(field: Any, value: Any) -> Any:
+    """Return the part of a field's value that determines the output."""
+    return field.metadata.get("counts", lambda whole: whole)(value)
 
 
 def inputs(config: StageConfig) -> dict[str, str]:
@@ -103,22 +108,27 @@ def manifest_of(path: Path | str) -> Manifest | None:
     return Manifest.read(path, of_input=True) or enclosing_manifest(path)
 
 
-def figures_of(model: Path | str) -> dict[str, Any]:
+def conversion_of(model: Path | str) -> Conversion | None:
     """Return what `convert` noted about a model's folder, its own if that made one of several."""
     made = manifest_of(model)
-    if made is None or made.stage != "convert":
-        return {}
-    own: dict[str, Any] = made.figures.get("checkpoints", {}).get(Path(model).name, made.figures)
-    return own
+    if made is None or made.stage != Conversion.stage:
+        return None
+    whole = Conversion.of(made)
+    return whole.checkpoints.get(Path(model).name, whole)
 
 
 def fingerprint_path(path: Path | str) -> str:
-    """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times."""
+    """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times.
+
+    What was changed since its stage has made it is no longer the stage's.
+    """
     manifest = Manifest.read(path, of_input=True)
     if manifest is not None:
-        return manifest.fingerprint
-    manifest = enclosing_manifest(path)
-    return fingerprint_files(path) if manifest is None else of_part(manifest.fingerprint, path)
+        return fingerprint_files(path) if manifest.changed(path) else manifest.fingerprint
+    manifest, place = enclosing_manifest(path), storage.at(storage.normal(str(path)))
+    if manifest is None or manifest.changed(place.parent, place.name):
+        return fingerprint_files(path)
+    return of_part(manifest.fingerprint, path)
 
 
 def of_part(whole: str, path: Path | str) -> str:
@@ -182,44 +192,23 @@ def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def legacy_fingerprint(stage: str, config: StageConfig, sources: Mapping[str, str]) -> str | None:
-    """Return the fingerprint of the same work in release 0.1.0, or None if it had no equivalent."""
-    return legacy.fingerprint(stage, settings_of(config), defaults_of(type(config)), sources)
-
-
 def recognise(
     stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
 ) -> Manifest | None:
-    """Return the manifest of `config.out` if its settings and inputs are the same.
+    """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
-    A folder of an earlier release is accepted too. If the stage's version was raised since, only
-    folders of slow stages are accepted, so that an upgrade never repeats a training.
+    If the stage's version was raised since, only folders of slow stages are accepted, so that an
+    upgrade never repeats a training.
     """
     present = Manifest.read(config.out)
-    if present is None or present.stage != stage:
+    if present is None or present.stage != stage or present.changed(config.out):
         return None
     if present.fingerprint == wanted:
         return present
     if present.version != stage_of(stage).version and stage_of(stage).quick:
         return None
-    if not same_inputs(present, config, sources):
-        return None
-    return present if not changes(present.config, config) else None
-
-
-def same_inputs(present: Manifest, config: StageConfig, sources: Mapping[str, str]) -> bool:
-    """Return whether a manifest has these inputs.
-
-    Before checkpoints in one folder had fingerprints of their own, only their paths differed.
-    """
-    paths = inputs(config)
-
-    def before(key: str, now: str) -> str:
-        where = _lookup(present.config, key, None)
-        return now.partition("/")[0] if "/" in now and str(where) == paths[key] else now
-
-    older = {key: before(key, now) for key, now in sources.items()}
-    return present.inputs in (dict(sources), older)
+    same = present.inputs == dict(sources) and not changes(present.config, config)
+    return present if same else None
 
 
 def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:
@@ -228,6 +217,8 @@ def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[A
     A setting missing from the manifest had today's default; the golden file ensures that.
     """
     defaults = defaults_of(type(config))
+    top = {field.name: field for field in dataclasses.fields(config)}
+    before = {key: counted(top[key], old) if key in top else old for key, old in before.items()}
     found = {}
     for key, value in settings_of(config).items():
         old = _lookup(before, key, defaults.get(key))

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import time
@@ -19,9 +20,10 @@ from typing import TypeVar
 
 from pipeline.common import forced, screen
 from pipeline.common.atomic import remove_leftovers
+from pipeline.common.checkpoints import of_another, run_name
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
-from pipeline.common.redact import redact
+from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import fingerprint, recognise
@@ -236,14 +238,14 @@ def run(
             return present
         manifest = None
         if store.stored:
-            manifest = None if config.force and not store.was_forced() else store.unsent(wanted)
-            store.begin(in_place, wanted[:12])
+            manifest = store.unsent(wanted) if forced.began(out) or not config.force else None
+            store.begin(in_place, run_name(wanted))
         if manifest is None:
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
-            store.finish(manifest)
+            manifest = store.finish(manifest)
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    screen.say(redact(line))
+    screen.say(line)
     return manifest
 
 
@@ -280,16 +282,19 @@ def _made(
         raise
     remove_leftovers(folder)
     result = store.addressed(result)
+    other = functools.partial(of_another, run_name(wanted))
+    files = file_checksums(folder, result.sums, other)
     manifest = Manifest(
         stage=store.stage,
         fingerprint=wanted,
         version=stage_of(store.stage).version,
         config=dataclasses.asdict(config),
         inputs=sources,
-        files=file_checksums(folder, result.sums),
+        files=files,
+        times={name: (folder / name).stat().st_mtime_ns for name in files},
         figures=result.figures,
-        summary=result.summary,
-        seconds=round(time.monotonic() - started, 3),
+        summary=one_line(result.summary),
+        seconds=round(result.earlier + time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
     manifest.write(folder)

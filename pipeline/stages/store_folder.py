@@ -10,28 +10,25 @@ import contextlib
 import dataclasses
 import fnmatch
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pipeline.common import parallel, storage
+from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
-from pipeline.common.forced import FORCED, remember
-from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.redact import redact
+from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
+from pipeline.common.redact import without_secrets
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload
-from pipeline.common.stores.mirror import Copy, addressed, hidden
+from pipeline.common.stores.mirror import Copy, Entry, addressed, hidden
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
-from pipeline.stages.store_inputs import (
-    CHECKPOINT,
-    SUMS,
-    fetch_checkpoint,
-    in_store,
-    root_of,
-    sums_of,
-)
+from pipeline.stages.store_inputs import fetch_checkpoint, in_store, root_of
 
-UNFINISHED = ".unfinished"  # says that a folder without a manifest is a stage's
+UNFINISHED = ".unfinished"  # said before 0.2 that a folder without a manifest is a stage's
 
 
 @contextlib.contextmanager
@@ -57,12 +54,17 @@ def put_logs(workdir: str, mirror: str | None) -> None:
         logs.save_index()
         for name, path in files.items():
             if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
-                text = redact(path.read_text(encoding="utf-8"))
+                settings = without_secrets(yaml.safe_load(path.read_text(encoding="utf-8")))
+                text = yaml.safe_dump(settings, sort_keys=False)
                 objects.put(f"{logs.address}/{name}", text.encode())
 
 
 class StoreFolder:
-    """The folder of one stage in a store; a local folder needs nothing of this."""
+    """The folder of one stage in a store; a local folder needs nothing of this.
+
+    Every write asks the lock first, and replaces only the version that was seen before: a holder
+    that stood still and lost its lock writes over nothing. The manifest says "begun" meanwhile.
+    """
 
     def __init__(self, stage: str, config: StageConfig):
         self.stage, self.config = stage, config
@@ -71,7 +73,7 @@ class StoreFolder:
         if self.stored:
             self.copy = Copy(self._root, config.out)
             self._address = self.copy.address
-        self._lease: lease.Lease | None = None
+        self._version: str | None = None  # the ETag of the manifest
 
     @contextlib.contextmanager
     def locked(self, wait: bool) -> Iterator[None]:
@@ -84,7 +86,10 @@ class StoreFolder:
             yield
             return
         top, _, name = self._address.rpartition("/")
-        with lease.held(f"{top}/.{name}.lock", "out", wait) as self._lease:
+        with lease.held(f"{top}/.{name}.lock", "out", wait) as held:
+            self.copy.hold = held.hold
+            found = objects.read(f"{self._address}/{MANIFEST}")
+            self._version = found[1] if found is not None else None
             yield
 
     def check_free(self) -> None:
@@ -93,10 +98,10 @@ class StoreFolder:
         Raises:
             InputError: there are files of another stage, or of none.
         """
-        present = Manifest.read(self._address)
-        if present is not None and present.stage != self.stage:
-            found = f"contains the output of {present.stage}"
-        elif present is None and (names := self.copy.listed()) and UNFINISHED not in names:
+        maker = Manifest.maker(self._address)
+        if maker is not None and maker != self.stage:
+            found = f"contains the output of {maker}"
+        elif maker is None and (names := self.copy.listed()) and UNFINISHED not in names:
             found = f"contains files not created by {self.stage}"
         else:
             return
@@ -112,39 +117,22 @@ class StoreFolder:
             return None
         if self.copy.sent == fingerprint:  # removed from the store since
             return None
-        whole = self.copy.files().keys() >= manifest.files.keys()
-        return manifest if whole else None
+        whole = self.copy.files().keys() | self.copy.listed().keys()
+        return manifest if whole >= manifest.files.keys() else None
 
     def begin(self, in_place: bool, run: str) -> None:
         """Get the place ready: what an earlier start has left of this stage is fetched.
 
         `run` is the name of the folder of this training's checkpoints.
         """
-        self._check()
-        again = self.was_forced()
-        self.mark(again)
-        if not in_place:
-            return
-        objects.delete([f"{self._address}/{MANIFEST}"])
-        if self.config.force and not again:
-            listed = self.copy.listed()
-            self._remove([name for name in listed if name != UNFINISHED])
-            self.copy.clear()
-            self.mark(forced=True)
-            return
-        self.resume(run)
-        if again:
-            remember(self.copy.path, run)
+        if in_place or self._version is None:
+            self.mark()
+        if in_place:
+            self.resume(run)
 
-    def was_forced(self) -> bool:
-        """Return whether an unfinished start of this stage was forced, which starts over once."""
-        found = objects.read(f"{self._address}/{UNFINISHED}")
-        return found is not None and found[0].decode().endswith(FORCED)
-
-    def mark(self, forced: bool = False) -> None:
-        """Mark the content of the folder as this stage's, although it has no manifest yet."""
-        text = f"{self.stage} {FORCED}" if forced else self.stage
-        objects.put(f"{self._address}/{UNFINISHED}", text.encode())
+    def mark(self) -> None:
+        """Mark the content of the folder as this stage's, and as not finished."""
+        self._version = self.copy.replace(MANIFEST, self._version, begun(self.stage))
 
     @contextlib.contextmanager
     def part(self, pattern: str) -> Iterator[None]:
@@ -157,7 +145,9 @@ class StoreFolder:
             return
         if Manifest.read(self._address) is None:
             self.check_free()
-            self.mark()
+            with contextlib.suppress(Restart):  # another part has marked it meanwhile
+                self._version = None
+                self.mark()
         self.resume("", pattern)
         with self.uploading(None):
             yield
@@ -176,7 +166,7 @@ class StoreFolder:
         others: dict[str, str | None] = {}
         for name, info in listed.items():
             known = self.copy.entries.get(name)
-            if CHECKPOINT.fullmatch(name) or hidden(name) or name == MANIFEST:
+            if FILE.fullmatch(name) or hidden(name) or name == MANIFEST:
                 continue
             if not fnmatch.fnmatchcase(name, pattern):
                 continue
@@ -184,19 +174,25 @@ class StoreFolder:
                 others[name] = None
         self.copy.fetch(others, listed)
         if self.stage == "train":
-            self._resume_checkpoints(listed, f"checkpoints/{run}/step-")
+            self._resume_checkpoints(listed, run)
 
-    def _resume_checkpoints(self, listed: dict[str, Info], start: str) -> None:
-        """Fetch the last whole checkpoints; remove what training would have removed."""
-        groups = sorted({m[1] for name in listed if (m := CHECKPOINT.fullmatch(name))})
-        mine = [group for group in groups if group.startswith(start)]
-        whole = [group for group in mine if f"{group}/{SUMS}" in listed]
-        keep, every = getattr(self.config, "keep", 1), getattr(self.config, "keep_every", None)
-        spare = [g for g in whole[:-keep] if every is None or int(g.removeprefix(start)) % every]
-        spare += [group for group in mine if group not in whole]  # an upload that was cut off
-        for group in whole[-keep:]:
-            fetch_checkpoint(self.copy, group, listed)
-        self._remove([name for name in listed if name.rpartition("/")[0] in spare])
+    def _resume_checkpoints(self, listed: dict[str, Info], run: str) -> None:
+        """Fetch the newest whole checkpoint of a training, and what says what the others are.
+
+        Which of them stay is for the training to decide: `checkpoints.prune` knows why.
+        """
+        names = {match[1] for name in listed if (match := FILE.fullmatch(name)) and match[2] == run}
+        mine = sorted(names, reverse=True)
+        whole = [group for group in mine if all(f"{group}/{n}" in listed for n in (*FILES, SUMS))]
+        cut_off = [f"{group}/{n}" for group in mine if group not in whole for n in (SUMS, *FILES)]
+        self._remove([name for name in cut_off if name in listed])
+        small = {f"{group}/{name}": None for group in whole for name in (STATE, SUMS)}
+        self.copy.fetch(small, listed)
+        for group in whole:
+            try:
+                return fetch_checkpoint(self.copy, group, listed)
+            except StoreError as error:
+                print(f"warning: {error}; trying the previous checkpoint", flush=True)
 
     @contextlib.contextmanager
     def uploading(self, uploads: BackgroundUpload | None) -> Iterator[None]:
@@ -219,48 +215,63 @@ class StoreFolder:
         """Put what is new, and remove what is gone: of a checkpoint the sums first, or last."""
         files = self.copy.files()
         files.pop(MANIFEST, None)
-        known = set(self.copy.entries)
+        known = self.copy.entries.keys() - {MANIFEST}
         # Of what depends on other files the deeper ones are older.
         for name in sorted(files, key=lambda name: (name.endswith(SUMS), -name.count("/"), name)):
-            group = CHECKPOINT.fullmatch(name)
+            group = FILE.fullmatch(name)
             sums = sums_of(self.copy.path / group[1]) if group else {}
             with contextlib.suppress(FileNotFoundError):
                 self.copy.put(name, sums.get(name.rpartition("/")[2]))
-        self._remove([name for name in known if not (self.copy.path / name).exists()])
+        gone = {name for name in known if not (self.copy.path / name).exists()}
+        groups = {match[1] for name in gone if (match := FILE.fullmatch(name))}
+        self._remove(
+            [*gone, *(f"{g}/{n}" for g in groups for n in FILES if f"{g}/{n}" not in gone)]
+        )
         self.copy.save_index()
 
-    def finish(self, manifest: Manifest) -> None:
-        """Put the folder of a finished stage: its files, then its manifest.
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Put the folder of a finished stage: its files, then its manifest, which is returned.
+
+        It also names the checkpoints of this training that are only in the store.
 
         Raises:
             StoreError: the store refuses.
             Restart: it does not answer, or another process has taken the folder over.
         """
-        self._check()
-        objects.delete([f"{self._address}/{MANIFEST}"])
+        self.mark()
         listed = self.copy.listed()
         self.copy.drop_stale(listed)
+        for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
+            self.copy.entries.setdefault(name, Entry(-1, 0, "", listed[name].etag))
         parallel.each(
             lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files
         )
+        manifest = dataclasses.replace(manifest, files=manifest.files | self._elsewhere(listed))
         self.copy.save_index()
         listed = self.copy.listed()
         wrong = [n for n, f in manifest.files.items()
                  if n not in listed or listed[n].size != f["bytes"]]  # fmt: skip
         if wrong:
-            raise InputError(
-                f"{self._address}/{wrong[0]}: another process changed it; start the same command "
-                "again",
-                path=f"{self._address}/{wrong[0]}",
-            )
+            raise Restart(f"{self._address}/{wrong[0]}: another process changed it")
         # Checkpoints of other settings, or kept for good by another start, stay.
-        spare = [n for n in listed if n not in manifest.files and n != UNFINISHED]
-        self._remove([n for n in spare if CHECKPOINT.fullmatch(n) is None])
-        self._check()
-        objects.put(f"{self._address}/{MANIFEST}", (self.copy.path / MANIFEST).read_bytes())
+        spare = [n for n in listed if n not in manifest.files and n != MANIFEST]
+        self._remove([n for n in spare if FILE.fullmatch(n) is None])
+        manifest.write(self.copy.path)
+        data = (self.copy.path / MANIFEST).read_bytes()
+        self._version = self.copy.replace(MANIFEST, self._version, data)
         self.copy.sent = manifest.fingerprint
         self.copy.save_index()
-        objects.delete([f"{self._address}/{UNFINISHED}"])
+        return manifest
+
+    def _elsewhere(self, listed: dict[str, Info]) -> dict[str, dict[str, Any]]:
+        """Return the files of kept checkpoints that were not fetched, as a manifest names them."""
+        found = {}
+        for name, info in listed.items():
+            group = FILE.fullmatch(name)
+            sums = sums_of(self.copy.path / group[1]) if group else {}
+            if (checksum := sums.get(Path(name).name)) and not (self.copy.path / name).exists():
+                found[name] = {"bytes": info.size, "sha256": checksum}
+        return found
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""
@@ -268,11 +279,8 @@ class StoreFolder:
         summary = addressed(self._root, result.summary)
         return dataclasses.replace(result, summary=summary, figures=figures)
 
-    def _remove(self, names: list[str]) -> None:
+    def _remove(self, names: Iterable[str]) -> None:
         """Remove objects, what makes others count first."""
+        listed = sorted(names)
         for last in (True, False):
-            self.copy.forget([name for name in names if name.endswith(SUMS) == last])
-
-    def _check(self) -> None:
-        assert self._lease is not None
-        self._lease.check()
+            self.copy.forget([name for name in listed if name.endswith(SUMS) == last])

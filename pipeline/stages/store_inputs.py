@@ -3,16 +3,15 @@
 What a stage made is fetched by its manifest, with its checksums; anything else as it is listed.
 """
 
-import contextlib
 import copy
 import fnmatch
 import glob
 import os
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common import storage
+from pipeline.common.checkpoints import FILE, SUMS, sums_of
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.common.stores import objects
@@ -22,8 +21,6 @@ from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
 
-SUMS = "SHA256SUMS"
-CHECKPOINT = re.compile(r"(checkpoints/([^/]+)/step-\d+)/[^/]+")
 # What a stage reads of its inputs, where that is not all of them.
 READS = {"report": ("*.json", "*.jsonl"), "submit": ("*.tsv", "*.json")}
 DEPTH = 4  # folders above an input that may have the manifest that names it
@@ -47,26 +44,18 @@ def local_place(place: str, mirror: str | None) -> Path:
 
 
 def stages_in(workdir: str, pattern: str = "*") -> list[str]:
-    """Return the folders of finished stages in the folder of a run in a store, sorted."""
+    """Return the folders of finished stages in the folder of a run, sorted."""
     found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
     return [str(file.parent) for file in found if not hidden(file.parent.name)]
 
 
-def checkpoints(out: str) -> list[tuple[str, int]]:
-    """Return the checkpoints of a train stage, as (folder of the run, step), the newest last.
-
-    This looks where `model.training.checkpoint` writes, which would load PyTorch.
-    """
-    if in_store(out):
-        copy = Copy(root_of(None), out)
-        listed = sorted(copy.listed().items(), key=lambda item: item[1].mtime_ns)
-        found = [m[1] for name, _ in listed
-                 if name.endswith(SUMS) and (m := CHECKPOINT.fullmatch(name))]  # fmt: skip
-    else:
-        paths = sorted(Path(out).glob("checkpoints/*/step-*"), key=lambda p: p.stat().st_mtime)
-        found = [path.relative_to(out).as_posix() for path in paths]
-    parts = (path.split("/") for path in found)
-    return [(run, int(step.removeprefix("step-"))) for _, run, step in parts]
+def steps_saved(out: str) -> list[tuple[str, int]]:
+    """Return the checkpoints of a train stage, as (folder of the run, step), the newest last."""
+    place = storage.normal(out) if in_store(out) else out
+    files = storage.matching(f"{glob.escape(place)}/checkpoints/*/step-*/{SUMS}")
+    files.sort(key=lambda file: file.stat().st_mtime_ns)
+    found = (FILE.search(str(file)) for file in files)
+    return [(match[2], int(match[3])) for match in found if match]
 
 
 def checkpoint_store(config: StageConfig) -> CheckpointStore | None:
@@ -148,7 +137,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
             break
     else:
         manifest = None
-    if manifest is None:
+    if manifest is None or manifest.changed(top, inner):
         return _fetch_listed(root, address, key)
     wanted: dict[str, str | None] = {
         name: checksum
@@ -189,11 +178,3 @@ def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
     copy.fetch({f"{group}/{SUMS}": None}, listed)
     sums = sums_of(copy.path / group)
     copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
-
-
-def sums_of(folder: Path) -> dict[str, str]:
-    """Return the checksums of a checkpoint by name."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = (folder / SUMS).read_text().splitlines()
-        return {name: checksum for checksum, name in map(str.split, lines)}
-    return {}

@@ -1,8 +1,9 @@
 """Title and paragraphs from the text of books, without hard wraps, headers, licences and markup."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.text.encodings import CP1252
 
@@ -10,18 +11,25 @@ from pipeline.text.encodings import CP1252
 WRAP = 120
 
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
+_HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):\s*(.*)$")
 _SCAN = 40  # lines searched for header facts
 
-_GUTENBERG_START = re.compile(
-    r"\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*", re.IGNORECASE
+# Thai, Lao, Myanmar, Khmer, Chinese and Japanese with their punctuation, but not Korean.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f"
+    "\uff00-\uffef\U00020000-\U0003ffff]"
 )
-_GUTENBERG_END = re.compile(
-    r"\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG.*|End of (?:the )?Project Gutenberg(?:'s)? .*",
+
+_GUTENBERG_START = re.compile(
+    r"\*{3} ?START OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*",
     re.IGNORECASE,
 )
+_GUTENBERG_END = re.compile(
+    r"\*{3} ?END OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*", re.IGNORECASE
+)
+_GUTENBERG_LAST = re.compile(r"End of (?:the )?Project Gutenberg(?:'s|’s)? .*", re.IGNORECASE)
 _GUTENBERG_CREDIT = re.compile(
     r"(?:Th(?:is|e) (?:e-?text|eBook|file) was (?:first )?)?"
     r"(?:Produced|Prepared|E-?text prepared|Transcribed)\b.*\bby\b",
@@ -29,7 +37,7 @@ _GUTENBERG_CREDIT = re.compile(
 )
 _GUTENBERG_TITLE = re.compile(r"^Title:\s*(.+)$", re.MULTILINE)
 
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)\s]*\)")
+_IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^)\s\[]*+\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 
@@ -49,6 +57,7 @@ class Book:
     title: str  # empty if the file does not state it
     text: str
     repaired: bool  # mojibake was found and decoded correctly
+    passed: Counter[str] = field(default_factory=Counter)  # parts that are not in the text, by kind
 
 
 def parse(text: str) -> Book:
@@ -63,7 +72,17 @@ def parse(text: str) -> Book:
 def unwrapped(text: str) -> str:
     """Return the text with each paragraph (delimited by blank lines) joined into one line."""
     lines = "\n".join(line.strip() for line in _BREAK.split(text))
-    return "\n".join(" ".join(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
+    return "\n".join(joined(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
+
+
+def joined(lines: list[str]) -> str:
+    """Return the lines of a paragraph as one, with spaces between them in scripts that have any."""
+    pieces = lines[:1]
+    for line in lines[1:]:
+        unspaced = _UNSPACED.match(line.lstrip()) and _UNSPACED.match(pieces[-1].rstrip()[-1:])
+        pieces[-1] = pieces[-1].rstrip() if unspaced else f"{pieces[-1]} "
+        pieces.append(line.lstrip() if unspaced else line)
+    return "".join(pieces)
 
 
 def plain(paragraph: str) -> str:
@@ -111,9 +130,22 @@ def without_licence(lines: list[str]) -> tuple[str, list[str]]:
         # A long title continues on the next lines, up to three more stars.
         closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
         body = body[next(closing, -1) + 1 :]
-    ends = (i for i, line in enumerate(body) if _GUTENBERG_END.match(line))
     title = _GUTENBERG_TITLE.search(header)
-    return title[1].strip() if title else "", _without_credit(body[: next(ends, len(body))])
+    return title[1].strip() if title else "", _without_credit(body[: _end_of(body)])
+
+
+def _end_of(body: list[str]) -> int:
+    """Return the number of lines before the licence.
+
+    "End of Project Gutenberg's …" is the end where no stars are, or in the last paragraph before
+    these: a book may have such a sentence.
+    """
+    marked = next((i for i, line in enumerate(body) if _GUTENBERG_END.match(line)), None)
+    said = [i for i, line in enumerate(body[:marked]) if _GUTENBERG_LAST.match(line)]
+    if marked is None:
+        return said[-1] if said else len(body)
+    rest = (("\n".join(map(str.strip, body[i:marked])).strip("\n"), i) for i in said[-1:])
+    return next((i for text, i in rest if "\n\n" not in text), marked)
 
 
 def _without_credit(lines: list[str]) -> list[str]:
@@ -133,7 +165,7 @@ def _without_header(lines: list[str]) -> tuple[str, list[str]]:
             title = fact[2].strip() if fact[1] == "Title" else title
             end = number + 1
         elif heading and heading[1] == "#" and not title:
-            title = heading[2]
+            title = _without_end(heading[2])
             break
         elif line.strip() and not _RULE.match(line):
             break
@@ -151,7 +183,12 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
         if block and max(map(len, block)) > WRAP:
             yield from block
         elif block:
-            yield " ".join(block)
+            yield joined(block)
         block = []
         if heading:
-            yield heading[2]
+            yield _without_end(heading[2])
+
+
+def _without_end(heading: str) -> str:
+    """Return the text of a heading without the marks after it."""
+    return heading.rstrip("#").rstrip()

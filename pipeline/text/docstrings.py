@@ -21,16 +21,18 @@ _UNDERLINE = re.compile(r"([=\-~^\"'`*+#_.])\1{2,}\s*$")
 _TABLE = re.compile(r"(=+( +=+)+|-+( +-+)+|\+[-=+]{3,}|\|.*)\s*$")
 _DIRECTIVE = re.compile(r"\.\. *([\w-]+)::")
 _ENTRY = re.compile(
-    r"(\*{0,2}[A-Za-z_][\w.]*(?:, *\*{0,2}[A-Za-z_][\w.]*)*) *(?:\([^()]*\))? *:(?!:)"
+    r"(\*{0,2}[A-Za-z_][\w.]*(?:, *\*{0,2}[A-Za-z_][\w.]*)*) *+(?:\([^()]*+\) *+)?:(?!:)"
 )
 _FIELD = re.compile(r":(?:param|arg|ivar|cvar|var|returns?|raises?|keyword)\b([^:]*):")
 _ITEM = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+(?=\S)")
 _SIGNATURE = re.compile(r"[\w.]+\([^()]*\)(?: *->.*)?$")
 
-_ROLE = re.compile(r":[a-zA-Z:+_-]+:`~?!?([^`<]*?)(?:\s*<[^`>]*>)?`")
-_LINK = re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}")
+_ROLE = re.compile(
+    r"(?<![a-zA-Z:+_-])([a-zA-Z+_-]*+):(?!:`)[a-zA-Z:+_-]++(?<=:)`~?!?([^`<]*+)(?:<[^`>]*+>)?`"
+)
+_LINK = re.compile(r"`([^`<]++)<[^`>]*+>`_{0,2}")
 _MARKDOWN_LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
-_FOOTNOTE = re.compile(r"\s*\[[\w#*]+\]_")
+_FOOTNOTE = re.compile(r"(?<!\s)\s*+\[[\w#*]+\]_")
 _LITERAL = re.compile(r"(`{1,2})(.+?)\1_{0,2}")
 _EMPHASIS = re.compile(r"(?<![\w*\\])(\*{1,2})(?=\S)([^*]+?)(?<=\S)\1(?![\w*])")
 _FORMULA = re.compile(r"\\[a-zA-Z]{2,}|\$[^$ ]+\$")
@@ -51,8 +53,8 @@ def paragraphs(docstring: str) -> list[str]:
 def inline(text: str) -> str:
     """Remove the markup of roles, links, literals, emphasis and footnotes."""
     text = _FOOTNOTE.sub("", text)
-    text = _ROLE.sub(lambda match: match[1].strip(), text)
-    text = _LINK.sub(r"\1", text)
+    text = _ROLE.sub(lambda match: match[1] + match[2].strip(), text)
+    text = _LINK.sub(lambda match: match[1].rstrip(), text)
     text = _MARKDOWN_LINK.sub(r"\1", text)
     text = _LITERAL.sub(r"\2", text)
     text = _EMPHASIS.sub(r"\2", text)

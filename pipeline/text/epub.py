@@ -6,24 +6,48 @@ in order. Source: https://www.w3.org/TR/epub-33/
 
 import io
 import posixpath
+import re
 import xml.etree.ElementTree as ET
 import zipfile
+from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
+from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.text.book_text import Book, without_licence
-from pipeline.text.encodings import decode
+from pipeline.text.encodings import decode, marked
 
-LARGEST = 256 * 2**20  # decompressed bytes read per book
-_DROPPED = frozenset({"head", "script", "style", "nav", "svg", "math", "template", "figure"})
+_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+# Elements whose content is not text, and how they are counted; "": no part of a book.
+_DROPPED = {
+    "head": "", "script": "", "style": "", "template": "", "nav": "tables of contents",
+    "svg": "drawings", "math": "formulas",
+}  # fmt: skip
+_READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
-    "address article aside blockquote body br caption dd div dl dt figcaption footer h1 h2 h3 h4 "
-    "h5 h6 header hr li main ol p pre section table td th tr ul"
+    "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
+    "h3 h4 h5 h6 header hr li main ol p pre section table td th tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
+_ANY_TAG = re.compile("<[^<>]*+>?")  # or the beginning of one
+# What cannot be text. Chapters have many types: text/xml, text/x-oeb1-document, none, wrong ones.
+_MEDIA = re.compile(
+    r"image/|audio/|video/|text/css|.*(?:javascript|ecmascript|font|opentype|ncx|smil|pdf)",
+    re.IGNORECASE,
+)
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+_DECLARED = re.compile(
+    rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([\w.:-]+)"""
+    rb"""|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+_HEADER = 1024  # bytes in which a page declares its encoding
+_TAG = re.compile(r"</?[A-Za-z!?]")
 
 
 class Broken(Exception):
@@ -38,75 +62,116 @@ class _Paragraphs(HTMLParser):
         self.found: list[str] = []
         self.open: list[str] = []
         self.dropped = 0
+        self.reading = False  # within a reading of ruby
+        self.passed = Counter[str]()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.dropped += tag in _DROPPED
+        tag = tag.rpartition(":")[2]
+        if tag in _DROPPED:
+            self.dropped += 1
+            self.passed[_DROPPED[tag]] += 1
+        elif tag in _READINGS:
+            self.passed["readings"] += tag == "rt" and not self.dropped
+            self.reading = True
+        elif tag in ("ruby", "rb"):
+            self.reading = False
         if tag in _BLOCKS:
             self.end()
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
-        if tag in _BLOCKS:
+        if tag.rpartition(":")[2] in _BLOCKS:
             self.end()
 
     def handle_endtag(self, tag: str) -> None:
+        tag = tag.rpartition(":")[2]
         self.dropped = max(0, self.dropped - (tag in _DROPPED))
+        self.reading = self.reading and tag not in (*_READINGS, "ruby")
         if tag in _BLOCKS:
             self.end()
 
     def handle_data(self, data: str) -> None:
-        if not self.dropped:
+        if not self.dropped and not self.reading:
             self.open.append(data)
+
+    def unknown_decl(self, data: str) -> None:
+        if data.startswith("CDATA["):
+            self.handle_data(data.removeprefix("CDATA["))
 
     def end(self) -> None:
         """End the current block."""
         if paragraph := " ".join("".join(self.open).split()):
             self.found.append(paragraph)
         self.open.clear()
+        self.reading = False
 
 
-def parse(raw: bytes) -> Book:
-    """Parse the bytes of a book's file.
+def parse(raw: bytes, language: str = "en", encoding: str | None = None) -> Book:
+    """Parse the bytes of a book's file; `encoding` is that of chapters that declare none.
 
     Raises:
         Broken: the file is damaged, encrypted, or not an EPUB.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            return _read(archive)
+            return _read(archive, language, encoding)
     except KeyError as error:
         raise Broken(f"incomplete EPUB: {str(error.args[0]).lower()}") from error
-    except (*BROKEN_ZIP, ET.ParseError, LookupError) as error:
+    except (*BROKEN_ZIP, ET.ParseError, LookupError, AssertionError) as error:
         raise Broken(f"not a readable EPUB ({error})") from error
 
 
-def paragraphs(page: str) -> list[str]:
-    """Return the text blocks of an XHTML page."""
+def paragraphs(page: str, passed: Counter[str]) -> list[str]:
+    """Return the text blocks of an XHTML page, or of plain text; count what is left out."""
+    if not _TAG.search(page):
+        return [" ".join(part.split()) for part in re.split(r"\n\s*\n", page) if part.strip()]
     parser = _Paragraphs()
     parser.feed(page)
-    parser.close()
-    parser.end()
+    # The parser's own end looks for the end of each open tag again: quadratic.
+    for text in _ANY_TAG.split(parser.rawdata):
+        parser.handle_data(unescape(text))
+        parser.end()
+    passed.update(parser.passed)
     return parser.found
 
 
+def decoded(raw: bytes, language: str, encoding: str | None) -> str:
+    """Return the text of a page: by a byte order mark, as declared, as stated, or as detected."""
+    found = _DECLARED.match(raw[:_HEADER])
+    declared = (found[1] or found[2]).decode() if found else ""
+    for name in (declared, encoding or ""):
+        # A declaration that can be read as ASCII is not of UTF-16.
+        if marked(raw) or not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
+            continue
+        try:
+            return raw.decode(name)
+        except (LookupError, UnicodeError):
+            continue
+    return decode(raw, language).text
+
+
 class _Members:
-    """Members of an archive, up to `LARGEST` decompressed bytes in total."""
+    """Members of an archive, as many bytes in total as a document may have."""
 
     def __init__(self, archive: zipfile.ZipFile):
-        self.archive, self.room = archive, LARGEST
+        self.archive, self.name = archive, ""
+        self.room = Budget(self._refused)
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member, at most the size stated in its header.
+        """Return the content of a member.
 
         Raises:
-            Broken: the total size read so far exceeds the limit.
+            Broken: the members read so far, or the parts of this one, are too large.
         """
-        self.room -= self.archive.getinfo(name).file_size
-        if self.room < 0:
-            raise Broken(f"{name}: too large, or referenced too often")
-        return self.archive.read(name)
+        self.name = name
+        content = unzipped(self.archive, name, self.room)
+        Budget(self._refused).take(parsed_size(content, _PIECES))
+        return content
+
+    def _refused(self) -> Broken:
+        return Broken(f"{self.name}: too large, or referenced too often")
 
 
-def _read(archive: zipfile.ZipFile) -> Book:
+def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book:
     members = _Members(archive)
     if "META-INF/encryption.xml" in archive.namelist() and _encrypts_text(members):
         raise Broken("encrypted (DRM)")
@@ -114,21 +179,43 @@ def _read(archive: zipfile.ZipFile) -> Book:
     if not root:
         raise Broken("META-INF/container.xml does not name a package file")
     package_path = root[0].get("full-path", "")
-    package = ET.fromstring(members.read(package_path))
+    package = ET.fromstring(decoded(members.read(package_path), language, encoding))
     items = {item.get("id", ""): item for item in _find(package, "item")}
+    passed = Counter({"other editions": len(root) - 1})
     lines: list[str] = []
+    read: set[str] = set()
     for reference in _find(package, "itemref"):
-        item = items.get(reference.get("idref", ""))
-        if item is None or item.get("media-type") not in _PAGES:
-            continue
-        if "nav" in item.get("properties", "").split():
+        item = _readable(items, reference.get("idref", ""), read)
+        if isinstance(item, str):
+            passed[item] += 1
             continue
         base = posixpath.dirname(package_path)
-        name = posixpath.normpath(posixpath.join(base, unquote(item.get("href", ""))))
-        lines += paragraphs(decode(members.read(name), "en").text)
+        href = unquote(item.get("href", "").partition("#")[0])
+        name = posixpath.normpath(posixpath.join(base, href))
+        lines += paragraphs(decoded(members.read(name), language, encoding), passed)
+    others = [item for name, item in items.items() if name not in read]
+    passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     _, kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     titles = [found.text for found in _find(package, "title") if found.text]
-    return Book(" ".join(titles[0].split()) if titles else "", "\n".join(filter(None, kept)), False)
+    title = " ".join(titles[0].split()) if titles else ""
+    passed.pop("", None)
+    return Book(title, "\n".join(filter(None, kept)), False, +passed)
+
+
+def _readable(items: dict[str, Element], name: str, read: set[str]) -> Element | str:
+    """Return the item of a place in the reading order, or its fallback; else what it is."""
+    while (item := items.get(name)) is not None:
+        if "nav" in item.get("properties", "").split():
+            read.add(name)
+            return "tables of contents"
+        if not _MEDIA.match(item.get("media-type", "")):
+            read.add(name)
+            return item
+        if item.get("fallback") is None or name in read:
+            return "pages that are pictures or sound"
+        read.add(name)
+        name = item.get("fallback", "")
+    return "pages that the manifest lacks"
 
 
 def _find(root: Element, tag: str) -> list[Element]:

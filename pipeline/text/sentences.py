@@ -4,6 +4,7 @@ import re
 
 from sentencex import segment
 
+from pipeline.common.errors import is_panic
 from pipeline.common.language_codes import wikipedia_code
 
 # Longer sentences are cut. BERT's longest sequence is 512 tokens of about four characters in
@@ -83,7 +84,7 @@ def _segment(language: str, text: str) -> list[str] | None:
     try:
         parts: list[str] = segment(language, text)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a Rust panic, not a subclass of Exception
+        if not is_panic(error):
             raise
         return None
     return parts

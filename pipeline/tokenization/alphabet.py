@@ -1,6 +1,7 @@
 """Alphabet of a trained vocabulary: the characters of a text that become entries."""
 
 import sys
+import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
@@ -30,6 +31,8 @@ _BATCH = 2**20  # characters counted at once
 def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     """Count the characters of the texts, as the tokenizer normalizes them."""
     counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
+    if tokenizer.normalizer.normalize_str("e\u0301") == "\xe9":  # more than one at a time
+        texts = (unicodedata.normalize("NFC", text) for text in texts)
     for batch in batches(texts, _BATCH):  # counts do not depend on order or batch bounds
         part = np.bincount(np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32))
         counts[: len(part)] += part

@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import AddedToken
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
 
 CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
@@ -107,17 +108,7 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is broken.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: not a valid tokenizer configuration ({error}); fix or delete it", path=path
-        ) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: must be a JSON object; fix or delete it", path=path)
-    return content
+    return foreign_json.read_object(path) if path.exists() else {}
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,12 +24,29 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Encoding,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, is_panic, panics_refused
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
-from pipeline.tokenization.known_words import ascii_tokenizer, uncached_reason, whole_words
+from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.known_words import (
+    LONG_WORDS,
+    LONGEST_WORD,
+    ascii_tokenizer,
+    members,
+    uncached_reason,
+    whole_words,
+)
 from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
@@ -41,7 +59,12 @@ OTHER_NAMES = (
     ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 )
 
+UNUSED_IDS = 2**16  # that a vocabulary may have, in addition to one for each entry
+
 CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is cased
+
+# Characters of a text that the library encodes at once; it needs some 200 bytes for each.
+LONGEST_PARAGRAPH = 2**16
 
 _BATCH = 256  # texts: the library's results are large, and slow once they exceed the CPU cache
 _MARKS = "|;!,."  # possible separators of words tokenized together
@@ -81,16 +104,21 @@ def build(
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
     split_chinese: bool | None = True,
+    *,
+    new: bool | None = False,
 ) -> str:
     """Return the BERT tokenizer of a vocabulary as a tokenizer.json.
 
     With `lowercase=None`, the case is inferred from the entries: see `is_cased`. With
-    `split_chinese=None` Chinese characters are split.
+    `split_chinese=None` Chinese characters are split. A `new` vocabulary reads text in NFC, so that
+    a letter is the same however it is encoded, and words of any length.
     """
     ids = {entry: number for number, entry in enumerate(vocab)}
     if lowercase is None:
         lowercase = not is_cased(vocab)
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer = Tokenizer(
+        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=split_chinese is not False,
@@ -98,6 +126,10 @@ def build(
         lowercase=lowercase,
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    if new:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), tokenizer.normalizer])
+        cut = pre_tokenizers.Split(Regex(LONG_WORDS), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, cut])
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     tokenizer.post_processor = TemplateProcessing(
@@ -174,11 +206,18 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         tokenizer = Tokenizer.from_str(text)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
-    except Exception as error:  # the library raises nothing narrower
+    except BaseException as error:  # the library raises nothing narrower
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         raise InputError(
             f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path
         ) from error
     entries = tokenizer.get_vocab(with_added_tokens=True)
+    if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
+        raise InputError(
+            f"{path}: {len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary",
+            path=path,
+        )
     if special_names(entries) == SPECIAL:
         check_special(entries, str(path))
     tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
@@ -247,12 +286,15 @@ class WordPiece:
         spec = json.loads(self.library.to_str())
         self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
+        self.coverage = Coverage()  # of all texts encoded without one of their own
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
             self._in_text = re.compile("|".join(map(re.escape, names)))
         if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
-            self._lowercase: bool = spec["normalizer"]["lowercase"]
+            *composed, bert = members(spec["normalizer"])
+            self._composes = bool(composed)
+            self._lowercase: bool = bert["lowercase"]
             self._plain = ascii_tokenizer(self.library, self._lowercase)
             self._cache = pretokenize.Cache(self._ask_new)
             self._whole_words = whole_words(spec)
@@ -273,21 +315,89 @@ class WordPiece:
         """
         return cls(read(Path(folder)))
 
-    def encode(self, sentences: list[str]) -> tuple[Ids, Lengths]:
+    def encode(self, sentences: list[str], coverage: Coverage | None = None) -> tuple[Ids, Lengths]:
         """Return the concatenated ids of all sentences `(T,)`, and the token counts `(S,)`.
 
         Adds no special tokens. Ids are uint16 up to 65,536 entries, else uint32. Lone surrogates
-        are skipped.
+        are skipped. Known and unknown characters are counted in `coverage`.
         """
-        sentences, data, bounds = pretokenize.utf8_buffer(sentences)
+        coverage = self.coverage if coverage is None else coverage
+        sentences, data, bounds = self._buffer(sentences, coverage)
         if self.uncached:
-            return self._ask(self.library_texts(sentences))
-        ids, lengths = [np.zeros(0, self.dtype)], [np.zeros(0, np.int64)]
+            texts = self.library_texts(sentences)
+            ids, counts = self._ask(texts)
+            coverage.unknown += self._unknown_in(texts, ids, counts)
+            return ids, counts
+        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
-            ids.append(chunk.ids)
-            lengths.append(chunk.lengths)
-        return np.concatenate(ids), np.concatenate(lengths)
+            coverage.unknown += chunk.unknown
+            parts.append((chunk.ids, chunk.lengths))
+        ids, counts = map(np.concatenate, zip(*parts, strict=True))
+        return ids, counts
+
+    def encode_within(
+        self, parts: list[str], gaps: list[str | None], coverage: Coverage
+    ) -> tuple[Ids, Lengths]:
+        """Encode parts of texts as `encode` does whole paragraphs, and return the ids of each part.
+
+        `gaps` are what precedes each part in its text: nothing, a space, a line end, or None at the
+        beginning. Only the pieces of a BERT tokenizer do not depend on what is around them.
+        """
+        if not self.uncached:
+            return self.encode(parts, coverage)
+        parts, _, _ = self._buffer(parts, coverage)
+        paragraphs: list[list[str]] = []
+        size = 0
+        for part, gap in zip(self.library_texts(parts), gaps, strict=True):
+            if gap in (None, "\n") or size > (LONGEST_PARAGRAPH if gap else 2 * LONGEST_PARAGRAPH):
+                paragraphs.append([f" {part}" if gap and self.spaced else part])
+                size = 0
+            else:
+                paragraphs[-1].append(f"{gap}{part}")
+            size += len(part)
+        texts = ["".join(paragraph) for paragraph in paragraphs]
+        found = [np.zeros(0, np.int64)]
+        ids = [np.zeros(0, self.dtype)]
+        for start in range(0, len(texts), _BATCH):
+            batch = slice(start, start + _BATCH)
+            encoded = self.library.encode_batch(texts[batch], add_special_tokens=False)
+            for one, paragraph in zip(encoded, paragraphs[batch], strict=True):
+                ids.append(np.array(one.ids, self.dtype))
+                coverage.unknown += self.unknown_of(one)
+                # A token that begins in a part, or in the gap before it, is of that part.
+                begins = np.fromiter((first for first, _ in one.offsets), np.int64, len(one))
+                ends = np.cumsum([len(part) for part in paragraph])[:-1]
+                at = np.searchsorted(np.maximum.accumulate(begins), ends)
+                found.append(np.diff(at, prepend=0, append=len(one)))
+        return np.concatenate(ids), np.concatenate(found)
+
+    def _buffer(
+        self, sentences: list[str], coverage: Coverage
+    ) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+        """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
+        coverage.characters += sum(map(len, sentences))
+        if not self.uncached and self._composes:
+            # The one mark that makes a letter of what is cut out alone: = gives \u2260.
+            sentences = [
+                unicodedata.normalize("NFC", one) if "\u0338" in one else one for one in sentences
+            ]
+        return pretokenize.utf8_buffer(sentences)
+
+    def unknown_of(self, encoded: Encoding) -> int:
+        """Return how many characters the unknown tokens of a text stand for."""
+        ids = encoded.ids
+        if self.unk not in ids:
+            return 0
+        places = zip(ids, encoded.offsets, strict=True)
+        return sum(end - start for number, (start, end) in places if number == self.unk)
+
+    def _unknown_in(self, texts: list[str], ids: Ids, counts: Lengths) -> int:
+        """Return how many characters of texts are in unknown tokens among their `ids`."""
+        places = np.flatnonzero(ids == self.unk)
+        rows = np.unique(np.searchsorted(np.cumsum(counts), places, side="right"))
+        lost = [texts[row] for row in rows.tolist()]
+        return sum(map(self.unknown_of, self.library.encode_batch(lost, add_special_tokens=False)))
 
     @cached_property
     def spaced(self) -> bool:
@@ -314,18 +424,22 @@ class WordPiece:
         """Return whether each Chinese character is a separate token, as `encode_words` requires."""
         return not self.uncached and self._kinds.stands_alone("中")
 
-    def encode_words(self, sentences: list[str], cut: Segmenter) -> tuple[Ids, Lengths, Bools]:
+    def encode_words(
+        self, sentences: list[str], cut: Segmenter, coverage: Coverage | None = None
+    ) -> tuple[Ids, Lengths, Bools]:
         """Encode as `encode` does, and return whether each token continues a word `(T,)`.
 
         Tokens that begin with "##", and Chinese characters within a word of `cut`, continue the
         word of the token before. The first token of a sentence never does.
         """
         assert self.cuts_chinese
-        sentences, data, bounds = pretokenize.utf8_buffer(sentences)
+        coverage = self.coverage if coverage is None else coverage
+        sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
         for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
             chunk = self._chunk(data, part)
+            coverage.unknown += chunk.unknown
             goes_on = self.continues[chunk.ids]
             places = chunk.starts + part[0]
             inner = pretokenize.are_chinese(data, places) & ~starts[places]
@@ -351,6 +465,7 @@ class WordPiece:
             for one in sentences
         ]
 
+    @panics_refused("tokenizer.json")
     def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
@@ -378,6 +493,7 @@ class WordPiece:
         all_ids[~known] = ids
         return all_ids, counts
 
+    @panics_refused("tokenizer.json")
     def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
         """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 
@@ -391,7 +507,8 @@ class WordPiece:
         for start in range(0, len(words), _BATCH):
             part = words[start : start + _BATCH]
             text = f" {mark} ".join([*part, ""])
-            library = self._plain if text.isascii() and text.isprintable() else self.library
+            plain = text.isascii() and text.isprintable() and max(map(len, part)) <= LONGEST_WORD
+            library = self._plain if plain else self.library
             (encoded,) = library.encode_batch_fast([text], add_special_tokens=False)
             ids = np.array(encoded.ids, self.dtype)
             at = np.flatnonzero(ids == mark_id)
@@ -415,7 +532,25 @@ class WordPiece:
         distinct, indices = column.dictionary.to_pylist(), column.indices.to_numpy()  # (D,), (N,)
         ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
         before = np.concatenate([[0], np.cumsum(counts)])
-        return _Chunk(ids, np.diff(before[np.searchsorted(cuts, bounds)]), starts, before[:-1])
+        lengths = np.diff(before[np.searchsorted(cuts, bounds)])
+        unknown = self._unknown_pieces(distinct, indices, ids, before)
+        return _Chunk(ids, lengths, starts, before[:-1], unknown)
+
+    def _unknown_pieces(
+        self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths
+    ) -> int:
+        """Return how many characters of pieces are in unknown tokens among their `ids`."""
+        places = np.flatnonzero(ids == self.unk)
+        pieces = np.unique(np.searchsorted(before, places, side="right") - 1)
+        which, first, times = np.unique(indices[pieces], return_index=True, return_counts=True)
+        texts = [distinct[piece].decode() for piece in which.tolist()]
+        lost = np.fromiter(map(len, texts), np.int64, len(texts))
+        several = np.flatnonzero(np.diff(before)[pieces[first]] > 1)
+        encoded = self.library.encode_batch(
+            [texts[place] for place in several.tolist()], add_special_tokens=False
+        )
+        lost[several] = [self.unknown_of(one) for one in encoded]
+        return int(lost @ times)
 
 
 @dataclass(frozen=True)
@@ -426,3 +561,4 @@ class _Chunk:
     lengths: Lengths  # (S,) tokens of each sentence
     starts: Lengths  # (N,) byte offset of each piece
     firsts: Lengths  # (N,) first token of each piece
+    unknown: int  # characters

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 from fences import FENCE, blocks, commands
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
 from pipeline.cli import conf_files, entry_point
 from pipeline.config import RunConfig
@@ -70,19 +68,17 @@ def check_make(words: list[str]) -> None:
 
 def check_keys(command: str, words: list[str]) -> None:
     """Compose the configuration that a command line asks for."""
-    for name, schema in COMMANDS.items():
-        entry_point.register(name, schema)
-    if command == "run":
-        words = run_arguments.expand([word for word in words if not word.startswith("@")])
-    overrides = [word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…")]
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose(command, overrides)
-        if "…" in words:  # only these keys are shown
-            return
-        config = entry_point.validate(composed, COMMANDS[command])
+    typed = [word.replace("=NAME", "=sample") for word in words
+             if word not in ("--help", "…") and not word.startswith("@")]  # fmt: skip
+    expanded = run_arguments.expand(typed) if command == "run" else typed
+    own = run_arguments.of_run(expanded) if command == "run" else typed
+    composed = entry_point.compose(command, COMMANDS[command], own)
+    assert composed is not None
+    if "…" in words:  # only these keys are shown
+        return
+    config = entry_point.validate(composed, COMMANDS[command])
     if isinstance(config, RunConfig):
-        assert len(graph.plan(config, overrides)) > 5
+        assert len(graph.plan(config, run_arguments.overrides_of(expanded))) > 5
 
 
 def check(words: list[str]) -> None:

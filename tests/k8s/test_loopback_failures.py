@@ -11,7 +11,7 @@ import pytest
 from api import Object, Refused, condition
 from cluster import NAMESPACE, Cluster
 
-from model.training import checkpoint
+from pipeline.common import checkpoints
 from pipeline.common.manifest import require_manifest, sha256
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
@@ -54,7 +54,7 @@ class Training:
         assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
         out = self.cluster.claim / "sample" / "train"
         made = require_manifest(out, "train", "out")
-        return sha256(out / made.figures["checkpoint"] / checkpoint.WEIGHTS)
+        return sha256(out / made.figures["checkpoint"] / checkpoints.WEIGHTS)
 
     def pod(self, index: int) -> dict[str, Any]:
         """The newest pod of a rank."""

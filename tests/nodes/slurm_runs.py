@@ -10,8 +10,8 @@ import psutil
 from machines import ROOT, Command, wait_for
 from slurm_cluster import Cluster
 
-from model.training import checkpoint
 from model.training.tracking import read_metrics
+from pipeline.common import checkpoints
 from pipeline.common.manifest import Manifest, require_manifest, sha256
 from tests.docs.fences import commands
 
@@ -136,7 +136,7 @@ def start(cluster: Cluster, workdir: Path, *more: str, line: str = MAIN) -> Run:
 
 def weights(workdir: Path) -> str:
     manifest = require_manifest(workdir / "train", "train", "out")
-    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
 
 
 def copy_of(run: Run, name: str, *without: str) -> Path:

@@ -10,8 +10,8 @@ import psutil
 from machines import ROOT, Command, Machine, Machines, clone, run, wait_for
 
 from benchmarks.small import make_work, settings
-from model.training import checkpoint
 from model.training.tracking import read_metrics
+from pipeline.common import checkpoints
 from pipeline.common.manifest import require_manifest, sha256
 from tests.docs.fences import commands
 
@@ -128,7 +128,7 @@ def newest(out: Path) -> int:
 
 def weights(out: Path) -> str:
     manifest = require_manifest(out, "train", "out")
-    return sha256(out / manifest.figures["checkpoint"] / checkpoint.WEIGHTS)
+    return sha256(out / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
 
 
 @contextmanager

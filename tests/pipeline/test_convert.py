@@ -26,6 +26,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
 from pipeline import convert
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
@@ -67,11 +68,11 @@ def run(tmp_path, request):
     )  # fmt: skip
     torch.manual_seed(0)
     weights = build_model(config).state_dict()
-    state = checkpoint.State(
+    state = checkpoints.State(
         step=7, samples=56, tokens=600, fingerprint="t" * 64, model=dataclasses.asdict(config),
         data="p" * 64, tokenizer=sha256(vocab / "tokenizer.json"),
     )  # fmt: skip
-    folder = checkpoint.runs(tmp_path / "train") / ("t" * 12)
+    folder = checkpoints.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     return ConvertConfig(
         workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(tmp_path / "train"),
@@ -184,7 +185,7 @@ def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_p
 
 
 def test_one_checkpoint_converts_like_its_run(run, tmp_path):
-    (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
+    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
     stage.run("convert", run, convert.make)
     other = dataclasses.replace(run, train=str(single), out=str(tmp_path / "other"))
     stage.run("convert", other, convert.make)
@@ -249,6 +250,19 @@ def test_a_cased_tokenizer_of_others_stays_cased(run, published):
 def test_a_wrong_conversion_does_not_finish(run, monkeypatch):
     monkeypatch.setattr(convert, "TOLERANCE", -1.0)
     with pytest.raises(RuntimeError, match="logits"):
+        stage.run("convert", run, convert.make)
+    assert not Path(run.out).exists()
+
+
+def test_a_model_whose_logits_overflow_is_not_converted(run):
+    """Each weight is finite, and in double precision so is each logit."""
+    last = checkpoints.locate(Path(run.train))[0]
+    weights = load_file(last / checkpoints.WEIGHTS)
+    name = "encoder.embeddings.norm.weight"
+    save_file(weights | {name: torch.full_like(weights[name], 3e38)}, last / checkpoints.WEIGHTS)
+    sums = "".join(f"{sha256(last / each)}  {each}\n" for each in checkpoints.FILES)
+    (last / checkpoints.SUMS).write_text(sums)
+    with pytest.raises(InputError, match="finite in float32"):
         stage.run("convert", run, convert.make)
     assert not Path(run.out).exists()
 
@@ -352,9 +366,9 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
-    (single,) = checkpoint.runs(Path(run.train)).glob("*/step-*")
-    first = checkpoint.read_state(single)
-    states = {7: load_file(single / checkpoint.WEIGHTS)}
+    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
+    first = checkpoints.read_state(single)
+    states = {7: load_file(single / checkpoints.WEIGHTS)}
     for step in (8, 9):
         states[step] = {name: torch.randn_like(tensor) for name, tensor in states[7].items()}
         state = dataclasses.replace(first, step=step)

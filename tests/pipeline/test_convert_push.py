@@ -15,6 +15,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
 from pipeline import convert, run
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
 from pipeline.config import (
@@ -42,13 +43,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marks = {0: 0.0, 4: 1e6, 8: 2.5e6}
     for step in STEPS:
         torch.manual_seed(step)
-        state = checkpoint.State(
+        state = checkpoints.State(
             step=step, samples=step, tokens=step, fingerprint="t" * 64, data="p" * 64,
             model=dataclasses.asdict(config), tokenizer=sha256(vocab / "tokenizer.json"),
             mark=marks.get(step),
         )  # fmt: skip
         weights = build_model(config).state_dict()
-        checkpoint.write(checkpoint.runs(top / "train") / ("t" * 12), state, weights, {})
+        checkpoint.write(checkpoints.runs(top / "train") / ("t" * 12), state, weights, {})
     return top
 
 

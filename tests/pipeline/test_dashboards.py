@@ -59,7 +59,7 @@ def test_the_report_holds_the_corpus_the_scores_and_the_run(work: Path) -> None:
     made = report("me", "bert", work)
     text = json.dumps(made._to_model().model_dump(mode="json", by_alias=True))
     assert "| 106 | documents read |" in text.replace("\\n", "\n")
-    assert "Mean length 48.0 of 64 tokens; 50.0% are full." in text
+    assert "48.0 tokens on average, 50.0% have all 64" in text
     assert "| RTE | accuracy | 0.650 | 0.530 | 0.527 | 0.664 |" in text
     assert text.count('"12ab34cd"') == len(SECTIONS)
 

@@ -1,5 +1,6 @@
 """Downloads from a real server that breaks, changes and lies."""
 
+import gzip
 import hashlib
 import re
 import resource
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from pipeline import download
-from pipeline.common import http_transfer
+from pipeline.common import budget, http_transfer
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.http_transfer import RetryPolicy
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
 
@@ -30,6 +32,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.etag = '"one"'
+        self.coding = ""  # the Content-Encoding that it claims
         self.ranges = True
         self.heeds_versions = True  # honours If-Range
         self.cuts: list[int] = []  # bytes after which the connection is closed
@@ -69,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
         if server.etag:
             self.send_header("ETag", server.etag)
+        if server.coding:
+            self.send_header("Content-Encoding", server.coding)
         self.send_header("Content-Length", str(len(body) - first))
         self.end_headers()
         cut = server.cuts.pop(0) if server.cuts else len(body)
@@ -169,6 +174,18 @@ def test_a_server_without_ranges_is_asked_for_all(
     server.ranges, server.cuts = False, [1_500_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
+
+
+def test_a_part_goes_on_though_its_note_has_no_secret(server: Server, tmp_path: Path) -> None:
+    url = server.url("/big.bin").replace("//", "//me:secret@")
+    patience, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
+    server.cuts = [1_000_000]
+    with pytest.raises(InputError):
+        http_transfer.fetch(url, part, patience, digest=None)
+    assert "secret" not in http_transfer.note_of(part).read_text()
+    http_transfer.fetch(url, part, patience, digest=None)
+    assert part.read_bytes() == CONTENT
+    assert server.asked[-1][1] == "bytes=1000000-"
 
 
 def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_path: Path) -> None:
@@ -397,3 +414,23 @@ def test_what_cannot_be_an_address_or_a_digest_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         run(config(tmp_path, DownloadFile(url=url, digest=digest)))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "br"])
+def test_a_list_that_unpacks_to_too_much_is_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch, coding: str
+) -> None:
+    monkeypatch.setattr(budget, "DOCUMENT", 10_000)
+    server.files["/sums"] = gzip.compress(b"x" * 20_000)
+    server.coding = coding
+    with pytest.raises(InputError):
+        http_transfer.read(server.url("/sums"), http_transfer.RetryPolicy(5, 1))
+    server.files["/sums"], server.coding = b"x" * 20_000, ""
+    with pytest.raises(InputError, match="10,000"):
+        http_transfer.read(server.url("/sums"), http_transfer.RetryPolicy(5, 1))
+
+
+def test_a_list_that_a_server_packs_unasked_is_read(server: Server) -> None:
+    server.files["/sums"], server.coding = gzip.compress(b"words"), "gzip"
+    policy = http_transfer.RetryPolicy(5, 1)
+    assert http_transfer.read(server.url("/sums"), policy) == b"words"

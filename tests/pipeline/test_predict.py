@@ -82,6 +82,14 @@ def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, ca
         assert ours["probability"] == pytest.approx(theirs["score"], abs=1e-5)
 
 
+def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the [MASK] ขขขขข\n"))
+    predict.predict(PredictConfig(pretrained=str(pretrained)))
+    said = capsys.readouterr().err
+    assert "50.000% of the characters unknown" in said
+    assert "warning" in said
+
+
 def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
     modern, monkeypatch, capsys
 ) -> None:

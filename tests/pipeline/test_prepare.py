@@ -13,6 +13,7 @@ import pytest
 from pipeline import shards
 from pipeline.beam import transforms
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.prepare import make
@@ -20,6 +21,7 @@ from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
+from pipeline.tokenization.coverage import Coverage
 from tests import forked
 
 SENTENCES = [
@@ -90,6 +92,29 @@ def test_every_document_is_accounted_for(one: Path) -> None:
     train = shards.open_folder(one, "train")
     assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
     assert max((shard.offsets[1:] - shard.offsets[:-1]).max() for shard in train) <= 125
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_left_out_as_equal_is_not_counted_as_kept(
+    root: Path, vocab: Path, tmp_path: Path, workers: int
+) -> None:
+    """Neither in one reading task nor in several, of equal and of nearly equal documents."""
+    texts = [f"{' '.join(SENTENCES[number % 3 :])} Number {number}." * 4 for number in range(30)]
+    found = {}
+    for name, every in (("once", texts), ("often", texts + texts[3:9] * 12)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{json.dumps({'text': text})}\n" for text in every))
+        run(
+            root, "pipeline.prepare", "+corpus=jsonl", f"corpus.path={path}", f"vocab={vocab}",
+            f"out={tmp_path / name}", "validation_share=0.2", "pairs=none", "split_bytes=8000",
+            "cross_documents=false", f"runner.workers={workers}",
+        )  # fmt: skip
+        found[name] = require_manifest(tmp_path / name, "prepare", name)
+    once, often = (CorpusCounts.of(found[name]) for name in ("once", "often"))
+    assert (once.found, often.found, often.documents["duplicate"]) == (30, 102, 72)
+    assert once.tokens == often.tokens == sum(shard.tokens for shard in often.shards.values())
+    assert once.totals["sentences"] == often.totals["sentences"]
+    assert f" {once.tokens:,} tokens" in found["often"].summary
 
 
 def test_a_document_that_an_engine_loses_fails_the_job(
@@ -295,6 +320,19 @@ def test_the_line_says_what_was_passed_over(
     )  # fmt: skip
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
+
+
+def test_the_line_says_what_the_vocabulary_does_not_know(
+    root: Path, one: Path, vocab: Path, tmp_path: Path
+) -> None:
+    assert not require_manifest(one, "prepare", "one").figures["totals"]["unknown_characters"]
+    (tmp_path / "a.txt").write_text(f"{'ข' * 150} {' '.join(SENTENCES)}")
+    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}"]
+    run(root, "pipeline.prepare", *words, f"out={tmp_path}/out", "validation_share=0")
+    made = require_manifest(tmp_path / "out", "prepare", "out")
+    assert made.figures["totals"]["unknown_characters"] == 150
+    assert Coverage.of(made.figures["totals"]).line.partition(";")[0] in made.summary
+    assert Coverage.of(made.figures["totals"]).warning in made.figures["warnings"]
 
 
 def test_shards_know_the_words_of_their_text(

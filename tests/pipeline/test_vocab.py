@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,54 @@ def test_options_shape_the_words(
     shown = kept.get(next(iter(settings), ""), "accents stripped")
     assert result.summary.endswith(shown), "lost accents are not silent"
     assert ("lowercased" in result.summary) == result.figures["lowercase"]
+
+
+DECOMPOSED = {
+    "vi": "Nguồn gốc tiếng Việt được nhiều nhà nghiên cứu bàn luận từ lâu.",
+    "ko": "서울은 대한민국의 수도이자 최대 도시이다. 한강이 도시를 가로질러 흐른다.",
+    "ja": "がっこうで べんきょうを する。ピアノ",
+    "hi": "क़लम और फ़िल्म", "el": "Ἡ πόλις ἐστὶν ἀρχαία", "he": "שָׁלוֹם", "cs": "Žluťoučký kůň",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", DECOMPOSED)
+@pytest.mark.parametrize("settings", [{"lowercase": False}, {"strip_accents": False}, {}])
+@pytest.mark.parametrize("learnt", ["NFC", "NFD"])
+def test_a_letter_is_the_same_however_it_is_encoded(
+    tmp_path: Path, language: str, settings: dict[str, bool], learnt: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = DECOMPOSED[language]
+    (folder / "a.txt").write_text(unicodedata.normalize(learnt, text) * 20)
+    out, result = make(folder, tmp_path / "out", size=400, **settings)
+    wordpiece = WordPiece.load(out)
+    composed, decomposed = (
+        wordpiece.encode([unicodedata.normalize(form, text)])[0].tolist() for form in ("NFC", "NFD")
+    )
+    assert composed == decomposed
+    assert wordpiece.unk not in composed
+    library = Tokenizer.from_file(str(out / "tokenizer.json"))
+    found = library.encode(unicodedata.normalize("NFD", text), add_special_tokens=False)
+    assert found.ids == composed
+    assert "warning" not in result.summary
+
+
+THAI = "เมืองภูเขาประเทศพูดขานอนบ้านงานฝนน้ำดอกไม้หลับสีฟังตาเขียนกาไปเขียววันพ่อจานปลาครูข้าว" * 3
+
+
+def test_what_a_vocabulary_does_not_know_is_said_in_characters(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text(f"{THAI} {THAI[:40]}\n" * 20)
+    out, result = make(folder, tmp_path / "out", size=400)
+    assert result.figures["unknown_share"] == 0, "words of more than 100 letters are cut"
+    ids, _ = WordPiece.load(out).encode([THAI])
+    assert len(ids) < len(THAI) / 2
+    old = WordPiece(build(WordPiece.load(out).vocab))
+    old.encode([f"{THAI} {THAI[:40]}"])
+    assert old.coverage.share == pytest.approx(len(THAI) / (len(THAI) + 41))
+    assert old.coverage.warning is not None
 
 
 def test_a_small_corpus_gives_fewer_entries_and_says_so(books: Path, tmp_path: Path) -> None:
@@ -285,7 +334,7 @@ def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
     out, result = make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), learn=60)
-    assert "its normalizer is Sequence" in result.summary
+    assert "its normalizer is BertNormalizer, Replace" in result.summary
     entries = (out / "vocab.txt").read_text().splitlines()
     assert "words" in entries
     assert "running" not in entries

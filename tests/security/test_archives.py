@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hostile import damaged, hammer
 
+from pipeline.common import budget
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
@@ -82,8 +83,7 @@ def test_a_book_cannot_name_files_outside_its_archive() -> None:
 def test_a_member_that_unpacks_to_more_than_fits_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.readers.io.archives.LARGEST", 10_000)
-    monkeypatch.setattr("pipeline.text.epub.LARGEST", 10_000)
+    monkeypatch.setattr(budget, "DOCUMENT", 10_000)
     bomb = b"0" * 20_000
     for suffix, data in ((".zip", zipped({"a.txt": bomb})), (".tar.gz", tarred({"a.txt": bomb}))):
         path = tmp_path / f"a{suffix}"

@@ -1,18 +1,20 @@
 """Rows, tables, vocabularies and manifests of strangers: read, or one error that names the file."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile import damaged, hammer
+from hostile import damaged, hammer, soup
 
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.evaluation import examples
 from pipeline.readers import SkipCounts, open_corpus
+from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 pytestmark = pytest.mark.fuzz
@@ -75,6 +77,37 @@ def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
             assert str(tmp_path) in str(error)  # noqa: PT017
 
     hammer(check, damaged([TSV], [b"\t", b"\n", b"\r", b"label", b"\xef\xbb\xbf", b"\x00", b'"']))
+
+
+def test_a_damaged_archive_of_a_task_is_read_or_named(tmp_path: Path) -> None:
+    task = TaskConfig(
+        name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"]
+    )
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("T/dev.tsv", TSV)
+    whole = path.read_bytes()
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        try:
+            examples.read_examples(tmp_path, task, "dev.tsv")
+        except InputError as error:
+            assert str(tmp_path) in str(error)  # noqa: PT017
+
+    hammer(check, damaged([whole], [b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"]))
+
+
+def test_a_book_of_any_tags_is_read_or_broken() -> None:
+    def check(page: str) -> None:
+        try:
+            assert all(epub.paragraphs(page))
+        except (AssertionError, ValueError) as error:
+            assert "marked section" in str(error) or "declaration" in str(error)  # noqa: PT017
+
+    tags = ["<a", "<p>", "</p>", "<!--", "-->", "<![CDATA[", "]]>", "<![x[", "<?", "<script>", "&#",
+            "<!DOCTYPE", ">", '"', "=", "<nav>", "</nav>"]  # fmt: skip
+    hammer(check, soup(tags))
 
 
 def test_a_damaged_vocabulary_is_read_or_named(tmp_path: Path) -> None:

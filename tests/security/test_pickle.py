@@ -46,7 +46,10 @@ def test_nothing_that_we_write_is_a_pickle(tmp_path: Path) -> None:
 
 
 def test_no_code_of_ours_loads_a_pickle_or_unpacks_an_archive(root: Path) -> None:
-    """`torch.load` only with `weights_only=True`; nothing of pickle's own, no `extractall`."""
+    """`torch.load` only with `weights_only=True`; nothing of pickle's own, no `extractall`.
+
+    Collectives of objects unpickle what other ranks send.
+    """
     found = []
     for path in [*root.glob("pipeline/**/*.py"), *root.glob("model/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -58,6 +61,7 @@ def test_no_code_of_ours_loads_a_pickle_or_unpacks_an_archive(root: Path) -> Non
                 continue
             unsafe = ("torch.load", "pickle.load", "pickle.loads", "eval", "exec", "os.system",
                       "yaml.load", "yaml.unsafe_load", "joblib.load", "np.load")  # fmt: skip
-            if called in unsafe or called.endswith((".extractall", ".unpack_archive")):
+            unpack = (".extractall", ".unpack_archive", "gather_object", "_object_list")
+            if called in unsafe or called.endswith(unpack):
                 found.append(f"{path}:{node.lineno}: {called}")
     assert found == []

@@ -1,18 +1,29 @@
 """A secret that the user's configuration holds, or the environment, stays where it is."""
 
+import html
 import json
 import os
+import re
+import shlex
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
+import yaml
 
+from pipeline import run
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
-from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
-from pipeline.orchestration import graph
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
+from pipeline.orchestration import graph, run_arguments, slurm_job
+from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.reporting.commands import COMMAND
 from pipeline.stages import stage
 from tests import forked
+from tests.pipeline.orchestration.test_graph import composed_run
 
 SECRET = "hf_Zm9vYmFyYmF6"
 
@@ -29,6 +40,9 @@ SECRET = "hf_Zm9vYmFyYmF6"
         ("HOME is not one", "HOME is not one"),
         ("https://me:p@ssw0rd@host/a@b", "https://***@host/a@b"),
         (f"{SECRET}-and-more", "***"),  # the value of one variable begins with that of another
+        ("https://me:it's@host/a", "https://***@host/a"),
+        ("'https://host','a@b.c'", "'https://host','a@b.c'"),
+        ("abfs://data@account.dfs.core.windows.net/a", "abfs://data@account.dfs.core.windows.net/a"),
     ],
 )  # fmt: skip
 def test_passwords_and_keys_become_stars(
@@ -40,12 +54,90 @@ def test_passwords_and_keys_become_stars(
     assert redact(text) == shown
 
 
-@pytest.mark.parametrize("secret", ['quo"ted\\word', "it's\\hidden", "tab\tulator"])
-def test_a_secret_in_the_text_of_a_setting_is_hidden(
-    secret: str, monkeypatch: pytest.MonkeyPatch
+WRITERS: dict[str, Callable[[str], str]] = {
+    "plainly": str, "by Python": repr, "as bytes": lambda text: repr(text.encode()),
+    "in JSON": json.dumps, "in JSON of letters": lambda text: json.dumps(text, ensure_ascii=False),
+    "in JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "in YAML": lambda text: yaml.safe_dump({"url": text}),
+    "for a shell": shlex.quote, "in HTML": html.escape, "in a URL": quote,
+    "in all of a URL": lambda text: quote(text, safe=""), "in a form": quote_plus,
+    "in a URL in a URL": lambda text: quote(quote(text)),
+    "in a record": lambda text: str(DownloadFile(url=text)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
+@pytest.mark.parametrize(
+    "secret",
+    ['quo"ted\\word', "it's\\hidden", "tab\tulator", "pässwörter", "a b&c=d/e+f", "p@ss:w%20rd",
+     "line\nbreak", "s'\"s3", "日本語の秘密"],
+)  # fmt: skip
+def test_a_secret_is_hidden_however_it_is_written(
+    secret: str, writer: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CORPUS_PASSWORD", secret)
-    assert redact(str(DownloadFile(url=f"ftp://host/?p={secret}"))).count("***") == 1
+    shown, expected = redact(writer(f"x {secret} y")), writer("x SECRET y").replace("SECRET", "***")
+    assert re.sub(r"[^\w*]", "", shown) == re.sub(r"[^\w*]", "", expected)  # but for the marks
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "FTP_PASS", "SMTP_PASSWD", "MYSQL_PWD", "PGPASSWORD", "KEY_PASSPHRASE", "SSHPASS",
+     "STORE_CREDENTIALS", "AZURE_STORAGE_SAS", "A_SECRET", "db_password", "API_KEYS"],
+)  # fmt: skip
+def test_a_variable_whose_name_says_so_is_secret(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, SECRET)
+    assert redact(f"sent {SECRET}") == "sent ***"
+
+
+def test_what_is_no_secret_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PWD", "OLDPWD", "COMPASS", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.setenv(name, f"/home/{SECRET}")
+    assert redact(f"in /home/{SECRET}") == f"in /home/{SECRET}"
+
+
+def test_a_short_secret_is_hidden_where_it_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FTP_PASS", "step")
+    monkeypatch.setenv("OTHER_PASS", "s3cr3t!")
+    monkeypatch.setenv("FLAG_KEY", "1")
+    assert redact("step 1 of stepping: s3cr3t!, 's3cr3t!', as3cr3t!") == (
+        "*** 1 of stepping: ***, '***', as3cr3t!"
+    )
+
+
+def test_the_long_parts_of_a_secret_are_hidden_by_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key, line = SECRET * 3 + "==", SECRET[::-1] * 4
+    monkeypatch.setenv("STORE_CONNECTION_STRING", f"AccountName=me;AccountKey={key};Suffix=net")
+    monkeypatch.setenv("STORE_CREDENTIALS", json.dumps({"private_key": f"BEGIN\n{line}\n"}))
+    assert redact(f"account me, {key} and {line}") == "account me, *** and ***"
+
+
+SIGNED = [
+    f"https://h/a.gz?X-Amz-Expires=60&X-Amz-Signature={SECRET}",
+    f"https://h/a.gz?X-Amz-Security-Token={SECRET}&x=1", f"https://h/a.gz?X-Goog-Signature={SECRET}",
+    f"https://h/a.gz?sv=2024&sig={SECRET}%2B%3D", f"https://h/a.gz?Signature={SECRET}~",
+    f"https://h/a.gz?token={SECRET}#part", f"https://h/a.gz?access_token={SECRET}",
+    f"https://h/a.gz?apiKey={SECRET}", f"https://h/a.gz?api_key={SECRET}", f"https://h?jwt={SECRET}",
+    f"https://h/a.gz?password=it's{SECRET}", f"https://h/?u=https%3A%2F%2Fb%3Fsig%3D{SECRET}",
+    f"https://h/a.gz?a=1;auth={SECRET}", f"https://h?key=AIza{SECRET}012345",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", SIGNED)
+def test_what_signs_an_address_is_hidden(url: str) -> None:
+    for text in (url, f"'{url}'", json.dumps({"url": url, "b": 1}), f"| from | {url} |"):
+        assert SECRET not in redact(text)
+    assert json.loads(redact(json.dumps({"url": url, "b": 1})))["b"] == 1
+    assert redact(url).startswith("https://h")
+
+
+def test_what_a_query_asks_for_stays() -> None:
+    url = "https://h/get?file=keys/tokens.gz&key=data/2024/a.gz&tokens=5&design=x&author=sig"
+    assert redact(url) == url
 
 
 @pytest.mark.parametrize("cut", range(30, 50))
@@ -60,25 +152,17 @@ def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(
         assert SECRET[:3] not in redact(graph.differences(changed))
 
 
-@pytest.mark.parametrize("secret", ['quo"ted\\word', "pässwörter"])
-def test_a_secret_that_json_writes_otherwise_is_hidden_too(
-    secret: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CORPUS_PASSWORD", secret)
-    for ascii_only in (True, False):
-        text = json.dumps({"url": f"ftp://host/?p={secret}"}, ensure_ascii=ascii_only)
-        assert json.loads(redact(text)) == {"url": "ftp://host/?p=***"}
-
-
 def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORPUS_PASSWORD", SECRET)
+    monkeypatch.setenv("NUMBER_KEY", "8888")  # a number is not a word of a text
     url = f"https://me:{SECRET}@host/corpus.gz"
     corpus = CorpusConfig(name="x", reader="text", files=[DownloadFile(url=url)])
-    config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"))
+    config = DownloadConfig(corpus=corpus, out=str(tmp_path / "out"), tries=8888)
     monkeypatch.setattr(stage, "fingerprint", lambda *_: ("f" * 64, {}))
     stage.run("download", config, lambda c, out: Result(summary=url, figures={"url": url}))
     text = (tmp_path / "out" / "manifest.json").read_text()
     assert SECRET not in text
+    assert json.loads(text)["config"]["tries"] == 8888
     assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"
 
 
@@ -126,3 +210,82 @@ def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path, words:
     assert "corpus.files" in done.stdout, done.stderr
     assert "***@" in done.stdout
     assert SECRET[:4] not in done.stdout + done.stderr
+
+
+def test_a_traceback_has_no_secret(root: Path) -> None:
+    """Nor what a library prints or logs: of a pod, its end is the termination message."""
+    code = (
+        "import logging, os, sys, threading, warnings\n"
+        "from pipeline.common import output\n"
+        "output.outlive_readers()\n"
+        "secret = os.environ['HF_TOKEN']\n"
+        "logging.error('log %s', secret); warnings.warn(secret); print('out', [secret])\n"
+        "worker = threading.Thread(target=lambda: open(secret)); worker.start(); worker.join()\n"
+        "raise ValueError(f'no answer from https://me:{secret}@host?sig={secret} {secret!r}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False,
+        env=os.environ | {"HF_TOKEN": "hf's \"secret\"", "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == "out ['***']\n"
+    assert 'secret"' not in done.stderr.replace('\\"', '"').replace("environ['HF_TOKEN']", "")
+    assert done.stderr.count("***") >= 5
+    assert "Traceback" in done.stderr
+
+
+def test_the_command_of_a_run_has_no_secret_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FTP_PASS", "it's mine")
+    urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]
+    monkeypatch.setattr(sys, "argv", ["run", *urls, "seed=1"])
+    run.keep_command(tmp_path)
+    words = shlex.split((tmp_path / COMMAND).read_text())
+    assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
+
+
+SETTINGS = [
+    f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]",
+    "++stages.convert.examples=['a\nb']",
+]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put commands of Slurm first that keep what they are asked in a folder."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "srun", "squeue"):
+        kept = f'for w in "$@"; do echo "$w"; done > {tmp_path}/{name}'
+        more = {"sbatch": f"cat > {tmp_path}/script; echo 7", "squeue": "true"}
+        last = more.get(name, f'file=${{@: -1}}; cp -p "${{file#@}}" {tmp_path}/words')
+        script = f"#!/bin/bash\n{kept}\n{last}\n"
+        (tmp_path / "bin" / name).write_text(script)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path
+
+
+def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path) -> None:
+    words = [f"workdir={asked}/work", *SETTINGS]
+    node = graph.plan(composed_run(words[0]), ["+corpus=sample", words[0]])[0]
+    executor = SlurmExecutor(ExecutorConfig(name="slurm", wait=False), asked / "work", words)
+    executor.run([node])
+    script = (asked / "script").read_text()
+    assert SECRET not in script + (asked / "sbatch").read_text()
+    read = shlex.split(script.splitlines()[-1])[-1]
+    assert run_arguments.expand([read]) == words
+    assert Path(read.removeprefix("@")).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_step_of_slurm_gets_its_settings_by_a_file_of_its_owner(
+    asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert slurm_job.run_step("vocab", 1, SETTINGS, asked / "logs") == 0
+    words = (asked / "srun").read_text().splitlines()
+    assert SECRET not in " ".join(words)
+    assert words[-3:-1] == ["--task", "vocab"]
+    assert json.loads((asked / "words").read_text()) == SETTINGS
+    assert (asked / "words").stat().st_mode & 0o777 == 0o600
+    assert list((asked / "logs").iterdir()) == [], "nothing is left of it"

@@ -9,6 +9,7 @@ import email.utils
 import hashlib
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +63,37 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
         StoreError, Restart: as `pipeline.common.stores.azure_blob.head`.
     """
 
-    def request(blob: Any) -> str:
+    def request(blob: Any, **condition: Any) -> str:
+        more = {"length": len(data), "validate_content": True, "overwrite": True}
+        return _etag(blob.upload_blob(data, **more, **condition))
+
+    return _if(address, absent, etag, request)
+
+
+def _if(
+    address: str, absent: bool, etag: str | None, request: Callable[..., str]
+) -> str | None:  # fmt: skip
+    """Call `request` with a condition; return None where it does not hold."""
+
+    def attempt(blob: Any) -> str:
         from azure.core import MatchConditions
 
-        condition: dict[str, Any] = {"overwrite": not absent}
-        if etag is not None:
-            condition |= {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
-        return _etag(blob.upload_blob(data, length=len(data), validate_content=True, **condition))
+        condition: dict[str, Any] = {}
+        if absent:
+            condition = {"match_condition": MatchConditions.IfMissing}
+        elif etag is not None:
+            condition = {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
+        return request(blob, **condition)
 
     missing = _NOT_MET if absent else () if etag is None else (*_NOT_MET, *MISSING)
-    found: str | None = azure_blob.call(address, request, missing)
+    found: str | None = azure_blob.call(address, attempt, missing)
     return found
 
 
-def put_file(address: str, path: Path, checksum: str) -> str:
-    """Write a file of the sha256 `checksum` (hex) as an object; return its ETag.
+def put_file(
+    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
+) -> str | None:
+    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
         StoreError: the store refuses; also where the file has another checksum.
@@ -104,18 +121,15 @@ def put_file(address: str, path: Path, checksum: str) -> str:
             address, lambda blob: blob.stage_block(names[number], data, validate_content=True)
         )
 
-    def commit(blob: Any) -> str:
+    def commit(blob: Any, **condition: Any) -> str:
         from azure.storage.blob import BlobBlock
 
-        return _etag(blob.commit_block_list([BlobBlock(name) for name in names]))
+        return _etag(blob.commit_block_list([BlobBlock(name) for name in names], **condition))
 
     if len(sums) < 2:
-        etag = put(address, part(0) if sums else b"")
-        assert etag is not None
-        return etag
+        return put(address, part(0) if sums else b"", absent=absent, etag=etag)
     parallel.each(send, range(len(sums)))
-    found: str = azure_blob.call(address, commit)
-    return found
+    return _if(address, absent, etag, commit)
 
 
 def delete(address: str) -> None:

@@ -67,7 +67,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
         StoreError, Restart: as `pipeline.common.stores.gs.head`.
     """
     bucket, key = parse(address)
-    expected = 0 if absent else None if etag is None else int(etag)
+    expected, missing = _condition(absent, etag)
 
     def request(client: Any) -> str:
         blob = client.bucket(bucket).blob(key)
@@ -76,13 +76,21 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
         )
         return str(blob.generation)
 
-    missing = () if expected is None else (_NOT_MET,) if absent else (_NOT_MET, 404)
     found: str | None = gs.call(address, request, missing=missing)
     return found
 
 
-def put_file(address: str, path: Path, checksum: str) -> str:
-    """Write a file of the sha256 `checksum` (hex) as an object; return its generation.
+def _condition(absent: bool, etag: str | None) -> tuple[int | None, tuple[int, ...]]:
+    """Return the generation that an object must have, and the statuses that say it has not."""
+    if absent:
+        return 0, (_NOT_MET,)
+    return (None, ()) if etag is None else (int(etag), (_NOT_MET, 404))
+
+
+def put_file(
+    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
+) -> str | None:
+    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
         StoreError: the store refuses; also where the file has another checksum.
@@ -90,6 +98,7 @@ def put_file(address: str, path: Path, checksum: str) -> str:
     """
     bucket, key = parse(address)
     crc32c = _crc32c(address, path, checksum)
+    expected, missing = _condition(absent, etag)
 
     def request(client: Any) -> str:
         from google.api_core.exceptions import RetryError
@@ -105,13 +114,13 @@ def put_file(address: str, path: Path, checksum: str) -> str:
         try:
             blob.upload_from_filename(
                 str(path), _BYTES, checksum="crc32c", crc32c_checksum_value=crc32c, retry=retry,
-                timeout=ONCE["timeout"],
+                timeout=ONCE["timeout"], if_generation_match=expected,
             )  # fmt: skip
         except RetryError as error:
             raise Restart(f"{address}: the store did not answer ({error.cause})") from error
         return str(blob.generation)
 
-    found: str = gs.call(address, request)
+    found: str | None = gs.call(address, request, missing=missing)
     return found
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pipeline.common import redirects
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
 from pipeline.common.stores.patience import SILENT, UNREACHED, patience, pauses
 from pipeline.common.stores.remote_file import Info, RemoteFile
@@ -152,6 +153,14 @@ def _prepare() -> None:
     from huggingface_hub import get_session, set_client_factory
 
     hooks = get_session().event_hooks
+
+    def check(answer: Any) -> None:
+        asked = str(answer.request.url)
+        typed = answer.request.extensions.setdefault("typed", asked)  # redirects keep it
+        if answer.has_redirect_location:
+            redirects.check(typed, asked, str(answer.url.join(answer.headers["Location"])))
+
+    hooks["response"] = [*hooks["response"], check]
 
     class PatientClient(httpx2.Client):
         def send(self, request: Any, **options: Any) -> Any:

@@ -31,7 +31,7 @@ class Lease:
         self.address, self.key = address, key
         self._token = secrets.token_hex(8)
         self._etag: str | None = None
-        self._lost = False
+        self._lost, self._renewed = False, -LEASE  # when it was asked last, by the monotonic clock
         self._one, self._close = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -70,6 +70,11 @@ class Lease:
             first = first or etag
             time.sleep(min(ASK, LEASE / 4))
         self._thread.start()
+
+    def hold(self) -> None:
+        """Raise as `check` does where the lock may be lost; ask again only after a while."""
+        if self._lost or time.monotonic() - self._renewed > LEASE / 2:
+            self.check()
 
     def check(self) -> None:
         """Renew the lock now: no other process writes below it for the next `LEASE` seconds.
@@ -114,11 +119,13 @@ class Lease:
 
     def _renew(self) -> None:
         with self._one:
+            now = time.monotonic()
             etag = objects.put(self.address, self._text(), etag=self._etag)
             if etag is None and (found := objects.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
                 etag = found[1] if _holder(found[0]).get("token") == self._token else None
             self._lost = self._lost or etag is None
+            self._renewed = now
             self._etag = etag
 
     def _text(self) -> bytes:

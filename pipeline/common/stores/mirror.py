@@ -8,24 +8,29 @@ file is equal to. What is equal is neither fetched nor put again.
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, StoreError
+from pipeline.common.errors import ConfigError, InputError, Restart, StoreError
+from pipeline.common.file_search import inside
+from pipeline.common.forced import FORCED
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure_account, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
 
 # Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
 # these.
+TRIES = 3  # puts of an object that is another than was seen
+Put = Callable[..., str | None]  # of an address, on the conditions `absent` and `etag`
 _TOPS: dict[str, list[str]] = {"s3": [], "gs": ["gs"], "abfs": ["az"], "abfss": ["az"]}
 
 
@@ -77,7 +82,7 @@ def addressed(root: Path, text: str) -> str:
 
 def hidden(name: str) -> bool:
     """Return whether a relative path is that of a lock or a temporary file."""
-    return any(part.startswith(".") for part in name.split("/"))
+    return not name.endswith(FORCED) and any(part.startswith(".") for part in name.split("/"))
 
 
 class Copy:
@@ -89,13 +94,16 @@ class Copy:
         self._index_file = self.path.with_name(f".{self.path.name}.index")
         self._one = threading.Lock()
         self.sent = ""  # fingerprint of the stage that was put as a whole
+        self.hold: Callable[[], object] = lambda: None  # raises if another process may write here
         self.entries: dict[str, Entry] = {}
         self._load_index()
 
     def _load_index(self) -> None:
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, InputError):
             fields = json.loads(self._index_file.read_bytes())
             entries = {name: Entry(**entry) for name, entry in fields["entries"].items()}
+            for name in entries:
+                inside(self.path, name, self._index_file)
             self.sent, self.entries = fields["sent"], entries
 
     def save_index(self) -> None:
@@ -108,7 +116,10 @@ class Copy:
     def listed(self) -> dict[str, Info]:
         """Return the objects of the folder by relative name."""
         start = len(parse(self.address)[1]) + 1
-        return {info.key[start:]: info for info in objects.below(self.address)}
+        listed = {info.key[start:]: info for info in objects.below(self.address)}
+        for name in listed:
+            inside(self.path, name, self.address)
+        return listed
 
     def files(self) -> dict[str, Path]:
         """Return the local files by relative name, but hidden ones."""
@@ -128,7 +139,8 @@ class Copy:
         """
 
         def one(name: str) -> None:
-            path, checksum, info = self.path / name, wanted[name], listed[name]
+            path, checksum = inside(self.path, name, self.address), wanted[name]
+            info = listed[name]
             known = self.entries.get(name)
             if known is not None and known.is_of(path) and (
                 known.etag == info.etag if checksum is None else known.sha256 == checksum
@@ -160,32 +172,70 @@ class Copy:
 
         Raises:
             FileNotFoundError: it is gone.
-            StoreError, Restart: the store refuses, or does not answer.
+            StoreError, Restart: the store refuses, does not answer, or another process writes here.
         """
-        path, place = self.path / name, f"{self.address}/{name}"
+        path = self.path / name
         known = self.entries.get(name)
         if known is not None and known.is_of(path):
             return
-        stat = path.stat()
+        stat, seen = path.stat(), known.etag if known is not None else None
         if stat.st_size <= LARGEST:  # as one piece: it may grow meanwhile
             data = path.read_bytes()
             checksum = hashlib.sha256(data).hexdigest()
-            etag = objects.put(place, data)
+            etag = self._over(name, seen, functools.partial(objects.put, data=data))
         elif checksum is not None:
-            etag = objects.put_file(place, path, checksum)
+            etag = self._over(name, seen, self._file(path, checksum))
         else:
             with tempfile.NamedTemporaryFile(dir=self.path, prefix=".put-") as still:
                 shutil.copyfile(path, still.name)
                 checksum = sha256(Path(still.name))
-                etag = objects.put_file(place, Path(still.name), checksum)
-        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag or "")
+                etag = self._over(name, seen, self._file(Path(still.name), checksum))
+        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
 
-    def forget(self, names: Iterator[str] | list[str]) -> None:
+    @staticmethod
+    def _file(path: Path, checksum: str) -> "Put":
+        return functools.partial(objects.put_file, path=path, checksum=checksum)
+
+    def _over(self, name: str, seen: str | None, put: "Put") -> str:
+        """Put an object over the version that was `seen` (None: over none); return its ETag.
+
+        The holder of a lock that stood still must not overwrite what the next one has made. So the
+        lock is asked after a version was seen, and that version alone is replaced.
+        """
+        place = f"{self.address}/{name}"
+        for _ in range(TRIES):
+            self.hold()
+            etag = put(place, absent=seen is None, etag=seen)
+            if etag is not None:
+                return etag
+            info = objects.head(place)  # of an earlier start, or the answer to ours was lost
+            seen = info.etag if info is not None else None
+        raise Restart(f"{place}: another process writes it too")
+
+    def replace(self, name: str, seen: str | None, data: bytes) -> str:
+        """Put `data` over the version of an object that was `seen`; return its ETag.
+
+        Raises:
+            Restart: another process has replaced it since.
+        """
+        self.hold()
+        place = f"{self.address}/{name}"
+        etag = objects.put(place, data, absent=seen is None, etag=seen)
+        if etag is None and (found := objects.read(place)) is not None and found[0] == data:
+            return found[1]  # the answer to an earlier request of ours was lost
+        if etag is None:
+            raise Restart(f"{place}: another process has changed it")
+        return etag
+
+    def forget(self, names: Iterable[str]) -> None:
         """Remove objects from the store."""
-        listed = list(names)
-        objects.delete(f"{self.address}/{name}" for name in listed)
-        for name in listed:
+
+        def one(name: str) -> None:
+            self.hold()
+            objects.delete([f"{self.address}/{name}"])
             self.entries.pop(name, None)
+
+        parallel.each(one, names)
 
     def drop_stale(self, listed: Mapping[str, Info]) -> None:
         """Forget the entries of objects that the store does not have any more, or has otherwise."""

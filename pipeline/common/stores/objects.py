@@ -29,7 +29,10 @@ class Writer(Protocol):
     def put(  # noqa: D102
         self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None
     ) -> str | None: ...
-    def put_file(self, address: str, path: Path, checksum: str) -> str: ...  # noqa: D102
+    def put_file(  # noqa: D102
+        self, address: str, path: Path, checksum: str, *, absent: bool = False,
+        etag: str | None = None,
+    ) -> str | None: ...  # fmt: skip
     def delete(self, address: str) -> None: ...  # noqa: D102
 
 
@@ -98,14 +101,16 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     return _writer(address).put(address, data, absent=absent, etag=etag)
 
 
-def put_file(address: str, path: Path, checksum: str) -> str:
-    """Write a file of the sha256 `checksum` (hex) as an object; return its ETag.
+def put_file(
+    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
+) -> str | None:
+    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
         StoreError: the store refuses; also where the file has another checksum.
         Restart: it does not answer.
     """
-    return _writer(address).put_file(address, path, checksum)
+    return _writer(address).put_file(address, path, checksum, absent=absent, etag=etag)
 
 
 def delete(addresses: Iterable[str]) -> None:

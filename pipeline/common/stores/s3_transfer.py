@@ -10,6 +10,7 @@ import contextlib
 import email.utils
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,30 +58,39 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
         StoreError, Restart: as `pipeline.common.stores.s3.head`.
     """
     bucket, key = parse(address)
-    condition: dict[str, str] = {}
-    if absent:
-        condition["IfNoneMatch"] = "*"
-    elif etag is not None:
-        condition["IfMatch"] = etag
     digest = _base64(hashlib.sha256(data).digest())
 
-    def request(client: Any) -> str | None:
+    def request(client: Any, **condition: str) -> str:
+        answer = client.put_object(
+            Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, **condition
+        )
+        return str(answer["ETag"])
+
+    return _if(address, absent, etag, request)
+
+
+def _if(
+    address: str, absent: bool, etag: str | None, request: Callable[..., str]
+) -> str | None:  # fmt: skip
+    """Call `request` with a condition; return None where it does not hold."""
+    condition = {"IfNoneMatch": "*"} if absent else {} if etag is None else {"IfMatch": etag}
+
+    def attempt(client: Any) -> str | None:
         try:
-            answer = client.put_object(
-                Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, **condition
-            )
+            return request(client, **condition)
         except Exception as error:
             if condition and _status(error) in (*_NOT_MET, 404):
                 return None
             raise
-        return str(answer["ETag"])
 
-    found: str | None = s3.call(address, request)
+    found: str | None = s3.call(address, attempt)
     return found
 
 
-def put_file(address: str, path: Path, checksum: str) -> str:
-    """Write a file of the sha256 `checksum` (hex) as an object; return its ETag.
+def put_file(
+    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
+) -> str | None:
+    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
         StoreError: the store refuses; also where the file has another checksum.
@@ -88,20 +98,23 @@ def put_file(address: str, path: Path, checksum: str) -> str:
     """
     size = path.stat().st_size
     if size > 2 * PART:
-        return _put_parts(address, path, size)
+        return _put_parts(address, path, size, absent, etag)
     bucket, key = parse(address)
     digest = _base64(bytes.fromhex(checksum))
 
-    def request(client: Any) -> str:
+    def request(client: Any, **condition: str) -> str:
         with path.open("rb") as file:
-            answer = client.put_object(Bucket=bucket, Key=key, Body=file, ChecksumSHA256=digest)
+            answer = client.put_object(
+                Bucket=bucket, Key=key, Body=file, ChecksumSHA256=digest, **condition
+            )
         return str(answer["ETag"])
 
-    found: str = s3.call(address, request)
-    return found
+    return _if(address, absent, etag, request)
 
 
-def _put_parts(address: str, path: Path, size: int) -> str:
+def _put_parts(
+    address: str, path: Path, size: int, absent: bool, etag: str | None
+) -> str | None:  # fmt: skip
     bucket, key = parse(address)
     begun = s3.call(
         address,
@@ -128,18 +141,21 @@ def _put_parts(address: str, path: Path, size: int) -> str:
             "PartNumber": number, "ETag": answer["ETag"], "ChecksumSHA256": digest,
         }  # fmt: skip
 
+    def complete(client: Any, **condition: str) -> str:
+        listed = {"Parts": [parts[number] for number in sorted(parts)]}
+        done = client.complete_multipart_upload(**name, MultipartUpload=listed, **condition)
+        return str(done["ETag"])
+
+    done: str | None = None
     try:
         parallel.each(send, range(0, size, length))
-        listed = {"Parts": [parts[number] for number in sorted(parts)]}
-        done = s3.call(
-            address, lambda client: client.complete_multipart_upload(**name, MultipartUpload=listed)
-        )
-    except BaseException:
+        done = _if(address, absent, etag, complete)
+    finally:
         # What is left of it costs the bucket's owner money until a rule of the bucket removes it.
-        with contextlib.suppress(Exception):
-            s3.client(address).abort_multipart_upload(**name)
-        raise
-    return str(done["ETag"])
+        if done is None:
+            with contextlib.suppress(Exception):
+                s3.client(address).abort_multipart_upload(**name)
+    return done
 
 
 def delete(address: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from model.finetuning.features import Samples
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
@@ -101,6 +102,8 @@ class Answers:
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
+        self._wordpiece.coverage.characters += len(text)
+        self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
         return encoded.ids, encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
     def _windows(
@@ -198,7 +201,7 @@ def parse(place: str, content: bytes) -> list[Question]:
     found = []
     try:
         text = table_files.decode(place, content)
-        for article in json.loads(text, object_hook=without_surrogates)["data"]:
+        for article in foreign_json.parse(text, without_surrogates)["data"]:
             title = article.get("title") or article["paragraphs"][0]["context"]
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]

@@ -4,6 +4,7 @@ import collections
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -158,7 +159,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
             malformed.append(f"{place}, line {number}: {len(fields)} columns")
         else:
             sentences[-1][0].append(fields[columns[0]])
-            sentences[-1][1].extend(fields[column] for column in columns[1:])
+            sentences[-1][1].extend(normalize("NFC", fields[column]) for column in columns[1:])
     if not sentences[-1][0]:
         sentences.pop()
     if not sentences:

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Self
 
-from pipeline.common import storage
+from pipeline.common import budget, storage
+from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
@@ -21,8 +22,12 @@ TARS = (
     ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst",
 )  # fmt: skip
 ARCHIVES = (".zip", *TARS)
-BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError)  # raised by tarfile
-LARGEST = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
+BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
+_HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
+_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
 
 
 class ArchiveFiles:
@@ -57,7 +62,7 @@ class ArchiveFiles:
                     FileRange(str(path), 0, path.stat().st_size, compressed.version_stamp(path))
                 )
             elif path.name.lower().endswith(ARCHIVES):
-                sizes = (member.file_size for member in zip_members(path))
+                sizes = (size for _, size in sized_members(path))
                 found += byte_ranges.cut(str(path), sizes, split_bytes)
         if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
             return size_limit.cut(found, self.files, place, self.corpus)
@@ -83,19 +88,22 @@ class ArchiveFiles:
         """Return whether an archive's member is a document, not an AppleDouble file (`._x`)."""
         return name.lower().endswith(self.suffixes) and not os.path.basename(name).startswith(".")
 
-    def _check_size(self, name: str, size: int) -> None:
-        if size > LARGEST:
-            raise InputError(
-                f"{name}: larger than {LARGEST:,} bytes, but corpus.reader={self.corpus.reader} "
-                "reads each file as one document; split it, or choose another reader",
+    def _budget(self, name: str) -> Budget:
+        return Budget(
+            lambda: InputError(
+                f"{name}: larger than {budget.DOCUMENT:,} bytes, but corpus.reader="
+                f"{self.corpus.reader} reads each file as one document; split it, or choose "
+                "another reader",
                 key="corpus.reader", path=name,
-            )  # fmt: skip
+            )
+        )  # fmt: skip
 
     def _file(self, path: File, tally: SkipCounts) -> bytes | None:
         """Return a document's decompressed bytes; None if it is broken and may be skipped."""
+        room = self._budget(str(path))
         try:
             if not path.name.lower().endswith(compressed.PACKED):
-                self._check_size(str(path), path.stat().st_size)
+                room.take(path.stat().st_size)
                 return path.read_bytes()
         except FileNotFoundError as error:
             raise InputError(
@@ -104,28 +112,24 @@ class ArchiveFiles:
         except OSError as error:
             tally.reject(str(path), f"cannot be read ({error.strerror})", path=str(path))
             return None
-        raw = bytearray()
         try:
-            for data, _ in compressed.read(FileRange(str(path), 0, path.stat().st_size)):
-                raw += data
-                self._check_size(str(path), len(raw))
+            chunks = compressed.read(FileRange(str(path), 0, path.stat().st_size))
+            return compressed.gathered(chunks, room)
         except InputError as error:
             tally.reject(str(path), str(error).removeprefix(f"{path}: "), path=str(path))
             return None
-        return bytes(raw)
 
     def _zip(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
         path = storage.at(split.path)
-        members = ((member, member.file_size) for member in zip_members(path))
+        members = sized_members(path)
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             for member in byte_ranges.items_in_range(members, split):
                 name = f"{path}/{member.filename}"
                 if not self.wanted(member.filename):
                     tally["not text"] += 1
                     continue
-                self._check_size(name, member.file_size)
                 try:
-                    raw = archive.read(member)
+                    raw = budget.unzipped(archive, member, self._budget(name))
                 except BROKEN_ZIP as error:
                     tally.reject(name, f"cannot be read ({error})", path=name)
                     continue
@@ -137,23 +141,23 @@ class ArchiveFiles:
         stream = compressed.Stream(split)
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
-                for member in archive:
+                while (member := archive.next()) is not None:
+                    archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
                     last = member.name
                     if not member.isfile():
                         continue
                     if not self.wanted(member.name):
                         tally["not text"] += 1
                         continue
-                    self._check_size(f"{path}/{member.name}", member.size)
+                    self._budget(f"{path}/{member.name}").take(member.size)
                     file = archive.extractfile(member)
                     assert file is not None  # regular files have content
                     yield f"{path}/{member.name}", file.read()
             while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
                 pass
         except BROKEN_TAR as error:
-            raise InputError(
-                f"{path}: damaged tar archive after {last} ({error}); download it again", path=path
-            ) from error
+            why = f"damaged tar archive after {last} ({error}); download it again"
+            raise InputError(f"{path}: {compressed.stand_in(path) or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -171,11 +175,19 @@ class _Header(tarfile.TarInfo):
             tarfile.HeaderError: the archive ends here.
         """
         try:
-            return super().frombuf(buf, encoding, errors)
+            found = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
             if any(buf):
                 raise tarfile.ReadError(str(error)) from error
             raise
+        if found.type in _HEADERS and found.size > _HEADER:
+            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
+        return found
+
+
+def sized_members(path: File) -> list[tuple[zipfile.ZipInfo, int]]:
+    """Return the files in a zip archive with the sizes that they claim, if that is possible."""
+    return [(one, min(one.file_size, budget.DOCUMENT + 1)) for one in zip_members(path)]
 
 
 def zip_members(path: File) -> list[zipfile.ZipInfo]:
@@ -188,9 +200,10 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        raise InputError(
-            f"{path}: not a readable zip archive ({error}); download it again", path=path
-        ) from error
+        why = (
+            compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
+        )
+        raise InputError(f"{path}: {why}", path=path) from error
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
@@ -201,8 +214,8 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     if corpus.encoding is not None and not decoded.whole:
         tally.reject(name, f"not valid {decoded.encoding}", path=name)
         return None
-    if encodings.is_binary(raw, decoded.text):
-        tally.reject(name, encodings.BINARY, path=name)
+    if why := encodings.fault(raw, decoded.text):
+        tally.reject(name, why, path=name)
         return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1

@@ -10,17 +10,19 @@ import itertools
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import zstandard
 
-from pipeline.common import storage
+from pipeline.common import budget, storage
+from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
+from pipeline.text import stand_ins
 
 CHUNK = 1 << 18  # bytes read at once
 BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
@@ -82,12 +84,12 @@ class _Gzip:
 class _Zstd:
     """Adapter of zstandard's decompressor; small inputs (`STEP` bytes) bound its output."""
 
-    STEP = 1 << 14
+    STEP = 1 << 10  # of blocks that repeat a byte: 32 MiB
 
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
         self._inner = decompressor.decompressobj()
-        self._waiting = b""
+        self._waiting = memoryview(b"")
 
     @property
     def eof(self) -> bool:
@@ -99,18 +101,18 @@ class _Zstd:
 
     @property
     def unused_data(self) -> bytes:
-        return self._inner.unused_data + self._waiting
+        return self._inner.unused_data + bytes(self._waiting)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        data = self._waiting + data
-        data, self._waiting = data[: self.STEP], data[self.STEP :]
-        return self._inner.decompress(data)
+        waiting = self._waiting if not data else memoryview(bytes(self._waiting) + data)
+        self._waiting = waiting[self.STEP :]
+        return self._inner.decompress(waiting[: self.STEP])
 
 
 _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
     "gzip": _Gzip,
     "bzip2": bz2.BZ2Decompressor,
-    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=budget.TABLE),
     "zstd": _Zstd,
 }
 _DAMAGE = (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
@@ -134,6 +136,12 @@ def compression(path: File | str) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     return _kind(path, head)
+
+
+def stand_in(path: File | str) -> str | None:
+    """Return which stand-in for a file there is at `path`, if any: see `stand_ins`."""
+    with storage.at(path).open("rb") as file:
+        return stand_ins.stand_in(file.read(4 * stand_ins.HEAD).decode("utf-8", "replace"))
 
 
 def _kind(path: File | str, head: bytes) -> str:
@@ -257,7 +265,7 @@ class Stream(io.RawIOBase):
         return count
 
 
-def decompressed(place: str, content: bytes) -> bytes:
+def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     """Decompress the content of a small file; it may be plain.
 
     Raises:
@@ -267,8 +275,16 @@ def decompressed(place: str, content: bytes) -> bytes:
     if kind == "plain":
         return content
     whole = FileRange(place, 0, len(content))
-    chunks = _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind])
-    return b"".join(chunk for chunk, _ in chunks)
+    return gathered(_unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]), room)
+
+
+def gathered(chunks: Iterable[tuple[bytes, bool]], room: Budget) -> bytes:
+    """Return the bytes of `chunks`, as `read` yields them, as one."""
+    content = bytearray()
+    for chunk, _ in chunks:
+        room.take(len(chunk))
+        content += chunk
+    return bytes(content)
 
 
 def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
@@ -305,8 +321,8 @@ def _unpack(
                 ) from error
             data = b""
             read_position.reached(split, file.tell())
-            if unpacked:
-                yield unpacked, owned
+            for begin in range(0, len(unpacked), _UNPACKED):  # of zstd it may be more
+                yield unpacked[begin : begin + _UNPACKED], owned
         data = _past_padding(stream.unused_data, file)
         at = file.tell() - len(data)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from xml.etree.ElementTree import Element
 
-from pipeline.common import storage
+from pipeline.common import budget, storage
+from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import compressed
@@ -19,6 +20,7 @@ _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawik
 # Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
 MALFORMED = (ET.ParseError, ValueError, LookupError)
 _READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
+_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 _HELD = 64  # bytes held back at the end of a chunk: more than the longest tag above
 
 
@@ -52,14 +54,15 @@ def site(path: str) -> Site:
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     database, namespaces, utf8 = "", dict[int, str](), True
-    root = None
+    root, room = None, _budget(path)
     chunks = compressed.read(FileRange(path, 0, 1))
     try:
         for count, (data, _) in enumerate(chunks):
             if count == 0:
                 utf8 = data[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"<page>"[:1] in data[:64]
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
-                utf8 = utf8 and declared in (b"", b"utf-8")
+                utf8 = utf8 and b"\0" not in data[:64] and declared in (b"", b"utf-8")
+            room.take(budget.parsed_size(data, _PIECES))
             parser.feed(data)
             for event, element in _events(parser):
                 tag = _local(element)
@@ -73,6 +76,8 @@ def site(path: str) -> Site:
                     return Site(database, namespaces, utf8)
         parser.close()
     except MALFORMED as error:
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path) from error
         raise malformed(path, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
@@ -88,8 +93,10 @@ def pages(split: FileRange) -> Iterator[Page]:
     element: Element | None = None
     page, last = Page(), ""
     chunks = _document(split)
+    room = _budget(split.path)
     try:
         for data in chunks:
+            room.take(budget.parsed_size(data, _PIECES))
             parser.feed(data)
             for event, child in _events(parser):
                 tag = _local(child)
@@ -101,19 +108,31 @@ def pages(split: FileRange) -> Iterator[Page]:
                         element, page = child, Page()
                 elif tag == "revision" and element is not None:
                     _revise(page, child)
-                    del element[-1]  # a page may have a million revisions
+                    _complete(page, element)
+                    element.clear()  # a page may have a million revisions
+                    room = _budget(split.path, last)
                 elif tag == "page" and element is not None and root is not None:
                     _complete(page, child)
                     root.clear()
                     element = None
                     last = page.id
+                    room = _budget(split.path, last)
                     yield page
         if root is not None:
             parser.close()
     except MALFORMED as error:
         start = f" counted from the first page after byte {split.start}" if split.start else ""
-        after = f", after the page with id {last}" if last else ""
-        raise malformed(split.path, chunks, f"{error}{start}{after}") from error
+        raise malformed(split.path, chunks, f"{error}{start}{_after(last)}") from error
+
+
+def _budget(path: str, last: str = "") -> Budget:
+    """Return the budget of a page or a revision."""
+    why = f"{path}: a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
+    return Budget(lambda: InputError(why, path=path))
+
+
+def _after(last: str) -> str:
+    return f", after the page with id {last}" if last else ""
 
 
 def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
@@ -165,6 +184,8 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(path: str, tag: str) -> str:
     if tag != "mediawiki":
+        if why := compressed.stand_in(path):
+            raise InputError(f"{path}: {why}", path=path)
         raise InputError(
             f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of "
             "a wiki's pages",

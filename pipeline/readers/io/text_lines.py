@@ -9,15 +9,15 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipeline.common import storage
+from pipeline.common import budget, storage
+from pipeline.common.budget import KEPT, Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileRange, SkipCounts, files_of
-from pipeline.readers.io import archives, compressed
+from pipeline.readers.io import compressed
 from pipeline.text import encodings
 
-LONGEST = 256 * 2**20  # bytes per line; a longer one would not fit in a worker's memory
 HEAD = 1 << 20  # bytes of a file used to detect its encoding
 
 # Line ends cannot be found in the bytes of these: files are decoded from the beginning.
@@ -46,7 +46,7 @@ class FileFormat:
     stated: bool  # by corpus.encoding; undecodable lines are then errors
     newline: bytes
     ends: str  # LF, CRLF or CR
-    binary: bool = False  # its beginning is not text
+    fault: str | None = None  # why its beginning is not text
 
     @property
     def wide(self) -> bool:
@@ -100,12 +100,14 @@ class TextFiles:
                     break
             # A byte order mark takes precedence over the corpus's stated encoding.
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
-            marked = found not in ("utf-8", *encodings.candidates(self.corpus.language))
+            marked = encodings.marked(head) is not None
             name = found if marked else self.corpus.encoding or found
+            if name != found and found.startswith(codecs.lookup(name).name):
+                name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            binary = encodings.is_binary(head, head.decode(name, "replace"))
-            self._forms[path] = FileFormat(name, stated, newline, ends, binary)
+            fault = encodings.fault(head, head.decode(name, "replace"))
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault)
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
@@ -120,9 +122,9 @@ class TextFiles:
             tally.reject(split.path, compressed.EMPTY, path=split.path)
             return
         form = self.form(split.path)
-        if form.binary:
+        if form.fault:
             if split.start == 0:
-                tally.reject(split.path, encodings.BINARY, path=split.path)
+                tally.reject(split.path, form.fault, path=split.path)
             return
         if form.lacks_mark:
             name = codecs.lookup(form.encoding).name
@@ -163,7 +165,7 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
     """Yield the number, ownership and bytes of each line.
 
     Raises:
-        InputError: the file is damaged or was changed, or a line is longer than `LONGEST`.
+        InputError: the file is damaged or was changed, or a line is larger than a document may be.
     """
     skip, owned_next = split.start > 0, True
     held: list[bytes] = []
@@ -172,10 +174,10 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
         first, *rest = data.split(form.newline)
         held.append(first)
         size += len(first)
-        if size > LONGEST:
+        if size > budget.DOCUMENT:
             raise InputError(
-                f"{place(split, number + 1)}: longer than {LONGEST >> 20} MiB; split the line, or "
-                "choose another corpus.reader",
+                f"{place(split, number + 1)}: longer than {budget.DOCUMENT >> 20} MiB; split the "
+                "line, or choose another corpus.reader",
                 key="corpus.reader", path=split.path, line=file_line(split, number + 1),
             )  # fmt: skip
         if not rest:
@@ -243,6 +245,22 @@ def _line_ends(split: FileRange) -> int:
     return before
 
 
+def document_budget(split: FileRange, first: Line, why: str, key: str | None = None) -> Budget:
+    """Return the budget of a document that begins in a line, and does not end before `why`."""
+
+    def refused() -> InputError:
+        line = file_line(split, first.number)
+        text = f"{place(split, first.number)}: more than {budget.DOCUMENT:,} bytes and {why}"
+        return InputError(text, key=key, path=split.path, line=line)
+
+    return Budget(refused)
+
+
+def memory_of(line: Line) -> int:
+    """Return the bytes that a line counts for in a budget."""
+    return KEPT + len(line.text.encode("utf-8", "surrogatepass"))
+
+
 def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iterator[list[Line]]:
     """Yield the owned blocks of lines between blank lines.
 
@@ -252,24 +270,19 @@ def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iter
         InputError: a block would not fit in a worker's memory; `key` and `cure` say what to set.
     """
     block: list[Line] = []
-    size, ours = 0, split.start == 0
+    ours = split.start == 0
     for line in lines:
         blank = not line.text.strip()
         if blank and block:
             yield block
-            block, size = [], 0
+            block = []
         if blank:
             ours = line.owned
         elif ours:
+            if not block:
+                room = document_budget(split, line, f"no blank line; {cure}", key)
+            room.take(memory_of(line))
             block.append(line)
-            size += len(line.text.encode("utf-8", "surrogatepass"))
-        if size > archives.LARGEST:
-            first = block[0].number
-            raise InputError(
-                f"{place(split, first)}: no blank line in the next {archives.LARGEST:,} bytes; "
-                f"{cure}",
-                key=key, path=split.path, line=file_line(split, first),
-            )  # fmt: skip
         if not line.owned and not ours:
             return
     if block:

@@ -105,8 +105,9 @@ def _spans_of_braces(text: str) -> list[Span]:
         if count >= 2:
             spans.append((at, end))
             _close(stack, spans, at, count)
-    # An unclosed table loses its first line here; its cells are dropped in `lines`.
-    spans += [(at, _end_of_line(text, at)) for at, count in stack.open if count == _TABLE]
+    # An unclosed table loses its first line here, but for the bar by which `lines` knows its cells.
+    for at, count in stack.open:
+        spans += [(at, at + 1), (at + 2, _end_of_line(text, at))] if count == _TABLE else []
     return spans
 
 
@@ -178,9 +179,12 @@ class Links:
                 spans += [(start, end)] if dropped else [(start, label), (at, end)]
             else:
                 spans.append((at, end))
+        line = 0  # the end of the last line that was looked for
         for start, _ in stack:
             dropped = self._prefix.match(text, start + 2)
-            spans.append((start, _end_of_line(text, start) if dropped else start + 2))
+            if dropped and start >= line:
+                line = _end_of_line(text, start)
+            spans.append((start, line if dropped else start + 2))
         return spans
 
 

@@ -39,7 +39,7 @@ _NESTED_END = re.compile("</(?:ref|references|table)", re.IGNORECASE)
 _DEEPEST = 20  # levels of nesting removed
 
 # A comment alone on its line is removed with the line; a blank line would split a paragraph.
-_COMMENT_LINE = re.compile(r"\n[ \t]*<!--(?:[^-]|-(?!->))*+-->[ \t]*(?=\n)")
+_COMMENT_LINE = re.compile(r"\n[ \t]*+<!--(?:[^-]|-(?!->))*+(?:-->([ \t]*+(?=\n))?|\Z)")
 
 _INLINE = """
 a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q rb rp rt
@@ -63,7 +63,7 @@ _POEM = re.compile(r"<poem\b[^<>]*+>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*+>
 def remove_opaque(text: str) -> str:
     """Remove comments and elements whose content is not prose; disguise nowiki content."""
     if "<!--" in text:
-        text = _COMMENT_LINE.sub("", text)
+        text = _COMMENT_LINE.sub(lambda match: match[0] if match[1] is None else "", text)
     return _OPAQUE.sub(_replace_opaque, text)
 
 

@@ -15,7 +15,9 @@ _PREFERRED = (
     "ku-latn", "ku-arab", "uz-latn", "uz-cyrl", "tg", "tg-latn", "crh-latn", "crh-cyrl",
 )  # fmt: skip
 _VARIANT = re.compile(r"-\{([^{}]*+)\}-")
-_RULE = re.compile(r"(?:^|;)\s*(?:[^;:]*?=>\s*)?([a-z]{2,4}(?:-[a-z]+)?)\s*:", re.IGNORECASE)
+_RULE = re.compile(
+    r"(?:^|;)\s*+(?:(?:[^;:=]|=(?!>))*+=>\s*+)*+([a-z]{2,4}(?:-[a-z]+)?)\s*+:", re.IGNORECASE
+)
 _HIDDEN = frozenset("AHT-DN")  # flags: rules for later, the page's title, a description
 
 

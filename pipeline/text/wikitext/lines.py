@@ -11,6 +11,12 @@ _LIST = "*#:;"
 PROSE = 80
 _PROSE = re.compile(rf"\n[\w'\"(\[„“”«»‘’「『（][^\n]{{{PROSE - 1}}}")
 _WORD = re.compile(r"\w")
+_CELL = re.compile(r"\n[ \t]*[|!]")
+_ROW = re.compile(r"\|(?:\}|\+(?!\d)|-+\s*(?:$|[\w-]+\s*=)|$)")
+_ATTRIBUTE = re.compile(
+    r"\|\s*\w[\w .-]{0,40}="
+    r"|!\s*(?:style|class|scope|colspan|rowspan|align|valign|width|height|bgcolor|data-[\w-]+)\s*="
+)
 
 
 def remove_link_sections(text: str) -> str:
@@ -51,10 +57,12 @@ def paragraphs(text: str) -> str:
     headings: list[tuple[int, str]] = []  # pending: no content below them so far
     follows = False  # a line of prose would continue the paragraph before
     links = 0  # level of the current link section, 0: none
-    for raw in text.split("\n"):
+    raw_lines = text.split("\n")
+    cells = _cells(raw_lines) if _CELL.search(text) else ()
+    for number, raw in enumerate(raw_lines):
         line = raw.strip()
         first = line[:1]
-        if not first or _is_cell(line) or not _WORD.search(line):
+        if not first or number in cells or not _WORD.search(line):
             follows = False
             continue
         if first == "=" and (heading := _heading(line)):
@@ -80,9 +88,36 @@ def paragraphs(text: str) -> str:
     return "".join(pieces[1:])
 
 
-def _is_cell(line: str) -> bool:
-    """Return whether the line is a cell of a table opened or closed by a template."""
-    return line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line))
+def _cells(raw_lines: list[str]) -> set[int]:
+    """Return the numbers of lines that are cells of a table opened or closed by a template.
+
+    Such a table has rows, a caption or an end, in a line of its own: before the cell, or after it
+    without a blank line between. Some of its cells have attributes, like parameters of a template
+    without an end. Anywhere else `|` and `!` begin a paragraph.
+    """
+    found: set[int] = set()
+    opened = near = blank = False  # near: a cell with attributes, without a blank line since
+    waiting: list[int] = []  # cells of a table if a row follows
+    for number, raw in enumerate(raw_lines):
+        line = raw.strip()
+        if not line:
+            waiting.clear()
+            near, blank = False, True
+        elif _ROW.match(line):
+            found.update(waiting)
+            waiting.clear()
+            found.add(number)
+            opened, blank = not line.startswith("|}"), False
+        elif line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line)):
+            near = near or _ATTRIBUTE.match(line) is not None
+            waiting.append(number)
+            if opened or near:
+                found.update(waiting)
+                waiting.clear()
+        elif line[0] == "=" or blank:
+            opened = False  # a heading or a paragraph ends a table that a template closed
+            waiting.clear()
+    return found
 
 
 def _heading(line: str) -> tuple[int, str] | None:

@@ -286,7 +286,7 @@ def _constant(text: str) -> Rule:
 
 
 _LINK_WITH_BAR = re.compile(r"\[\[[^\[\]|]*+\|[^\[\]]*+\]\]")
-_NAME = re.compile(r"\s*([\w .-]{1,40}?)\s*=")
+_NAME = re.compile(r"\s*+((?:[\w.-]| ++(?=[\w.-])){1,40}+|(?<= ))\s*+=")
 
 
 def _arguments(content: str) -> dict[str, str]:

@@ -137,11 +137,6 @@ def test_an_unknown_backend_is_refused():
     assert caught.value.key == "model.attention"
 
 
-@pytest.mark.parametrize("retired", attention.RETIRED)
-def test_a_run_that_names_a_backend_of_an_earlier_release_takes_what_fits(retired):
-    assert attention.resolve(retired, CPU, torch.float32) == "each"
-
-
 @pytest.mark.parametrize(
     ("dtype", "width", "reason"),
     [

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.resilience.nonfinite import Health, clip_and_skip
+from model.training.optimizer import AVERAGE
+from model.training.weight_average import keep_average
 from pipeline.common.errors import Exit
 
 
@@ -28,6 +30,20 @@ def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: flo
     optimizer.step()
     assert not optimizer.overflow  # type: ignore[attr-defined]
     assert not torch.equal(weight, before)
+
+
+def test_an_update_that_is_skipped_leaves_the_average_alone() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+    keep_average(optimizer, 0.5)
+    clip_and_skip(optimizer, 0.0)
+    averages = []
+    for gradient in (1.0, 1.0, float("nan")):
+        weight.grad = torch.full((3,), gradient)
+        optimizer.step()
+        averages.append(optimizer.state[weight][AVERAGE].clone())
+    assert not torch.equal(averages[0], averages[1])
+    assert torch.equal(averages[1], averages[2])
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 4))

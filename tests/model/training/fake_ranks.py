@@ -21,8 +21,7 @@ from benchmarks.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.encoders.bert import BertForPreTraining
 from model.training import deepspeed_engine
-from model.training.deepspeed_engine import World
-from model.training.gradient_sums import FP32
+from model.training.deepspeed_engine import FP32, World
 from model.training.partitioned import layouts
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import VOCAB, ragged

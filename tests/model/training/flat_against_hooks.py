@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from model.config import OptimizerConfig, TrainConfig
 from model.encoders.bert import BertForPreTraining
 from model.resilience import rank_card
-from model.training import deepspeed_engine, flat_gradients
-from model.training.deepspeed_engine import World
-from model.training.gradient_sums import FP32
+from model.training import deepspeed_engine, deepspeed_patches
+from model.training.deepspeed_engine import FP32, World
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import ragged, small
 
@@ -57,7 +56,7 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
     )  # fmt: skip
     room: Any = deepspeed_engine
     room.ONLY_ON_GPUS = ()  # a bucket's size is for GPUs
-    room.gather_flat = flat_gradients.gather_flat if flat else lambda *_: None
+    room.gather_flat = deepspeed_patches.gather_flat if flat else lambda *_: None
     torch.manual_seed(0)
     engine = deepspeed_engine.build_engine(WithUnused(), config, world)
     norms, calls = [], 0

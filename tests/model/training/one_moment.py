@@ -18,6 +18,7 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.resilience.rank_card import RankCard
 from model.training import checkpoint, deepspeed_engine
+from pipeline.common import checkpoints
 
 
 class Momentum(torch.optim.Optimizer):
@@ -78,7 +79,7 @@ for pair in sys.argv[3:]:
     train(engine, 0, 3)
     weights, moments = deepspeed_engine.gather_state(engine)
     assert {key.partition(".")[0] for key in moments} == {"velocity"}
-    state = checkpoint.State(
+    state = checkpoints.State(
         step=3, samples=12, tokens=12, fingerprint="f", model={}, data="d", tokenizer="t"
     )
     path = checkpoint.write(folder / pair, dataclasses.replace(state), weights, moments)

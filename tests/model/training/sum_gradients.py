@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from model.config import OptimizerConfig, TrainConfig
 from model.resilience import rank_card
 from model.training import deepspeed_engine
-from model.training.gradient_norm import linked
-from model.training.gradient_sums import FP32
+from model.training.deepspeed_engine import FP32
+from model.training.deepspeed_patches import linked
 
 MICRO_BATCHES = 128
 BF16 = {"data_types": {"grad_accum_dtype": "bf16"}}

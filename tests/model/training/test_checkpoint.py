@@ -15,8 +15,10 @@ import pytest
 import torch
 
 from model.training import checkpoint
-from model.training.checkpoint import State, name_of, newest, prune, write
+from model.training.checkpoint import write
 from model.training.optimizer import ADAM
+from pipeline.common import checkpoints
+from pipeline.common.checkpoints import State, name_of, newest, prune
 from pipeline.common.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -79,7 +81,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(
 def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
     kept = write(tmp_path, state(1), *tensors(1))
     (tmp_path / ".step-00000002.tmp").mkdir()
-    (tmp_path / ".step-00000002.tmp" / checkpoint.WEIGHTS).write_bytes(b"half")
+    (tmp_path / ".step-00000002.tmp" / checkpoints.WEIGHTS).write_bytes(b"half")
     (tmp_path / ".latest.0f7957ab.tmp").write_text("")
     prune(kept, 2)
     assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
@@ -88,15 +90,15 @@ def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
 def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path: Path) -> None:
     for step in (8, 9):
         write(tmp_path, state(step), *tensors(step))
-        (tmp_path / name_of(step) / checkpoint.WEIGHTS).write_bytes(b"damaged")
+        (tmp_path / name_of(step) / checkpoints.WEIGHTS).write_bytes(b"damaged")
     write(tmp_path, state(3), *tensors(3))
     path = write(tmp_path, state(4), *tensors(4))
     prune(path, 1)
-    assert list(checkpoint.steps(tmp_path).values()) == [path]
+    assert list(checkpoints.steps(tmp_path).values()) == [path]
 
 
 @pytest.mark.parametrize(
-    "name", [checkpoint.WEIGHTS, checkpoint.MOMENTS, checkpoint.STATE, checkpoint.SUMS]
+    "name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS]
 )
 @pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
@@ -117,7 +119,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
 
 
 @pytest.mark.parametrize(
-    "name", [checkpoint.WEIGHTS, checkpoint.MOMENTS, checkpoint.STATE, checkpoint.SUMS]
+    "name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS]
 )
 def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
     tmp_path: Path, name: str
@@ -127,7 +129,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
     path = tmp_path / name_of(4) / name
     path.unlink()
     path.symlink_to(path)  # too many links: neither absent nor of wrong content
-    with pytest.raises(checkpoint.Unreadable, match=name_of(4)):
+    with pytest.raises(checkpoints.Unreadable, match=name_of(4)):
         newest(tmp_path)
 
 
@@ -152,9 +154,9 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: P
         mark = 1e6 if step in (2, 6, 7) else None
         write(tmp_path, dataclasses.replace(state(step), mark=mark), *tensors(step))
     prune(tmp_path / name_of(7), 3)
-    kept = [path.name for path in checkpoint.steps(tmp_path).values()]
+    kept = [path.name for path in checkpoints.steps(tmp_path).values()]
     assert kept == [name_of(step) for step in (2, 3, 4, 5, 6, 7)]
-    path, last = checkpoint.locate(tmp_path / name_of(7))
+    path, last = checkpoints.locate(tmp_path / name_of(7))
     assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
@@ -163,10 +165,10 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path)
     for step in range(10, 100, 10):
         path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
         prune(path, 2, stable=45)
-        kept.append([int(other.name[-3:]) for other in checkpoint.steps(tmp_path).values()])
+        kept.append([int(other.name[-3:]) for other in checkpoints.steps(tmp_path).values()])
     assert kept[2:7] == [[20, 30], [30, 40], [40, 50], [40, 50, 60], [40, 60, 70]]
-    assert (tmp_path / checkpoint.BRANCH).read_text() == f"{name_of(40)}\n"
-    last = checkpoint.locate(tmp_path / name_of(90))
+    assert (tmp_path / checkpoints.BRANCH).read_text() == f"{name_of(40)}\n"
+    last = checkpoints.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
     with pytest.raises(InputError, match="found 2 apart from"):
         checkpoint.average(*last, 3)
@@ -177,23 +179,23 @@ def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path)
         write(tmp_path / "run", state(step), *tensors(step))
     for folder in (tmp_path, tmp_path / "run"):
         copy = shutil.copytree(tmp_path / "run" / name_of(4), folder / "best")
-        weights, steps = checkpoint.average(*checkpoint.locate(copy), 1)
+        weights, steps = checkpoint.average(*checkpoints.locate(copy), 1)
         assert steps == [4]
         assert torch.equal(weights["layer.0"], torch.full((64, 512), 4.0))
-    weights, steps = checkpoint.average(*checkpoint.locate(tmp_path / "run" / "best"), 2)
+    weights, steps = checkpoint.average(*checkpoints.locate(tmp_path / "run" / "best"), 2)
     assert steps == [2, 4]
     assert torch.equal(weights["layer.0"], torch.full((64, 512), 3.0))
     with pytest.raises(InputError, match="best") as raised:
-        checkpoint.average(*checkpoint.locate(tmp_path / "best"), 2)
+        checkpoint.average(*checkpoints.locate(tmp_path / "best"), 2)
     assert (raised.value.key, raised.value.path) == ("average", str(tmp_path))
 
 
 def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path: Path) -> None:
     for step, mark in ((0, 0.0), (10, 1e6), (80, None), (90, None), (100, 2e6)):
         write(tmp_path, replace(state(step), mark=mark), {"w": torch.full((2,), float(step))}, {})
-    weights, steps = checkpoint.average(*checkpoint.locate(tmp_path / name_of(100)), 3)
+    weights, steps = checkpoint.average(*checkpoints.locate(tmp_path / name_of(100)), 3)
     assert steps == [80, 90, 100]
     assert torch.equal(weights["w"], torch.full((2,), 90.0))
     with pytest.raises(InputError, match="save_at_words") as raised:
-        checkpoint.average(*checkpoint.locate(tmp_path / name_of(100)), 4)
+        checkpoint.average(*checkpoints.locate(tmp_path / name_of(100)), 4)
     assert raised.value.key == "average"

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
-from model.training.deepspeed_engine import World, deepspeed_config, ranks_of_this_node
+from model.training.deepspeed_engine import World, check_names, deepspeed_config, ranks_of_this_node
 from pipeline.common.errors import ConfigError
 
+ZERO = "deepspeed.zero_optimization"
 CPU = World(0, 2, 0, torch.device("cpu"))
 
 
@@ -34,13 +35,14 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
             {"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)},
             "compute",
         ),
-        ({"stage": 1, "optimizer": "adamw", "scheduler": {}}, "deepspeed"),
-        ({"stage": 2, "zero": {"round_robin_gradients": True}}, "optimizer"),
-        ({"stage": 1, "bf16": {"enabled": True}}, "deepspeed"),
-        ({"stage": 1, "precision": "bf16", "bf16": {"enabled": False}}, "deepspeed"),
-        ({"stage": 1, "train_batch_size": 128}, "deepspeed"),
-        ({"stage": 1, "gradient_accumulation_steps": 2}, "deepspeed"),
-        ({"stage": 1, "zero": {"compute_grad_norm": False}}, "deepspeed"),
+        ({"stage": 1, "train_batch_size": 128}, "deepspeed.train_batch_size"),
+        ({"stage": 1, "gradient_accumulation_steps": 2}, "deepspeed.gradient_accumulation_steps"),
+        ({"stage": 1, "gradient_cliping": 1.0}, "deepspeed.gradient_cliping"),
+        ({"stage": 7}, "deepspeed.zero_optimization.stage"),
+        ({"stage": 1, "zero": {"reduce_bucket_size": -1}}, f"{ZERO}.reduce_bucket_size"),
+        ({"stage": 1, "data_types": {"grad_dtype": "bf16"}}, "deepspeed.data_types.grad_dtype"),
+        ({"stage": 1, "communication_data_type": "fp17"}, "deepspeed"),
+        ({"stage": 1, "amp": {"enabled": True}}, "deepspeed"),
     ],
 )
 def test_what_would_train_wrongly_is_refused(refused, key) -> None:
@@ -49,9 +51,26 @@ def test_what_would_train_wrongly_is_refused(refused, key) -> None:
     assert raised.value.key == key
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ({"gradient_cliping": 1.0}, "gradient_clipping"),
+        ({"zero_optimization": {"reduce_bucket": 3}}, "zero_optimization.reduce_bucket_size"),
+        (
+            {"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin": True}}},
+            "zero_optimization.offload_optimizer.pin_memory",
+        ),
+        ({"wandb": {"enable": False}}, "wandb.enabled"),
+        ({"flops_profiler": {"detail": 1}}, "flops_profiler.detailed"),
+    ],
+)
+def test_a_key_that_deepspeed_lacks_has_a_neighbour(typed, meant) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean deepspeed.{meant}[?]"):
+        check_names({"train_micro_batch_size_per_gpu": 1, **typed})
+
+
 def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
-    made = settings(2, train_batch_size=256, gradient_clipping=0.5)
-    assert made["gradient_clipping"] == 0.5  # any key of DeepSpeed's can be set
+    made = settings(2, train_batch_size=256, gradient_clipping=1.0)
     assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256
 
 

@@ -16,6 +16,7 @@ from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, Schedule
 from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
+from pipeline.common import checkpoints
 from pipeline.stages import fingerprints
 from tests.model.conftest import SMALL, counted, losses, train_many
 
@@ -129,13 +130,13 @@ def copied(short: Path, folder: Path) -> Path:
 
 
 def weights(out: Path) -> tuple[int, dict[str, torch.Tensor]]:
-    path, state = checkpoint.locate(out)
+    path, state = checkpoints.locate(out)
     reader = checkpoint.Tensors(path)
     return state.step, {name: reader.weight(name) for _, name in sorted(reader.moments)}
 
 
 def steps_kept(out: Path) -> dict[str, list[int]]:
-    return {run.name: list(checkpoint.steps(run)) for run in checkpoint.runs(out).iterdir()}
+    return {run.name: list(checkpoints.steps(run)) for run in checkpoints.runs(out).iterdir()}
 
 
 @pytest.mark.slow
@@ -143,9 +144,9 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
     made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
     assert steps_before_decay(made.schedule, 20) == STABLE
     ((run, kept),) = steps_kept(short).items()
-    folder = checkpoint.runs(short) / run
+    folder = checkpoints.runs(short) / run
     words = [
-        step for step in kept if checkpoint.mark_of(folder / checkpoint.name_of(step)) is not None
+        step for step in kept if checkpoints.mark_of(folder / checkpoints.name_of(step)) is not None
     ]
     assert [step for step in kept if step not in words] == [10, 20]
     assert words[0] == 0
@@ -201,9 +202,9 @@ def test_steps_that_differ_are_made(
 @pytest.mark.slow
 def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
-    (run,) = checkpoint.runs(out).iterdir()
-    shared, own = run / checkpoint.name_of(10), run.with_name("f" * 12)
-    state = checkpoint.read_state(shared)
+    (run,) = checkpoints.runs(out).iterdir()
+    shared, own = run / checkpoints.name_of(10), run.with_name("f" * 12)
+    state = checkpoints.read_state(shared)
 
     class Same(FirstSteps):
         def __init__(self) -> None:
@@ -214,15 +215,15 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
 
     found = extending.newest(own, Same())
     assert found is not None
-    kept = list(checkpoint.steps(own))
+    kept = list(checkpoints.steps(own))
     assert kept[0] == 0
     assert kept[-1] == 10
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
     assert extending.newest(own, Same()) == found
-    assert list(checkpoint.steps(own)) == kept
+    assert list(checkpoints.steps(own)) == kept
     assert not list(own.glob(".*"))
-    assert checkpoint.read_state(found[0]) == state
+    assert checkpoints.read_state(found[0]) == state
 
 
 @pytest.mark.slow
@@ -230,11 +231,11 @@ def test_a_damaged_checkpoint_is_not_taken_up(
     train: Callable[..., str], short: Path, tmp_path: Path
 ) -> None:
     out = copied(short, tmp_path)
-    (run,) = checkpoint.runs(out).iterdir()
-    damaged = run / checkpoint.name_of(10) / checkpoint.WEIGHTS
+    (run,) = checkpoints.runs(out).iterdir()
+    damaged = run / checkpoints.name_of(10) / checkpoints.WEIGHTS
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     said = train(out, *LONG)
     assert f"warning: {damaged}" in said
-    words = max(step for step in checkpoint.steps(run) if 0 < step < 10)
+    words = max(step for step in checkpoints.steps(run) if 0 < step < 10)
     assert f"the first {words} steps" in said
     assert os.path.exists(damaged), "it is the other training's"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from model.training import memory_model
-from model.training.memory_model import APART, Setting
+from model.training import cost
+from model.training.cost import APART, Setting
 from pipeline.cli.conf_files import CONF
 from tests import forked
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
@@ -53,8 +53,8 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
     passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
     counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
     setting = Setting(SIZE, True, False, 0.15, stage, WORLD)
-    planned = memory_model.fixed_bytes(setting) - APART
-    assert planned / memory_model.parameter_count(SIZE) == pytest.approx(counted, rel=0.01)
+    planned = cost.fixed_bytes(setting) - APART
+    assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
 
 
 def test_the_recipe_of_64_gpus_gives_each_enough(root: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.training.flat_gradients import buckets, in_backward_order, pieces
+from model.training.flat_gradients import buckets, in_backward_order, sizes
 from tests import forked
 
 
@@ -54,5 +54,5 @@ def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
 
 def test_partitions_have_all_pieces_of_parameters_once() -> None:
     group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
-    assert [pieces(group, start, 6) for start in (0, 6, 12)] == [[4, 2], [1, 5], [4, 1, 1]]
-    assert pieces(group, 18, 6) == [6]
+    assert [sizes(group, start, 6) for start in (0, 6, 12)] == [[4, 2], [1, 5], [4, 1, 1]]
+    assert sizes(group, 18, 6) == [6]

@@ -12,6 +12,8 @@ from model.encoders.architectures import build_model
 from model.training import checkpoint, history, initial_weights
 from model.training.optimizer import AVERAGE
 from model.training.tracking import METRICS
+from pipeline.common import checkpoints
+from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest
 
 CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20,
@@ -28,17 +30,17 @@ def folder(tmp_path: Path) -> Path:
     weights = build_model(CONFIG).state_dict()
     average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
     for step in (3, 5, 7):
-        state = checkpoint.State(
-            step=step, samples=step, tokens=100 * step, fingerprint="t" * 64,
+        state = checkpoints.State(
+            step=step, samples=step, tokens=100 * step, seconds=0.5 * step, fingerprint="t" * 64,
             model=asdict(CONFIG), data="", tokenizer="",
         )  # fmt: skip
-        checkpoint.write(checkpoint.runs(train) / ("t" * 12), state, weights, average)
+        checkpoint.write(checkpoints.runs(train) / ("t" * 12), state, weights, average)
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
     Manifest(
         stage="train", fingerprint="t" * 64, version=1, inputs={}, files={}, summary="",
-        config={"data": {"dir": str(tmp_path / "prepare")}}, figures=figures, seconds=1.0,
+        config={"data": {"dir": str(tmp_path / "prepare")}}, figures=figures, seconds=3.5,
         finished="now",
     ).write(train)  # fmt: skip
     return train
@@ -60,11 +62,13 @@ def test_a_checkpoint_has_the_figures_of_its_step(
 ) -> None:
     place = folder
     if step is not None:
-        place = checkpoint.runs(folder) / ("t" * 12) / checkpoint.name_of(step)
+        place = checkpoints.runs(folder) / ("t" * 12) / checkpoints.name_of(step)
     (made,) = history.of_weights(str(place), initial_weights.read(place, 1, average), average)
     step = step or 7
-    expected = {"steps": step, "tokens": 100 * step, "validation": validation, "device": "cpu"}
-    assert made.figures == expected
+    found = TrainingSummary.of(made)
+    assert (found.steps, found.tokens, found.device) == (step, 100 * step, "cpu")
+    assert found.validation == validation
+    assert found.seconds == 0.5 * step, "those up to it"
 
 
 def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:

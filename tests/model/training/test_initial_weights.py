@@ -13,6 +13,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface.bert_names import BERT
 from model.training import checkpoint, initial_weights
+from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -93,7 +94,7 @@ def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> No
 
 def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path) -> None:
     weights = build_model(CONFIG).state_dict()
-    state = checkpoint.State(
+    state = checkpoints.State(
         step=1, samples=1, tokens=1, fingerprint="f" * 64, model=asdict(CONFIG), data="",
         tokenizer=WORDS.sha256,
     )  # fmt: skip

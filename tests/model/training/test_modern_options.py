@@ -15,6 +15,7 @@ from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import checkpoint, initial_weights
 from pipeline import convert, inspect
+from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig
@@ -53,8 +54,8 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def saved(out: Path) -> dict[int, Path]:
     """The checkpoints of a run by step."""
-    (run,) = checkpoint.runs(out).iterdir()
-    return checkpoint.steps(run)
+    (run,) = checkpoints.runs(out).iterdir()
+    return checkpoints.steps(run)
 
 
 def test_one_process_without_zero_learns(runs: Path) -> None:
@@ -74,7 +75,7 @@ def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: st
 @pytest.mark.parametrize("name", RUNS)
 def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: str) -> None:
     found, right = (
-        load_file(saved(runs / which)[STEPS] / checkpoint.MOMENTS) for which in (name, "0-1")
+        load_file(saved(runs / which)[STEPS] / checkpoints.MOMENTS) for which in (name, "0-1")
     )
     assert found.keys() == right.keys()
     hidden = {key.partition(".")[2] for key in found if key.startswith("momentum.")}
@@ -90,9 +91,11 @@ def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: s
 def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
     """DeepSpeed's own is silently plain momentum at some stages: here each update is orthogonal."""
     last = saved(runs / name)[STEPS]
-    weights, moments = (load_file(last / part) for part in (checkpoint.WEIGHTS, checkpoint.MOMENTS))
+    weights, moments = (
+        load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
+    )
     one = runs / "0-1"
-    before = load_file(saved(one)[STEPS - 1] / checkpoint.WEIGHTS)
+    before = load_file(saved(one)[STEPS - 1] / checkpoints.WEIGHTS)
     for key in (key for key in moments if key.startswith("momentum.")):
         place = key.partition(".")[2]
         rows, columns = weights[place].shape
@@ -104,7 +107,7 @@ def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
 
 
 def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs: Path) -> None:
-    states = [load_file(path / checkpoint.WEIGHTS) for path in saved(runs / "0-1").values()]
+    states = [load_file(path / checkpoints.WEIGHTS) for path in saved(runs / "0-1").values()]
     assert len(states) == STEPS
     shares = torch.tensor([DECAY**age for age in reversed(range(STEPS))])
     shares /= shares.sum()
@@ -152,9 +155,11 @@ def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> Non
 
 def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> None:
     last = saved(runs / "0-1")[STEPS]
-    weights, moments = (load_file(last / part) for part in (checkpoint.WEIGHTS, checkpoint.MOMENTS))
+    weights, moments = (
+        load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
+    )
     moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
-    path = checkpoint.write(tmp_path, checkpoint.read_state(last), weights, moments)
+    path = checkpoint.write(tmp_path, checkpoints.read_state(last), weights, moments)
     with pytest.raises(InputError) as caught:
         initial_weights.read(path, ema=True)
     assert caught.value.key == "ema"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model.training import checkpoint
+from pipeline.common import checkpoints
 from pipeline.common.manifest import Manifest
 from tests.model.conftest import SMALL, losses, rows, train_many
 
@@ -38,7 +38,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     assert manifest is not None
     (cut / "manifest.json").unlink()
     damaged = (
-        checkpoint.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
+        checkpoints.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
     )
     damaged.write_bytes(b"")
     train_many(root, [(2, settings(work, cut, 1, "save_every=10", "keep=9"))])

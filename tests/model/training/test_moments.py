@@ -13,6 +13,7 @@ import torch
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
 from model.training.optimizer import ADAM
+from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.common.ports import free_port
 
@@ -45,7 +46,7 @@ class _Engine:
 
 
 def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:
-    state = checkpoint.State(
+    state = checkpoints.State(
         step=1, samples=1, tokens=1, fingerprint="f", model={}, data="d", tokenizer="t"
     )
     path = checkpoint.write(tmp_path, state, {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})

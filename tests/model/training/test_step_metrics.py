@@ -9,8 +9,10 @@ import torch
 
 from model.config import ModelConfig
 from model.resilience.nonfinite import clip_and_skip
-from model.training import device_peak, flops
+from model.training import cost, device_peak
+from model.training.deepspeed_engine import World
 from model.training.phase_timer import PhaseTimer
+from model.training.step_metrics import Meter
 from model.training.tracking import one_line
 from tests.model.conftest import SMALL, rows, train_many
 
@@ -27,13 +29,14 @@ def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict
     folder = tmp_path_factory.mktemp("meter")
     plan = [
         (2, [f"workdir={work}", f"out={folder / str(stage)}", *SMALL, f"deepspeed=zero{stage}",
-             "clip=0.5", "peak_tflops=0.1", "log_every=4"])
+             "clip=0.5", "peak_tflops=0.1", "log_every=4", "evaluate_every=1", "save_every=1"])
         for stage in (0, 2)
     ]  # fmt: skip
     return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}
 
 
 def test_every_row_has_every_figure(said_and_logged) -> None:
+    """Shares of time add up to it although there are evaluations and saves in between."""
     for row in (row for found in said_and_logged[1].values() for row in found):
         assert set(FIGURES) <= set(row)
         assert json.dumps(row, allow_nan=False)
@@ -73,6 +76,19 @@ def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch
     assert clock.seconds() == {"data": 5.0, "forward": 2.0, "backward": 0.0, "step": 0.0}
 
 
+def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    meter = Meter(World(0, 1, 0, torch.device("cpu")))
+    now[0] += 2.0
+    with meter.paused():
+        now[0] += 50.0
+    now[0] += 3.0
+    assert meter.seconds() == 5.0
+    meter.restart()
+    assert meter.seconds() == 0.0
+
+
 def test_a_measured_peak_is_more_than_a_step_reaches() -> None:
     cpu = torch.device("cpu")
     assert 1e-3 < device_peak.tflops(cpu, "fp32") < 100
@@ -93,5 +109,5 @@ def test_work_is_counted_for_any_share_of_masks() -> None:
     config = ModelConfig(
         name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16
     )
-    more = flops.of_sequences(config, [10], 1.0) - flops.of_sequences(config, [10], 0.5)
+    more = cost.operations(config, [10], 1.0) - cost.operations(config, [10], 0.5)
     assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from model.training import checkpoint
+from pipeline.common import checkpoints
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
 from pipeline.common.ports import free_port
@@ -33,9 +33,9 @@ def words(work: str, out: str, mirror: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def checkpoints(address: str) -> set[str]:
+def steps_in(address: str) -> set[str]:
     found = (info.key.split("/") for info in objects.below(address))
-    return {parts[-2] for parts in found if parts[-1] == checkpoint.SUMS}
+    return {parts[-2] for parts in found if parts[-1] == checkpoints.SUMS}
 
 
 def sums(manifest: Manifest | None) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_a_training_in_a_store_is_that_on_a_disk(
     )
     local, stored = Manifest.read(tmp_path / "train"), Manifest.read(f"{run}/train")
     assert sums(stored) == sums(local) != {}
-    assert checkpoints(f"{run}/train") == {"step-00000008", "step-00000012"}
+    assert steps_in(f"{run}/train") == {"step-00000008", "step-00000012"}
 
     # As if the machine had been lost while it put the last checkpoint.
     top = f"{run}/train/checkpoints/{stored.fingerprint[:12]}"
@@ -71,7 +71,7 @@ def test_a_training_in_a_store_is_that_on_a_disk(
     said = train_many(root, [(2, words(bucket, run, tmp_path / "b"))])
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{run}/train")).keys() == sums(local).keys()
-    assert checkpoints(f"{run}/train") == {"step-00000008", "step-00000012"}
+    assert steps_in(f"{run}/train") == {"step-00000008", "step-00000012"}
 
 
 def train_on_nodes(root: Path, node: Path, disks: list[Path], overrides: list[str]) -> str:

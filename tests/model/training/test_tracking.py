@@ -16,7 +16,16 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, read_metrics, take_back
+from model.training.tracking import (
+    METRICS,
+    RUN_ID,
+    Tracker,
+    has_key,
+    mode_of,
+    read_metrics,
+    take_back,
+)
+from pipeline.common.errors import ConfigError
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
 
@@ -306,3 +315,95 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(
     os.close(theirs)
     assert len(shown) <= 80
     assert re.match(r"train  50%\|█{8} {8}\| 300/600, [\d:]+ left, loss 4.000, acc", shown), shown
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        ({}, "online"),
+        ({"WANDB_MODE": "offline"}, "offline"),
+        ({"WANDB_MODE": "dryrun"}, "offline"),
+        ({"WANDB_MODE": "disabled"}, "disabled"),
+        ({"WANDB_MODE": "online"}, "online"),
+        ({"WANDB_DISABLED": "true"}, "disabled"),
+        ({"WANDB_DISABLED": "1", "WANDB_MODE": "online"}, "disabled"),
+        ({"WANDB_DISABLED": "false"}, "online"),
+    ],
+)
+def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], mode: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mode_of("auto") == mode
+    assert mode_of("online") == "online"  # what is typed wins
+    assert mode_of("offline") == "offline"
+
+
+@pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
+def test_a_mode_that_wandb_refuses_sends_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_MODE", value)
+    with pytest.raises(ConfigError) as raised:
+        mode_of("auto")
+    assert raised.value.key == "tracking.mode"
+
+
+def test_what_is_disabled_is_only_in_our_own_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
+    tracker.log("train", 1, {"loss": 4.0})
+    tracker.close()
+    assert len(read_metrics(tmp_path)) == 1
+    assert not (tmp_path / "wandb").exists()
+
+
+@pytest.mark.parametrize(("typed", "project"), [(None, "theirs"), ("ours", "ours")])
+def test_names_of_the_environment_are_taken_unless_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, project: str
+) -> None:
+    for name, value in {"PROJECT": "theirs", "ENTITY": "team", "RUN_ID": "run7"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    wandb.teardown()  # it has read the environment
+    config = TrackingConfig(name="wandb", mode="offline", project=typed)
+    Tracker(config, tmp_path, 0, 0, 10, {}).close()
+    wandb.teardown()
+    paths = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    (run,) = [r.run for p in paths for r in records(p) if r.WhichOneof("record_type") == "run"]
+    assert (run.project, run.entity, run.run_id) == (project, "team", "run7")
+    assert (tmp_path / RUN_ID).read_text() == "run7"
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_resume_leaves_out_damaged_rows_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int
+) -> None:
+    """Each bit of a byte: of a name, of a mark of JSON, of the first byte of a character."""
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    where = text.index(b"\n") + (3, 10, 20)[place]
+    for bit in range(8):
+        flipped = bytearray(text)
+        flipped[where] ^= 1 << bit
+        (tmp_path / METRICS).write_bytes(flipped)
+        Tracker(TrackingConfig(name="none"), tmp_path, 0, 3, 10, {}).close()
+        rows = read_metrics(tmp_path)
+        assert {row["step"] for row in rows} >= {1, 3}
+        assert ("line 2" in capsys.readouterr().out) == (len(rows) < 3)
+
+
+@pytest.mark.parametrize("name", [RUN_ID, ".metrics-of"])
+def test_a_damaged_name_is_as_none(tmp_path: Path, name: str) -> None:
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    (tmp_path / METRICS).write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
+    (tmp_path / name).write_bytes(b"\xff\x00/..")
+    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    run(tmp_path, 1, [2])
+    wandb.teardown()
+    assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "train"] == [1, 2]

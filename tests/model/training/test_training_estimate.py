@@ -17,7 +17,7 @@ from model.config import (
     TrainConfig,
 )
 from model.encoders.architectures import parameter_shapes
-from model.training import estimate, flops
+from model.training import cost, estimate
 from pipeline.common.manifest import Manifest
 
 MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
@@ -26,11 +26,11 @@ MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 @pytest.mark.parametrize("config", [CONFIG, MODERN], ids=["bert", "modernbert"])
 def test_parameters_are_counted_to_a_tenth(config: ModelConfig) -> None:
     exact = sum(shape.numel() for shape in parameter_shapes(config).values())
-    assert estimate.parameters(config) == pytest.approx(exact, rel=0.1)
+    assert cost.parameters(config) == pytest.approx(exact, rel=0.1)
 
 
 def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
-    once = flops.of_sequences(CONFIG, [20, 30], 0.0)
+    once = cost.operations(CONFIG, [20, 30], 0.0)
     assert estimate.tuning(CONFIG, 3, 2, [20, 30], np.zeros(0)) == pytest.approx(6 * once)
     assert estimate.tuning(CONFIG, 1, 1, [], [20, 30]) == pytest.approx(once / 3)
 
@@ -41,12 +41,12 @@ def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> No
 
 def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> None:
     short, long = (str(tmp_path / name) for name in ("short", "long"))
-    cost = {length: flops.of_sequences(MODERN, [length]) for length in (100, 200, 900, 1800)}
+    each = {length: cost.operations(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
     data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="")
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((1800 + 3 * 900) / 4)
-    assert work == pytest.approx((cost[1800] + 3 * cost[900]) / 4)
+    assert work == pytest.approx((each[1800] + 3 * each[900]) / 4)
     data = DataConfig(dir=long, more=[short], vocab="")
     assert estimate.of_a_sample(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
@@ -57,7 +57,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
         ).write(Path(folder))  # fmt: skip
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
-    assert work == pytest.approx((cost[200] + 3 * cost[100]) / 4)
+    assert work == pytest.approx((each[200] + 3 * each[100]) / 4)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_tokens_that_are_predicted_cost_a_head_each(
         data=DataConfig(dir=str(tmp_path / "prepare"), vocab=""), workdir=str(tmp_path),
     )  # fmt: skip
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
-    work = 40 * flops.of_sequences(MODERN, [90], share)
+    work = 40 * cost.operations(MODERN, [90], share)
     steps = 10 * estimate.STEP
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
 
@@ -110,7 +110,7 @@ def test_all_checkpoints_that_are_kept_need_room(
         **settings,
     )
     plain = estimate.training(config, MODERN, speed=1e9)
-    assert plain.disk == kept * estimate.SAVED * estimate.parameters(MODERN)
+    assert plain.disk == kept * estimate.SAVED * cost.parameters(MODERN)
     averaged = estimate.training(replace(config, ema=0.9), MODERN, speed=1e9)
     assert averaged.disk / plain.disk == pytest.approx(4 / 3)
     assert averaged.memory > plain.memory

@@ -10,11 +10,13 @@ import pytest
 
 from model.config import DataConfig, TrainConfig
 from model.loader.loader import GlobalBatch
-from model.training import checkpoint, revisions, run_length
+from model.training import revisions, run_length
 from model.training.words_seen import WordsSeen
 from pipeline import convert, evaluate
+from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Manifest
+from pipeline.common.figures import TrainingSummary
+from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
@@ -37,16 +39,17 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
-    for step, path in checkpoint.steps(run_of(folder / "resumed")).items():
+    for step, path in checkpoints.steps(run_of(folder / "resumed")).items():
         if step > 20:
             shutil.rmtree(path)
     more = RUNS["whole"]
-    train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    said = train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    (folder / "said").write_text(said)
     return folder
 
 
 def run_of(out: Path) -> Path:
-    (found,) = checkpoint.runs(out).iterdir()
+    (found,) = checkpoints.runs(out).iterdir()
     return found
 
 
@@ -65,6 +68,21 @@ def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
 
 def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
     assert figures(runs / "resumed")["words"] == figures(runs / "whole")["words"]
+
+
+def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
+    before = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(20)).seconds
+    last = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(50)).seconds
+    made = require_manifest(runs / "resumed", "train", "out")
+    assert 0 < before < last <= made.seconds
+    assert TrainingSummary.of(made).hours == made.seconds / 3600
+    assert f" in {made.seconds:.1f} s" in (runs / "said").read_text()
+
+
+def test_passes_over_the_text_are_said(runs: Path) -> None:
+    made = require_manifest(runs / "whole", "train", "out")
+    assert TrainingSummary.of(made).passes == pytest.approx(2)
+    assert "2.0 passes" in made.summary
 
 
 def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:
@@ -121,13 +139,13 @@ def limited(folder: Path, **limits: int) -> TrainConfig:
 
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
     marks = {
-        step: json.loads((path / checkpoint.STATE).read_text())["mark"]
-        for step, path in checkpoint.steps(run_of(runs / "limited")).items()
+        step: json.loads((path / checkpoints.STATE).read_text())["mark"]
+        for step, path in checkpoints.steps(run_of(runs / "limited")).items()
     }
     assert marks[0] == 0
     assert sorted(mark for mark in marks.values() if mark) == [250, 500]
-    for step, path in checkpoint.steps(run_of(runs / "limited")).items():
-        state = checkpoint.read_state(path)
+    for step, path in checkpoints.steps(run_of(runs / "limited")).items():
+        state = checkpoints.read_state(path)
         assert state.mark is None or state.words >= state.mark, step
 
 

@@ -20,18 +20,18 @@ def test_words_are_what_white_space_divides(text: str) -> None:
     st.sampled_from(["en", "zh", "ja"]),
     st.booleans(),
 )
-def test_sentences_and_the_spaces_before_them_make_the_text(
+def test_sentences_and_what_is_before_them_make_the_text(
     text: str, language: str, by_lines: bool
 ) -> None:
     assume(cleaned := clean(text))
     parts = split_sentences(cleaned, language, by_lines=by_lines)
     kept = KeptDocument(b"", cleaned, parts, copies=1, id="one", number=1, split=0)
-    pairs = zip(kept.after_space, parts, strict=True)
-    assert "".join(" " * space + part for space, part in pairs) == cleaned.replace("\n", " ")
+    pairs = zip(kept.gaps, parts, strict=True)
+    assert "".join((gap or "") + part for gap, part in pairs) == cleaned
 
 
 def test_no_space_precedes_a_sentence_of_chinese() -> None:
     text = "他走了。真的嗎？\n是的！ 好。好。"
     parts = split_sentences(text, "zh")
     kept = KeptDocument(b"", text, parts, copies=1, id="one", number=1, split=0)
-    assert kept.after_space == [False, False, True, True, False]
+    assert kept.gaps == [None, "", "\n", " ", ""]

@@ -46,7 +46,7 @@ def overrides(command: str, *words: str) -> list[str]:
 @pytest.mark.parametrize("sign", ["", "+"])
 def test_a_choice_is_made_with_and_without_a_plus(sign: str) -> None:
     words = (f"{sign}corpus=wiki", f"{sign}model=tiny", f"{sign}corpus.path=x")
-    assert overrides("run", *words) == ["+corpus=wiki", "model=tiny", f"{sign}corpus.path=x"]
+    assert overrides("run", *words) == ["+corpus=wiki", "model=tiny", f"{sign * 2}corpus.path=x"]
     assert overrides("evaluate", f"{sign}task=rte", "task.dev=a") == ["+task=rte", "task.dev=a"]
 
 

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.common.figures import Score
 from pipeline.evaluation import chance
 
 
-def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> dict[str, Any]:
-    return {"metric": metric, "score": score, "majority": guess, "rows": {"dev": rows}, **more}
+def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> Score:
+    found = {"metric": metric, "score": score, "majority": guess, "rows": {"dev": rows}, **more}
+    return Score.from_json({"task": "x", **found})
 
 
 @pytest.mark.parametrize(
@@ -28,11 +30,11 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
         (figures("f1", 0.27, 0.0, 187, scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
                  majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0}), None),
         (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
-        (figures("accuracy", 0.3, 0.5, 1000) | {"rows": {}}, "at chance"),
-        (figures("accuracy", 0.6, 0.5, 1000, baseline=0.7) | {"rows": {}}, "initialisation"),
+        (figures("accuracy", 0.3, 0.5, 0), "at chance"),
+        (figures("accuracy", 0.6, 0.5, 0, baseline=0.7), "initialisation"),
     ],
 )  # fmt: skip
-def test_a_score_is_compared_with_guessing(found: dict[str, Any], remark: str | None) -> None:
+def test_a_score_is_compared_with_guessing(found: Score, remark: str | None) -> None:
     said = chance.verdict(found)
     assert (said is None) if remark is None else (said is not None and remark in said)
     assert said is None or " 0 " not in said

@@ -1,5 +1,7 @@
 import dataclasses
+import functools
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples
+from pipeline.evaluation.task_types import token_classification
 
 PAIR = TaskConfig(
     name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"]
@@ -56,6 +59,29 @@ def test_quotation_marks_are_text(tmp_path):
 def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
     found = read(tmp_path, PAIR, content)
     assert (found.first, found.second, found.labels) == (["x"], ["y"], [1])
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC"), ("NFD", "NFD")])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, forms):
+    typed, written = (functools.partial(unicodedata.normalize, form) for form in forms)
+    task = TaskConfig(
+        name="vi", columns=[typed("câu"), typed("{chủ đề} là gì")], label=typed("mã"),
+        labels=[typed("khó"), typed("dễ")], metrics=["accuracy"], train=name,
+    )  # fmt: skip
+    rows = [["câu", "chủ đề", "mã"], ["x", "y", "dễ"]]
+    if name.endswith("l"):
+        content = json.dumps(dict(zip(*rows, strict=True)), ensure_ascii=False)
+    else:
+        content = "\n".join(("," if name == "a.csv" else "\t").join(row)
+                            for row in rows)  # fmt: skip
+    write(tmp_path, task, written(content), name)
+    found = examples.read_examples(tmp_path, task, name)
+    assert found.first == ["x"]
+    assert found.second == [unicodedata.normalize("NFC", "y là gì")]
+    assert found.labels == [1]
+    tags = token_classification.parse("a", written("nhà\tB-khó").encode(), [0, 1])[0]
+    assert tags == [([written("nhà")], ["B-" + unicodedata.normalize("NFC", "khó")])]
 
 
 def test_other_line_separators_of_unicode_end_no_row(tmp_path):

@@ -5,21 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import TrainConfig
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import conf_files
 from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
-from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
+from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
 from pipeline.orchestration import graph, run_arguments
 from pipeline.stages import fingerprints
+from tests.runs import composed, planned
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
 values = st.recursive(
@@ -98,8 +97,8 @@ def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path)
         "train.model.dropout=0.25", "train.clip=2.5", "+train.schedule.warmup_share=0.3",
         "tasks.dev_rows=1", "tasks.dev_rows=7", "train.steps=9",
     ]  # fmt: skip
-    config = composed_run(f"workdir={tmp_path}", "tasks=[sample_next]", *words)
-    by_name = {node.name: node.config for node in graph.plan(config, ["+corpus=sample"])}
+    nodes = planned("+corpus=sample", f"workdir={tmp_path}", "tasks=[sample_next]", *words)
+    by_name = {name: node.config for name, node in nodes.items()}
     train = by_name["train"]
     assert isinstance(train, TrainConfig)
     assert (train.model.dropout, train.clip, train.steps) == (0.25, 2.5, 9)
@@ -111,8 +110,8 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
     """Hydra's grammar takes them for numbers and truth values, as the stage's own command knows."""
     words = ["vocab.existing=2024_01", "train.tracking.project=1e3", f"workdir={tmp_path}",
              "evaluate.task.labels=[false,true]", "tasks=[sample_next]"]  # fmt: skip
-    config = composed_run(*words)
-    by_name: dict[str, Any] = {n.name: n.config for n in graph.plan(config, ["+corpus=sample"])}
+    nodes = planned("+corpus=sample", *words)
+    by_name: dict[str, Any] = {name: node.config for name, node in nodes.items()}
     assert by_name["vocab"].existing == "2024_01"
     assert by_name["train"].tracking.project == "1e3"
     assert by_name["evaluate-sample_next"].task.labels == ["false", "true"]
@@ -126,7 +125,7 @@ def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(
 ) -> None:
     words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
     with pytest.raises(ConfigError, match="tracking=wandb") as error:
-        graph.plan(composed_run(*words), ["+corpus=sample"])
+        planned("+corpus=sample", *words)
     assert error.value.key == "tracking"
 
 
@@ -137,11 +136,7 @@ def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
 
 def composed_run(*words: str) -> RunConfig:
     """What `pipeline.run +corpus=sample` reads of its command line."""
-    entry_point.register("run", RunConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = compose("run", run_arguments.expand(["+corpus=sample", *words]))
-    return entry_point.validate(config, RunConfig)
+    return composed("+corpus=sample", *words)[0]
 
 
 def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
@@ -154,12 +149,7 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Words.")
     words = ["--config-dir", str(own), "corpus=mine", f"corpus.path={tmp_path}/a.txt",
              f"workdir={tmp_path}/work", "tasks=[stars]", f"glue={tmp_path}"]  # fmt: skip
-    chosen = run_arguments.overrides_of(run_arguments.expand(words))
-    entry_point.register("run", RunConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("run", chosen), RunConfig)
-    found = {node.name: node.config for node in graph.plan(config, chosen)}
+    found = {name: node.config for name, node in planned(*words).items()}
     assert found["prepare"].corpus.name == "mine"  # type: ignore[attr-defined]
     assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
 
@@ -248,12 +238,7 @@ def test_sample_tasks_are_made_for_those_who_ask_for_some(
 
 
 def test_each_language_has_a_folder_of_its_own() -> None:
-    GlobalHydra.instance().clear()
-    entry_point.register("run", RunConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(
-            compose("run", ["+corpus=wiki", "corpus.language=vi"]), RunConfig
-        )
+    config, _ = composed("+corpus=wiki", "corpus.language=vi")
     assert (config.corpus.name, config.workdir) == ("viwiki", "work/viwiki")
     assert "/viwiki/latest/viwiki-latest-" in config.corpus.files[0].url
 
@@ -297,10 +282,49 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
     assert graph.resume_step(str(tmp_path), "a" * 64) is None
-    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734").mkdir(parents=True)
+    for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
     told = graph.resume_step(str(tmp_path), "a" * 64)
     assert told is not None
     assert "after step 734" in told
     assert graph.resume_step(str(tmp_path), "b" * 64) == "resumes after step 734"
-    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000").mkdir(parents=True)
+    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
     assert graph.resume_step(str(tmp_path), "a" * 64) == "resumes after step 1,000"
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+) -> None:
+    """A task and a conversion of one's own; not those of a model that is another one by now."""
+    monkeypatch.chdir(tmp_path)
+    words = ["workdir=work", "tasks=[]"]
+
+    def stages_of_report() -> list[str]:
+        config = graph.plan(composed_run(*words), ["+corpus=sample", *words])[-1].config
+        assert isinstance(config, ReportConfig)
+        return [Path(place).name for place in config.stages]
+
+    recipe = stages_of_report()
+    convert = next(
+        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words])
+        if node.name == "convert"
+    )  # fmt: skip
+    model = str(tmp_path / "work/convert") if absolute else "work/convert"
+    for name, kind, key, read, fingerprint in (
+        ("evaluate-own", "evaluate", "pretrained", model, convert.fingerprint),
+        ("convert-bf16", "convert", "train", model, convert.fingerprint),
+        ("evaluate-bf16", "evaluate", "pretrained", "work/convert-bf16", "of convert-bf16"),
+        ("evaluate-old", "evaluate", "pretrained", model, "of a former model"),
+        ("evaluate-base", "evaluate", "pretrained", "other/model", "of another model"),
+        ("train-seed7", "train", "data.dir", "work/prepare", "p"),
+    ):
+        (tmp_path / "work" / name).mkdir(parents=True)
+        Manifest(
+            stage=kind, fingerprint=f"of {name}", version=1, config={key: read}, files={},
+            inputs={key: fingerprint, "data": "d"}, figures={}, summary="", seconds=0.0,
+            finished="now",
+        ).write(tmp_path / "work" / name)  # fmt: skip
+    own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
+    assert stages_of_report() == [*recipe, *own]

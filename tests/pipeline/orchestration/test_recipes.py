@@ -4,30 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
-from pipeline.config import RunConfig
-from pipeline.orchestration import estimates, graph, run_arguments
-
-
-def composed(*words: str) -> RunConfig:
-    entry_point.register("run", RunConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return entry_point.validate(compose("run", list(words)), RunConfig)
-
-
-def planned(*words: str) -> dict[str, graph.Node]:
-    return {node.name: node for node in graph.plan(composed(*words), list(words))}
-
-
-def typed(*words: str) -> dict[str, graph.Node]:
-    """The graph of a command line as users type it."""
-    return planned(*run_arguments.overrides_of(run_arguments.expand(list(words))))
+from pipeline.orchestration import estimates, graph
+from tests.runs import composed, planned
 
 
 @pytest.mark.parametrize("recipe", conf_files.choices("recipe"))
@@ -64,7 +46,7 @@ def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, ste
 
 
 def test_steps_of_one_training_are_set_beside_those_of_all() -> None:
-    nodes = planned("+corpus=sample", "recipe=lamb", "steps=1000", "+stages.train-512.steps=7")
+    nodes = planned("+corpus=sample", "recipe=lamb", "steps=1000", "+train-512.steps=7")
     assert [nodes[name].config.steps for name in ("train", "train-512")] == [818, 7]
 
 
@@ -88,17 +70,17 @@ def test_a_modern_recipe_brings_its_model_and_another_may_be_named() -> None:
 
 def test_a_key_of_the_model_is_that_of_all_trainings_whatever_the_recipe_says() -> None:
     words = ("+corpus=sample", "recipe=modern", "model.rotary_global=2e4", "+model.dropout=0.25")
-    nodes = typed(*words, "train-decay.model.dropout=0.5")
+    nodes = planned(*words, "train-decay.model.dropout=0.5")
     phases = [nodes[name].config.model for name in ("train", "train-8192", "train-decay")]
     assert [size.dropout for size in phases] == [0.25, 0.25, 0.5]
     assert [size.rotary_global for size in phases] == [2e4] * 3
     assert {size.name for size in phases} == {"modern-base"}
-    assert typed("+corpus=sample", "model.dropout=0.2")["train"].config.model.dropout == 0.2
+    assert planned("+corpus=sample", "model.dropout=0.2")["train"].config.model.dropout == 0.2
 
 
 def test_a_key_that_no_model_has_is_refused_with_a_near_one() -> None:
     with pytest.raises(ConfigError, match=r"model\.dropout\?"):
-        typed("+corpus=sample", "model.dropuot=0.2")
+        planned("+corpus=sample", "model.dropuot=0.2")
 
 
 def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
@@ -116,8 +98,8 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
     # A folder of its own: shards that are there, as of the demo, count.
     words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35",
              f"workdir={tmp_path}"]  # fmt: skip
-    config = composed(*words)
-    found = estimates.of_stages(config, graph.plan(config, words))
+    config, chosen = composed(*words)
+    found = estimates.of_stages(config, graph.plan(config, chosen))
     phases = ["train", "train-8192", "train-decay"]
     hours = [found[phase].gpu_hours for phase in phases]
     page = (root / "docs/modernbert.md").read_text()
@@ -134,14 +116,14 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
 def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None:
     def disk(*more: str) -> float:
         words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]
-        config = composed(*words)
-        return estimates.of_stages(config, graph.plan(config, words))["train"].disk
+        config, chosen = composed(*words)
+        return estimates.of_stages(config, graph.plan(config, chosen))["train"].disk
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1019))]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    existing, twice = f"++stages.vocab.existing={tmp_path}", disk("++stages.vocab.size=2048")
-    assert disk(existing) == disk("++stages.vocab.size=1024") < twice
-    assert disk(existing, "++stages.vocab.learn=1024") == twice
+    existing, twice = f"vocab.existing={tmp_path}", disk("vocab.size=2048")
+    assert disk(existing) == disk("vocab.size=1024") < twice
+    assert disk(existing, "vocab.learn=1024") == twice
 
 
 def test_the_babylm_recipe_draws_the_curve_of_minimal_pairs_alone() -> None:

@@ -3,24 +3,16 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
 from model.config import TrainConfig
-from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
-from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig
+from pipeline.orchestration import graph
+from tests import runs
 
 
 def planned(workdir: Path, *words: str) -> dict[str, graph.Node]:
-    entry_point.register("run", RunConfig)
-    GlobalHydra.instance().clear()
-    chosen = ["+corpus=sample", "tasks=[sample_next]", f"workdir={workdir}"]
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("run", run_arguments.expand([*chosen, *words]))
-    config = entry_point.validate(composed, RunConfig)
-    return {node.name: node for node in graph.plan(config, [*chosen, *words])}
+    return runs.planned("+corpus=sample", "tasks=[sample_next]", f"workdir={workdir}", *words)
 
 
 def test_only_what_follows_training_is_copied(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
     forced: list[str] = []
     ends = ""
 
-    def step(stage: str, nodes: int, words: list[str]) -> int:
+    def step(stage: str, nodes: int, words: list[str], logs: Path) -> int:
         forced.extend(f"{stage} {word}" for word in words if word.startswith("force="))
         return Exit.RESTART if stage == ends else Exit.DONE
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from pipeline.common import budget
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
-from pipeline.readers.io import archives
 
 BOOKS = {f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in
          enumerate(["ant", "bee", "cat", "dog"], 1)}  # fmt: skip
@@ -156,7 +156,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
 def test_a_file_too_long_for_a_book_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST", 10)
+    monkeypatch.setattr(budget, "DOCUMENT", 10)
     with pytest.raises(InputError) as caught:
         documents(fill_folder(tmp_path))
     assert caught.value.key == "corpus.reader"

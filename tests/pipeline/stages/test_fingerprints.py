@@ -6,7 +6,6 @@ that changes, or a setting that goes, changes what runs in progress are; it need
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from model.train import as_in_0_1_0
 from pipeline.cli import conf_files, entry_point
-from pipeline.common.manifest import Manifest, Result
+from pipeline.common.figures import Conversion
+from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES
@@ -69,21 +68,6 @@ def test_no_default_changes_without_a_new_version(request: pytest.FixtureRequest
         )
 
 
-@pytest.mark.parametrize("name", list(STAGES))
-def test_fingerprints_of_the_first_release_are_known(name: str) -> None:
-    then = json.loads((GOLDEN / "fingerprints-0.1.0.json").read_text())[name]
-    config = composed(name, then["overrides"])
-    assert fingerprints.legacy_fingerprint(name, config, then["inputs"]) == then["fingerprint"]
-
-
-def test_a_start_without_a_size_is_known_from_the_first_release() -> None:
-    """Its size was that of base; now it is the folder's, and the setting says auto."""
-    config = composed("train", ["start=/nowhere/start", "data.dir=/nowhere/prepare"])
-    sources = dict.fromkeys(fingerprints.inputs(config), hashlib.sha256().hexdigest())
-    found = fingerprints.legacy_fingerprint("train", as_in_0_1_0(config), sources)
-    assert found == "96dafa401969c3ecdc334bebb5d3aeb85515f1cfa4703f2276e3bafa72befd81"
-
-
 @dataclasses.dataclass(kw_only=True)
 class Newer(TasksConfig):
     """The schema of a later release."""
@@ -111,35 +95,13 @@ def test_a_new_option_at_its_default_changes_no_fingerprint(tmp_path: Path) -> N
     assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path), fresh=6)) != before
 
 
-def as_in_the_first_release(folder: Path, config: TasksConfig, version: int = 1) -> Manifest:
-    """Give a folder the manifest that release 0.1.0 would have written."""
-    made = Manifest.read(folder)
-    assert made is not None
-    legacy = fingerprints.legacy_fingerprint("tasks", config, made.inputs)
-    assert legacy is not None
-    assert legacy != made.fingerprint
-    older = dataclasses.replace(made, fingerprint=legacy, version=version)
-    older.write(folder)
-    return older
-
-
-def test_a_folder_of_the_first_release_is_up_to_date(tmp_path: Path) -> None:
-    config = Newer(**old(tmp_path))
-    stage.run("tasks", config, make)
-    older = as_in_the_first_release(tmp_path / "made", config)
-    assert stage.current("tasks", config) == older
-    assert stage.current("tasks", Newer(**old(tmp_path, seed=3))) is None
-    assert stage.current("tasks", Newer(**old(tmp_path, fresh=6))) is None
-    (tmp_path / "text" / "new.txt").write_text("more")
-    assert stage.current("tasks", config) is None
-
-
 def test_a_folder_of_earlier_code_is_kept_with_a_remark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = TasksConfig(**old(tmp_path))
-    stage.run("tasks", config, make)
-    older = as_in_the_first_release(tmp_path / "made", config, version=0)
+    made = stage.run("tasks", config, make)
+    older = dataclasses.replace(made, fingerprint="0" * 64, version=0)
+    older.write(tmp_path / "made")
     capsys.readouterr()
     assert stage.run("tasks", config, make) == older
     assert "earlier version" in capsys.readouterr().out
@@ -156,14 +118,14 @@ def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
 
 def side_by_side(top: Path) -> Manifest:
     """What `convert checkpoints=marked` leaves, and another folder of a stage."""
-    files = {f"{name}/config.json": {} for name in ("chck_1M", "chck_2M", "model")}
-    for name in files:
-        (top / name).parent.mkdir(parents=True)
-        (top / name).write_text("{}")
+    for name in ("chck_1M", "chck_2M", "model"):
+        (top / name).mkdir(parents=True)
+        (top / name / "config.json").write_text("{}")
     sizes = {"chck_1M": {"step": 3}, "chck_2M": {"step": 6}}
     made = Manifest(
-        stage="convert", fingerprint="f" * 64, version=1, config={}, inputs={}, files=files,
-        figures={"checkpoints": sizes}, summary="", seconds=1.0, finished="now",
+        stage="convert", fingerprint="f" * 64, version=1, config={}, inputs={},
+        files=file_checksums(top, {}), figures={"checkpoints": sizes}, summary="", seconds=1.0,
+        finished="now",
     )  # fmt: skip
     made.write(top)
     return made
@@ -176,7 +138,7 @@ def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> No
     found = [of(top / name) for name in ("chck_1M", "chck_2M")]
     assert len({*found, made.fingerprint}) == 3
     assert of(top) == of(top / "model") == of(f"{top}/model/") == made.fingerprint
-    assert fingerprints.figures_of(top / "chck_2M") == {"step": 6}
+    assert fingerprints.conversion_of(top / "chck_2M") == Conversion(step=6)
     # A graph knows them before the folder is there.
     known = {str(top): made.fingerprint}
     names = ("chck_1M", "chck_2M", "model", "")
@@ -184,28 +146,6 @@ def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> No
         of(top / name) for name in names
     ]
     assert fingerprints.fingerprint_to_be(str(tmp_path / "other"), known) is None
-
-
-def test_a_training_from_a_checkpoint_is_known_from_before_that(tmp_path: Path) -> None:
-    top = tmp_path / "convert-checkpoints"
-    side_by_side(top)
-    data = tmp_path / "data"
-    data.mkdir()
-
-    def config(name: str) -> Any:
-        text = [f"start={top}/{name}", f"data.dir={data}", f"data.vocab={data}"]
-        return composed("train", [*text, f"out={tmp_path}/train", "tracking=none"])
-
-    def made_of(config: Any, out: Path) -> Result:
-        return Result(summary="made", figures={})
-
-    present = stage.run("train", config("chck_1M"), made_of)
-    before = {key: value.partition("/")[0] for key, value in present.inputs.items()}
-    assert before != present.inputs
-    older = dataclasses.replace(present, inputs=before, fingerprint="0" * 64)
-    older.write(tmp_path / "train")
-    assert stage.current("train", config("chck_1M")) == older
-    assert stage.current("train", config("chck_2M")) is None
 
 
 def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipeline.text import book_text
 from pipeline.text.book_text import WRAP, parse, plain
 
 
@@ -90,3 +91,32 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
     assert parse("«Æ», cafÃ©, Ã\xa0 la carte").text == "«Æ», café, à la carte"
     assert parse("«Æ», voilÃ\xa0, Ã\xad").text == "«Æ», voilà, í"
     assert parse("«Æ».Â\xa0Here").text == "«Æ». Here"
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [("彼はたべ\nます。カタカ\nナです。", "彼はたべます。カタカナです。"), ("ภาษา\nไทย", "ภาษาไทย"),
+     ("他说\nHello\nworld\n好。", "他说 Hello world 好。"), ("한국어\n문장", "한국어 문장"),
+     ("one\ntwo", "one two"), ("ភាសា\nខ្មែរ", "ភាសាខ្មែរ"),
+     ("「はい」\n「いいえ」", "「はい」「いいえ」")],
+)  # fmt: skip
+def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:
+    assert book_text.parse(lines).text == text
+    assert book_text.unwrapped(lines) == text
+
+
+@pytest.mark.parametrize("before", ["", "COPYRIGHTED "])
+@pytest.mark.parametrize("word", ["THE", "THIS"])
+@pytest.mark.parametrize("last", ["", "End of Project Gutenberg's X,\nby Y\n\n"])
+def test_a_book_ends_at_its_licence_and_not_at_its_own_words(
+    before: str, word: str, last: str
+) -> None:
+    mark = f"OF {word} {before}PROJECT GUTENBERG EBOOK X ***"
+    book = "End of Project Gutenberg was a phrase.\n\nIt was night.\n\nA.\n\nB.\n\nC."
+    text = f"Title: X\n\n*** START {mark}\n\n{book}\n\n{last}*** END {mark}\n\nLicence."
+    assert book_text.parse(text).text == book.replace("\n\n", "\n")
+
+
+def test_an_old_book_ends_at_the_last_line_that_says_so() -> None:
+    text = "*END*THE SMALL PRINT! x*END*\n\nA.\n\nEnd of The Project Gutenberg Etext of X\n\nMore."
+    assert book_text.parse(text).text == "A."

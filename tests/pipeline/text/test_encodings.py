@@ -18,6 +18,7 @@ from pipeline.text.encodings import (
     is_binary,
     is_torn_utf8,
     line_ends,
+    wide,
 )
 
 TEXTS = {
@@ -137,3 +138,53 @@ def test_a_few_stray_control_characters_and_padding_do_not_make_text_binary() ->
     assert not binary(b"A line that says something.\n" * 200 + b"\0" * 4096)
     assert not binary(b"N\bNA\bAM\bME\bE\x1b[0m\n" * 100, "en", "utf-8")
     assert not binary("北京是中华人民共和国的首都。\n".encode("iso2022_jp", "ignore") * 90)
+
+
+WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+OTHERS = {
+    "vi": "Tiếng Việt được viết bằng chữ Quốc ngữ. Ông nói vậy.",
+    "th": "กรุงเทพมหานครเป็นเมืองหลวง ประเทศไทย",
+    "hi": "दिल्ली भारत की राजधानी है। यह बड़ा शहर है।",
+    "ar": "القاهرة عاصمة مصر، وهي مدينة كبيرة.",
+    "he": "ירושלים היא עיר הבירה.",
+    "am": "አዲስ አበባ የኢትዮጵያ ዋና ከተማ ናት።",
+    "ta": "சென்னை தமிழ்நாட்டின் தலைநகரம் ஆகும்.",
+    "gu": "અમદાવાદ ગુજરાતનું સૌથી મોટું શહેર છે.",
+    "emoji": "Es ist schön 😀 heute 🚀.",
+    "word": "szedł",
+    "chinese": "今天。",
+    "lines": "Groß\r\nMaß\r\n",
+    "table": "a\t1\t2.0\nb\t3\t1001\n" * 30,
+}
+
+
+@pytest.mark.parametrize("codec", WIDE)
+@pytest.mark.parametrize("text", [*TEXTS.values(), *OTHERS.values()], ids=[*TEXTS, *OTHERS])
+@pytest.mark.parametrize("times", [1, 900])
+@pytest.mark.parametrize("language", ["en", "ru", "zh"])
+def test_wide_text_needs_no_mark(text: str, codec: str, times: int, language: str) -> None:
+    raw = (text * times).encode(codec)
+    decoded = decode(raw, language)
+    assert (decoded.text, decoded.encoding, decoded.whole) == (text * times, codec, True)
+    assert not is_binary(raw, decoded.text)
+    if len(raw) > 16:
+        assert detect(raw[: len(raw) // 8 * 8], language, final=False) == codec
+
+
+@pytest.mark.parametrize("codec", WIDE)
+@pytest.mark.parametrize("text", TEXTS.values())
+def test_an_order_that_is_not_stated_is_found_out(text: str, codec: str) -> None:
+    assert decode(text.encode(codec), "en", codec[:6]).text == text
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "cp1252", "gb18030", "cp932", "cp1251", "iso2022_jp"])
+@given(st.lists(st.sampled_from([*TEXTS.values(), "a", "\n", "0 ", "\x1b[0m"]), max_size=9))
+def test_other_text_is_not_taken_for_wide(codec: str, parts: list[str]) -> None:
+    assert wide("".join(parts).encode(codec, "ignore")) is None
+
+
+@given(st.binary(max_size=3000))
+def test_bytes_that_are_no_text_in_a_wide_encoding_are_not_read_as_one(raw: bytes) -> None:
+    if (name := wide(raw)) is not None:
+        text = decode(raw, "en").text
+        assert text == raw.decode(name, "replace").removeprefix("\ufeff")

@@ -65,3 +65,98 @@ def test_encrypted_fonts_do_no_harm() -> None:
 def test_what_is_no_archive_is_no_epub() -> None:
     with pytest.raises(epub.Broken, match="readable"):
         epub.parse(b"Some text")
+
+
+def chapters(*pages: tuple[str, bytes]) -> bytes:
+    """A book of pages, each with its media type."""
+    listed = enumerate(pages)
+    items = "".join(f'<item id="i{n}" href="c{n}" media-type="{kind}"/>' for n, (kind, _) in listed)
+    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(len(pages)))
+    package = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("META-INF/container.xml", CONTAINER)
+        archive.writestr("OPS/b.opf", package)
+        for n, (_, page) in enumerate(pages):
+            archive.writestr(f"OPS/c{n}", page)
+    return raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/xml", "application/xml", "text/x-oeb1-document", "", "application/octet-stream",
+     "application/xhtml", "Application/XHTML+XML", "text/plain", "application/x-unknown"],
+)  # fmt: skip
+def test_a_chapter_is_one_whatever_its_media_type(kind: str) -> None:
+    page = "application/xhtml+xml"
+    book = epub.parse(
+        chapters((page, b"<p>One.</p>"), (kind, b"<p>Two.</p>"), (page, b"<p>Three.</p>"))
+    )
+    assert book.text == "One.\nTwo.\nThree."
+    assert not book.passed
+
+
+def test_what_is_passed_over_is_counted() -> None:
+    book = epub.parse(packed(FILES))
+    assert book.passed == {"tables of contents": 1, "pages that are pictures or sound": 1}
+    package = PACKAGE.replace('<itemref idref="two"/>', '<itemref idref="lost"/>')
+    package = package.replace('media-type="image/png"', 'media-type="image/png" fallback="two"')
+    book = epub.parse(packed(FILES | {"OPS/b.opf": package}))
+    assert book.text == "One\nHe said & went.\nNext.\nTwo\nThe end."
+    assert book.passed == {"tables of contents": 1, "pages that the manifest lacks": 1}
+    package = PACKAGE.replace('<itemref idref="two"/>', "")
+    book = epub.parse(packed(FILES | {"OPS/b.opf": package}))
+    assert book.passed["pages out of the reading order"] == 1
+    page = "<p>A <math><mi>x</mi></math> b.<svg><text>c</text></svg></p>"
+    book = epub.parse(packed(FILES | {"OPS/c 2.xhtml": page}))
+    assert (book.passed["formulas"], book.passed["drawings"]) == (1, 1)
+
+
+RUSSIAN = "Старый смотритель шёл."
+
+
+@pytest.mark.parametrize(
+    ("before", "codec", "language", "encoding"),
+    [
+        ('<?xml version="1.0" encoding="windows-1251"?>', "cp1251", "en", None),
+        ("<?xml version='1.0' encoding='koi8-r'?>", "koi8_r", "en", "cp1251"),
+        ('<html><head><meta charset="windows-1251"/></head>', "cp1251", "en", None),
+        ('<meta http-equiv="x" content="text/html; charset=cp866">', "cp866", "en", None),
+        ("", "cp1251", "ru", None),
+        ("", "cp866", "en", "cp866"),
+        ('<?xml version="1.0" encoding="utf-8"?>', "cp1251", "en", "cp1251"),
+        ('<?xml version="1.0" encoding="utf-8"?>', "utf-8", "ru", "cp1251"),
+        ('<?xml version="1.0" encoding="utf-16"?>', "utf-16-le", "ru", None),
+        ('<?xml version="1.0" encoding="utf-16"?>', "utf-16", "ru", "cp1251"),
+        ('<?xml version="1.0" encoding="nonsense"?>', "utf-8", "en", None),
+    ],
+)
+def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(
+    before: str, codec: str, language: str, encoding: str | None
+) -> None:
+    page = f"{before}<body><p>{RUSSIAN * 9}</p></body>".encode(codec)
+    assert epub.parse(chapters(("text/html", page)), language, encoding).text == RUSSIAN * 9
+
+
+@pytest.mark.parametrize(
+    "ruby",
+    ["<ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>", "<ruby>漢<rt>かん<rt></ruby>字",
+     "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rp>(</rp><rt>じ</rt><rp>)</rp></ruby>",
+     "<ruby><rb>漢</rb><rb>字</rb><rt>かん</rt><rt>じ</rt></ruby>",
+     "<ruby><rb>漢<rb>字<rtc><rt>かん<rt>じ</rtc></ruby>",
+     "<ruby>漢字<rt>かん<b>じ</b></rt></ruby>"],
+)  # fmt: skip
+def test_readings_are_no_part_of_a_word(ruby: str) -> None:
+    book = epub.parse(chapters(("text/html", f"<p>{ruby}を学ぶ。</p><p>次。</p>".encode())))
+    assert book.text == "漢字を学ぶ。\n次。"
+    assert book.passed["readings"] > 0
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [("<figure><blockquote><p>A poem.</p></blockquote></figure><p>B.</p>", "A poem.\nB."),
+     ("<p><![CDATA[a < b]]></p>", "a < b"), ("<h:p>One.</h:p><h:p>Two.</h:p>", "One.\nTwo."),
+     ("Plain text\nof a page.\n\nMore.", "Plain text of a page.\nMore.")],
+)  # fmt: skip
+def test_all_text_of_a_page_is_read(page: str, text: str) -> None:
+    assert epub.parse(chapters(("text/html", page.encode()))).text == text

@@ -41,6 +41,42 @@ def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext: str, expected: 
     assert EXTRACT["en"](wikitext) == expected
 
 
+OUTSIDE = [
+    "|x| is the distance of x from zero.", "!Kung, also called ǃXun = Ju, is a language.",
+    "!Xoo is another one!!", "!!! is a rock band | from Sacramento.",
+    "| and || are operators in C.", "||v|| is the norm of v.",
+    "|a| + |b| = |c| where a is a number.",
+    "!important || is a rule!!",
+    "|-shaped beams are of steel.", "|+5| is five.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("paragraph", OUTSIDE)
+@pytest.mark.parametrize(
+    "around",
+    ["%s", "Before.\n\n%s\n\nAfter.", "== H ==\n%s\n\n== K ==\n{{head}}\n|-\n| gone\n|}",
+     "{|\n| gone\n|}\n%s", "{{head}}\n|-\n| gone || gone\n|}\n%s\n\nAfter.",
+     "{{head}}\n|-\n| gone\n{{end}}\n\nAfter.\n\n%s", "\n\n%s\n\n{|\n! gone\n|}", "* List.\n\n%s"],
+)  # fmt: skip
+def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph: str, around: str) -> None:
+    found = EXTRACT["en"](around % paragraph)
+    assert paragraph in found
+    assert "gone" not in found
+
+
+@pytest.mark.parametrize("cell", ["| gone", "! gone !! gone", "| gone || gone", "! a=b | gone"])
+@pytest.mark.parametrize(
+    "table",
+    ["{{head}}\n|-\n%s\n|}\n", "{{head}}\n%s\n|-\n|}\n", "{{head}}\n%s\n|}\n", "{|\n%s\n",
+     '{| class="x"\n|-\n%s\n\n%s\n== H ==\n', "{{head}}\n|+ Caption\n%s\n{{end}}\n",
+     "{{Infobox\n| name = gone\n%s\n", "{{head}}\n! style=x | gone\n%s\n{{end}}\n"],
+)  # fmt: skip
+def test_cells_of_tables_that_templates_open_or_close_are_dropped(cell: str, table: str) -> None:
+    found = EXTRACT["en"](table.replace("%s", cell) + "\nAfter the table.")
+    assert "gone" not in found
+    assert found.endswith("After the table.")
+
+
 def test_braces_around_a_minus_are_text_where_no_converter_is_on() -> None:
     assert EXTRACT["en"]("1-{4-[a]}-2-ol") == "1-{4-[a]}-2-ol"
 

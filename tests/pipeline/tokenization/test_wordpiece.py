@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from pipeline.beam.documents import KeptDocument
 from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
+from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import (
     SPECIAL,
     WordPiece,
@@ -40,6 +43,7 @@ CORNERS = [
     "≠", "é", "e\u0301", "İ", "ΑΣ", "ﬁ", "Ⅷ", "\u037e", "。", "，", "’", "—", "中", "\u4dc0", "㐀",
     "豈", "𠀀", "ー", "が", "か\u3099", "한", "\u1112\u1161", "ก", "😀", "👩\u200d🚀", "$", "`",
     "^", "!", "|", "！", "x" * 99, "x" * 101, "the", "The", "##s", "straße",
+    "=\u0338", "<\u0338", "=\u0301\u0338", "เม", "ำ", "\u1161", "\u11a8", "x" * 250, "é" * 101,
 ]  # fmt: skip
 TEXT = st.lists(st.sampled_from(CORNERS) | st.text(max_size=4), max_size=12).map("".join)
 OPTIONS = {
@@ -48,6 +52,8 @@ OPTIONS = {
     "lower, accents kept": {"lowercase": True, "strip_accents": False},
     "cased, accents stripped": {"lowercase": False, "strip_accents": True},
     "Chinese words whole": {"lowercase": True, "split_chinese": False},
+    "new, cased": {"lowercase": False, "new": True},
+    "new, uncased": {"lowercase": True, "new": True},
 }
 TOKENIZERS = {name: WordPiece(build(VOCAB, **options)) for name, options in OPTIONS.items()}
 
@@ -238,6 +244,115 @@ def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(
     library.add_special_tokens(list(SPECIAL))
     wordpiece = WordPiece(library.to_str())
     assert wordpiece.within_text([".", "a"], [False, True]) == [".", " a" if spaced else "a"]
+
+
+def trained(model: str) -> Tokenizer:
+    """A tokenizer of another kind; with `prefix` it reads a space before every text."""
+    byte, prefix = model.startswith("byte"), model.endswith("prefix")
+    kind, trainer = models.BPE(unk_token=None if byte else "[UNK]"), trainers.BpeTrainer
+    if model.startswith("unigram"):
+        kind, trainer = models.Unigram(), trainers.UnigramTrainer
+    library = Tokenizer(kind)
+    if byte:
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    elif "whole" in model:  # as Gemma's, whose words may begin within others
+        library.normalizer = normalizers.Replace(" ", "▁")
+    else:
+        scheme = "always" if prefix else "never"
+        library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    more = {"unk_token": "[UNK]"} if model.startswith("unigram") else {}
+    library.train_from_iterator(
+        PARAGRAPHS * 9, trainer(vocab_size=300, special_tokens=list(SPECIAL), **more)
+    )
+    return library
+
+
+PARAGRAPHS = [
+    "他走了。真的嗎？是的！你好。他走了。", "東京は日本の首都です。「はい。」と言った。",
+    "A b. The b c? Yes!", "他说 Hello. 是。The b。 b c", "[MASK]是。<mask>好。", "．．．。。",
+    "e\u0301。é。",
+]  # fmt: skip
+PARTS = st.lists(st.sampled_from(["", " ", "\n"]) | st.sampled_from(PARAGRAPHS), max_size=9)
+
+
+@pytest.mark.parametrize(
+    "model", ["byte", "byte prefix", "bpe prefix", "bpe", "bpe whole", "unigram prefix", "unigram"]
+)
+def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
+    wordpiece = WordPiece(trained(model).to_str())
+
+    @settings(max_examples=examples(60), deadline=None)
+    @given(PARTS, st.sampled_from(["zh", "ja", "en"]))
+    def check(pieces: list[str], language: str) -> None:
+        text = clean.clean("".join(pieces))
+        parts = sentences.split_sentences(text, language)
+        kept = KeptDocument(b"", text, parts, 1, "", 1, 0)
+        coverage = Coverage()
+        ids, lengths = wordpiece.encode_within(parts, kept.gaps, coverage)
+        lines = [line if not place or not wordpiece.spaced else f" {line}"
+                 for place, line in enumerate(filter(None, text.split("\n")))]  # fmt: skip
+        lines = wordpiece.library_texts(lines)
+        encoded = wordpiece.library.encode_batch(lines, add_special_tokens=False)
+        assert ids.tolist() == [number for one in encoded for number in one.ids]
+        assert len(lengths) == len(parts)
+        assert lengths.sum() == len(ids)
+        lost = [end - start for one in encoded for number, (start, end) in
+                zip(one.ids, one.offsets, strict=True) if number == wordpiece.unk]  # fmt: skip
+        assert coverage == Coverage(sum(map(len, parts)), sum(lost))
+
+    check()
+
+
+def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
+    wordpiece = WordPiece(trained("unigram prefix").to_str())
+    parts = ["他走了。", "真的嗎？", "The b c?", "Yes!"]
+    ids, lengths = wordpiece.encode_within(parts, [None, "", " ", "\n"], Coverage())
+    words = ["".join(wordpiece.vocab[number] for number in part) for part in cut(ids, lengths)]
+    assert words == ["▁他走了。", "真的嗎？", "▁The▁b▁c?", "▁Yes!"]
+
+
+@pytest.mark.parametrize(
+    ("new", "text", "unknown"),
+    [(False, "ab ab", 0), (False, "ab qqq, ab q", 4), (False, "x" * 101 + " ab", 101),
+     (True, "a" + "b" * 150, 0), (True, "q" + "b" * 150, 100), (True, "e\u0301e\u0301", 0),
+     (False, "e\u0301e\u0301", 4), (True, "a=\u0338b", 3)],
+)  # fmt: skip
+def test_unknown_characters_are_counted(new: bool, text: str, unknown: int) -> None:
+    entries = [*SPECIAL, "a", "##b", "b", "ab", ",", "é", "##é"]
+    wordpiece = WordPiece(build(entries, lowercase=False, new=new))
+    coverage = Coverage()
+    ids, _ = wordpiece.encode([text, "", text], coverage)
+    assert coverage.unknown == 2 * unknown
+    assert coverage.characters >= 2 * unknown
+    wordpiece.encode_words([text], list, coverage)
+    assert coverage.unknown == 3 * unknown
+    assert wordpiece.coverage == Coverage(), "of texts without a count of their own"
+    assert ids.tolist() == [number for one in truth(wordpiece.library.to_str(), [text]) * 2
+                            for number in one]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [("ก" * 99 + "เมือง", ["ก" * 99, "เมือง"]), ("ก" * 99 + "มำ", ["ก" * 99, "มำ"]),
+     ("ក" * 99 + "\u17d2ក", ["ក" * 98, "ក\u17d2ក"]), ("क" * 99 + "किक", ["क" * 99, "किक"]),
+     ("\u0301" * 150, ["\u0301" * 100, "\u0301" * 50]), ("x" * 100, ["x" * 100])],
+)  # fmt: skip
+def test_long_words_of_new_vocabularies_are_cut_between_syllables(
+    word: str, parts: list[str]
+) -> None:
+    library = Tokenizer.from_str(build(list(SPECIAL), lowercase=False, new=True))
+    assert [part for part, _ in library.pre_tokenizer.pre_tokenize_str(word)] == parts
+
+
+def test_a_pair_of_characters_that_makes_a_letter_has_one_of_these() -> None:
+    """What `encode` puts together before it cuts."""
+    standing = {chr(code) for code in range(128) if not chr(code).isalnum()}
+    standing |= {c for c in map(chr, range(sys.maxunicode)) if unicodedata.category(c)[0] in "PZ"}
+    standing |= set(map(chr, range(0x4E00, 0xA000)))
+    pairs = (unicodedata.decomposition(char) for char in map(chr, range(sys.maxunicode)))
+    made = [tuple(chr(int(code, 16)) for code in one.split()) for one in pairs if one[:1] != "<"]
+    assert {one[1] for one in made if len(one) == 2 and one[0] in standing} == {"\u0338"}
+    assert not {one[1] for one in made if len(one) == 2 and one[1] in standing}
 
 
 def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import PairScore
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, pair_sequences, zero_shot
 from pipeline.evaluation.task_types import minimal_pairs
@@ -304,8 +305,8 @@ def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> Non
     write_pairs(tmp_path, [("a b", "b a"), ("a", "A")])
     found = evaluated(config_of(tmp_path, folder, baseline=False))
     assert (found["method"], found["ties"]) == ("likelihood", 1)
-    assert "likelihood" in minimal_pair_tables.note(found)
-    assert "pseudo" not in minimal_pair_tables.note(found)
+    assert "likelihood" in minimal_pair_tables.note(PairScore.from_json(found))
+    assert "pseudo" not in minimal_pair_tables.note(PairScore.from_json(found))
 
 
 def test_predictions_of_comps_tell_which_concept_was_chosen(

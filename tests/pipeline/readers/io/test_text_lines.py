@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common import budget
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
-from pipeline.readers.io import archives
 
 
 def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
@@ -38,15 +38,17 @@ def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(
     encoding: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("One.", encoding)
-    (tmp_path / "b.txt").write_text("Two.", f"{encoding}-le")
+    (tmp_path / "b.txt").write_text("漢字文書", f"{encoding}-le")  # in any order
+    (tmp_path / "c.txt").write_text("Three, szedł.", f"{encoding}-be")
     with pytest.raises(InputError) as caught:
         read(config("lines", tmp_path, encoding=encoding))
     assert caught.value.path == str(tmp_path / "b.txt")
     found, tally = read(config("lines", tmp_path, encoding=encoding, on_error="skip"))
-    assert [d.text for d in found] == ["One."]
+    assert [d.text for d in found] == ["One.", "Three, szedł."]
     assert tally == {"broken": 1}
+    (tmp_path / "c.txt").unlink()
     found, _ = read(config("lines", tmp_path, encoding=f"{encoding}-le"))
-    assert [d.text for d in found] == ["One.", "Two."]
+    assert [d.text for d in found] == ["One.", "漢字文書"]
 
 
 def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_a_block_without_end_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST", 100)
+    monkeypatch.setattr(budget, "DOCUMENT", 100 + 9 * budget.KEPT)
     path = tmp_path / "a.txt"
     path.write_text("Short.\n\n" + "é 12345678\n" * 9)  # 99 bytes without line ends
     found, _ = read(config(reader, path, options=options))

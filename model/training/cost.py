@@ -1,22 +1,89 @@
-"""How much memory training takes, and how many tokens fit at a time: `micro_batch=auto`.
+"""What a model costs: parameters, operations, and memory in training; without PyTorch.
 
-Counted is what the forward pass keeps for the backward pass, without attention's scores (flash
-attention keeps none), and what each parameter has next to it. `s` is the size of a number: 2 bytes
-in half precision, 4 in fp32. Compiled layers keep less, so the count is from above.
+Memory is what `micro_batch=auto` plans with. Counted is what the forward pass keeps for the
+backward pass, without attention's scores (flash attention keeps none), and what each parameter has
+next to it. `s` is the size of a number: 2 bytes in half precision, 4 in fp32. Compiled layers keep
+less, so the count is from above.
 
 Shapes: H hidden, F feed-forward, N heads, V vocabulary.
 """
 
 import math
+import re
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from model.config import ModelConfig
 
+MASKED = 0.15  # the share of positions that the published count of operations assumes
 GIB = 2**30
 SHARE = 0.9  # of a device's memory that is planned with
 APART = 1.5 * GIB  # CUDA's context, cuBLAS, NCCL, and pieces of losses in fp32
 ENOUGH = 65_536  # tokens, from which on more at a time gain nothing on the largest GPU
 ON_A_CPU = 4096  # tokens: more leave its caches
+# Dense bf16 or fp16 matrix products, TFLOP/s, from the vendors' data sheets. The first name that
+# is a word of the device's own name applies.
+PUBLISHED = {
+    "B200": 2250.0,
+    "GH200": 989.4,
+    "H200": 989.4,
+    "H100 PCIe": 756.0,
+    "H100 NVL": 835.0,
+    "H100": 989.4,
+    "L40S": 362.0,
+    "L40": 181.0,
+    "L4": 121.0,
+    "A100": 312.0,
+    "A10G": 70.0,
+    "A10": 125.0,
+    "V100": 125.0,
+    "T4": 65.0,
+}
+
+
+def published(name: str) -> float | None:
+    """Return the published figure of a device by its name; None where it is unknown."""
+    for known, figure in PUBLISHED.items():
+        if re.search(rf"\b{known}\b", name):
+            return figure
+    return None
+
+
+def parameters(model: ModelConfig) -> int:
+    """Return the number of parameters, to within those of norms and biases."""
+    assert model.vocab_size is not None
+    modern = model.architecture == "modernbert"
+    layer = 4 * model.hidden**2 + (3 if modern else 2) * model.hidden * model.feed_forward
+    words = model.vocab_size + (0 if modern else model.positions)
+    heads = (1 if modern else 2) * model.hidden**2
+    return model.layers * layer + words * model.hidden + heads
+
+
+def operations(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MASKED) -> float:
+    """Return the operations to train on sequences of these lengths, forward and backward.
+
+    The published count for BERT: 72 L H^2 t + 12 L H t^2 + 6 (H V + H^2) m t for a sequence of t
+    real tokens, of which a share m is masked; L layers, H hidden, V vocabulary. It assumes a
+    feed-forward size of 4 H; here that part, 48 L H^2 t, is 12 L H F t with the model's own F.
+    Padding and recomputation do not count.
+
+    A gated unit counts 1.5 times its F. A local layer counts the pairs of tokens within each
+    other's window instead of t^2.
+    """
+    layers, hidden, wide = config.layers, config.hidden, config.feed_forward
+    modern = config.architecture == "modernbert"
+    assert config.vocab_size is not None
+    token: float = 24 * layers * hidden**2 + (18 if modern else 12) * layers * hidden * wide
+    token += 6 * (hidden * config.vocab_size + hidden**2) * masked_share
+    count = np.asarray(lengths, np.float64)
+    pairs = layers * (count**2).sum()
+    if modern:
+        local = layers - -(-layers // config.global_every)
+        hidden_from = np.maximum(count - 1 - config.local_window // 2, 0)  # tokens, at most
+        pairs -= local * (hidden_from * (hidden_from + 1)).sum()
+    return float(token * count.sum() + 12 * hidden * pairs)
 
 
 @dataclass(frozen=True)
@@ -62,15 +129,6 @@ def token_bytes(setting: Setting) -> float:
     return layers + embeddings + head
 
 
-def parameter_count(model: ModelConfig) -> int:
-    """Return the number of parameters, to within those of norms and biases."""
-    assert model.vocab_size is not None
-    gated = 3 if model.architecture == "modernbert" else 2
-    layer = 4 * model.hidden**2 + gated * model.hidden * model.feed_forward
-    positions = model.positions if model.architecture == "bert" else 0
-    return model.layers * layer + (model.vocab_size + positions) * model.hidden
-
-
 def fixed_bytes(setting: Setting) -> float:
     """Return the bytes that weights, gradients and the optimizer take, whatever the batch.
 
@@ -89,7 +147,7 @@ def fixed_bytes(setting: Setting) -> float:
         optimizer += 4.0 / (1 if setting.stage == 0 else ranks)
     if setting.offload:
         optimizer = 0.0
-    return parameter_count(setting.model) * (weights + gradients + optimizer) + APART
+    return parameters(setting.model) * (weights + gradients + optimizer) + APART
 
 
 def tokens_that_fit(setting: Setting, memory: float) -> int:

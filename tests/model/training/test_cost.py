@@ -11,8 +11,8 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import prepare_for_gpu
-from model.training import memory_model
-from model.training.memory_model import GIB, Setting
+from model.training import cost
+from model.training.cost import GIB, Setting
 from pipeline.cli.conf_files import CONF
 
 LENGTH = 128
@@ -65,21 +65,57 @@ def test_what_a_token_takes_is_what_the_model_keeps_of_it(size: str, half: bool)
     bare = dataclasses.replace(given, model=bare)
     tokens = 8 * LENGTH
     more = kept_bytes(bare, 2 * tokens) - kept_bytes(bare, tokens)
-    assert more < memory_model.token_bytes(bare) * tokens < 1.2 * more
-    assert memory_model.token_bytes(given) >= memory_model.token_bytes(bare)
+    assert more < cost.token_bytes(bare) * tokens < 1.2 * more
+    assert cost.token_bytes(given) >= cost.token_bytes(bare)
 
 
 @pytest.mark.parametrize("size", ["tiny", "base", "large", "modern-base"])
 def test_parameters_are_counted(size: str) -> None:
     true = sum(shape.numel() for shape in parameter_shapes(config(size)).values())
-    assert memory_model.parameter_count(config(size)) == pytest.approx(true, rel=0.03)
+    assert cost.parameters(config(size)) == pytest.approx(true, rel=0.03)
 
 
 def test_more_fits_where_there_is_more_room() -> None:
-    fits = memory_model.tokens_that_fit
-    assert fits(setting("base"), 80 * GIB) == memory_model.ENOUGH
+    fits = cost.tokens_that_fit
+    assert fits(setting("base"), 80 * GIB) == cost.ENOUGH
     assert 2_000 < fits(setting("large"), 16 * GIB) < fits(setting("large"), 40 * GIB)
     assert fits(setting("large"), 16 * GIB) < fits(setting("large", ranks=8), 16 * GIB)
     assert fits(setting("large"), 16 * GIB) < fits(setting("large", recompute=True), 16 * GIB)
     assert fits(setting("large", half=False), 16 * GIB) < fits(setting("large"), 16 * GIB)
     assert fits(setting("large"), 2 * GIB) == 0
+
+
+LARGE = ModelConfig(
+    name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522
+)
+
+
+def test_count_is_the_published_one() -> None:
+    layers, h, v, t = 24, 1024, 30522, 128
+    published = (72 * layers * h**2 + 12 * layers * h * t + 6 * (h * v + h**2) * 0.15) * t
+    assert cost.operations(LARGE, [t]) == pytest.approx(published, rel=1e-6)
+
+
+def test_count_adds_up_over_sequences() -> None:
+    parts = sum(cost.operations(LARGE, [length]) for length in (5, 77, 128))
+    assert cost.operations(LARGE, [5, 77, 128]) == pytest.approx(parts)
+
+
+def test_a_wider_feed_forward_costs_its_two_products() -> None:
+    wide = dataclasses.replace(LARGE, feed_forward=8192)
+    more = cost.operations(wide, [10]) - cost.operations(LARGE, [10])
+    assert more == pytest.approx(
+        6 * 2 * 1024 * 4096 * 24 * 10
+    )  # two matrices, forward and twice backward
+
+
+def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product() -> None:
+    sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "vocab_size": 50}
+    modern = ModelConfig(name="m", architecture="modernbert", local_window=8, **sizes)
+    for length in (1, 4, 5, 6, 40):
+        seen = sum(abs(i - j) <= 4 for i in range(length) for j in range(length))
+        # Layers 0 and 3 see all.
+        products = 4 * 16**2 + 3 * 16 * 24
+        expected = 4 * 6 * products * length + 12 * 16 * (2 * length**2 + 2 * seen)
+        expected += 6 * (16 * 50 + 16**2) * 0.3 * length
+        assert cost.operations(modern, [length], 0.3) == pytest.approx(expected)

@@ -1,0 +1,60 @@
+"""JSON that others wrote: any of it is parsed, or refused in a line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline.common import budget
+from pipeline.common.errors import InputError
+
+DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
+
+
+def parse(text: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Return the value in a text; `hook` replaces its objects, as in `json.loads`.
+
+    Raises:
+        ValueError: it is not JSON, or is nested too deeply.
+    """
+    try:
+        value = json.loads(text, object_hook=hook)
+    except ValueError as error:
+        raise ValueError(f"not valid JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError("not valid JSON (nested too deeply)") from error
+    level: list[Any] = [[value]]
+    for _ in range(DEEPEST + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for some in inner for one in some if isinstance(one, list | dict)]
+        if not level:
+            return value
+    raise ValueError(f"nested more than {DEEPEST} levels deep")
+
+
+def read(path: Path) -> Any:
+    """Return the value in a file in UTF-8.
+
+    Raises:
+        InputError: it cannot be read, or is not JSON.
+    """
+    try:
+        if path.stat().st_size > budget.DOCUMENT:
+            raise ValueError(f"larger than {budget.DOCUMENT:,} bytes")
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}", path=path) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a file in UTF-8.
+
+    Raises:
+        InputError: it cannot be read, or is not an object.
+    """
+    content = read(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must be a JSON object", path=path)
+    return content

@@ -1,0 +1,103 @@
+"""Keys of DeepSpeed: part of the fingerprint unless they change nothing, or refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
+from model.train import as_in_0_1_0
+from pipeline.cli import conf_files, entry_point
+from pipeline.common.errors import ConfigError
+from pipeline.common.manifest import Result
+from pipeline.stages import fingerprints, stage
+
+
+def composed(tmp_path: Path, *words: str) -> Any:
+    entry_point.register("train", TrainConfig)
+    typed = [f"workdir={tmp_path}", f"out={tmp_path / 'out'}", "tracking=none", *words]
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        return entry_point.validate(compose("train", typed), TrainConfig)
+
+
+def fingerprint(tmp_path: Path, *words: str) -> str:
+    return fingerprints.fingerprint("train", composed(tmp_path, *words))[0]
+
+
+@pytest.mark.parametrize("path", (conf_files.CONF / "deepspeed").glob("*.yaml"), ids=str)
+def test_choices_of_deepspeed_change_no_output(path: Path) -> None:
+    assert deepspeed_keys.of_output(yaml.safe_load(path.read_text())) == {}
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["deepspeed=zero3", "+deepspeed.zero_optimization.sub_group_size=5", "+deepspeed.aio.x=1",
+     "+deepspeed.gradient_clipping=1", "+deepspeed.zero_optimization.round_robin_gradients=false",
+     "+deepspeed.wall_clock_breakdown=true"],
+)  # fmt: skip
+def test_what_changes_nothing_leaves_the_fingerprint(tmp_path: Path, word: str) -> None:
+    assert fingerprint(tmp_path, word) == fingerprint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["communication_data_type=bf16", "data_types.grad_accum_dtype=bf16", "prescale_gradients=true",
+     "fp16.loss_scale=128", "zero_optimization.zero_quantized_gradients=true"],
+)  # fmt: skip
+def test_what_may_change_the_output_is_part_of_the_fingerprint(tmp_path: Path, word: str) -> None:
+    assert fingerprint(tmp_path, f"+deepspeed.{word}") != fingerprint(tmp_path)
+
+
+def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path: Path) -> None:
+    made = composed(tmp_path, "+deepspeed.prescale_gradients=true", "deepspeed=zero2")
+    stage.run("train", made, lambda *_: Result(summary="", figures={}))
+    assert stage.current("train", made) is not None
+    assert stage.current("train", composed(tmp_path, *KEY, "deepspeed=zero1")) is not None
+    assert stage.current("train", composed(tmp_path)) is None
+    assert fingerprints.changes({"deepspeed": {"prescale_gradients": True}}, composed(tmp_path))
+
+
+KEY = ("+deepspeed.prescale_gradients=true",)
+
+
+def test_the_first_release_had_no_such_part(tmp_path: Path) -> None:
+    config = as_in_0_1_0(composed(tmp_path))
+    assert fingerprints.legacy_fingerprint("train", config, {}) is not None
+    other = as_in_0_1_0(composed(tmp_path, *KEY))
+    assert fingerprints.legacy_fingerprint("train", other, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "key"),
+    [
+        ({"gradient_clipping": 0.5}, "gradient_clipping"),
+        ({"bf16": {"enabled": True}}, "bf16.enabled"),
+        ({"fp16": {"enabled": True}}, "fp16.enabled"),
+        ({"fp16": True}, "fp16"),
+        ({"bfloat16": {"enabled": True}}, "bfloat16.enabled"),
+        ({"torch_autocast": {"enabled": True}}, "torch_autocast.enabled"),
+        ({"bf16": {"check_grad_overflow": False}}, "bf16.check_grad_overflow"),
+        ({"bf16": {"bf16_master_weights_and_grads": True}}, "bf16.bf16_master_weights_and_grads"),
+        ({"optimizer": {"type": "Adam"}}, "optimizer.type"),
+        ({"scheduler": {"type": "WarmupLR"}}, "scheduler.type"),
+        ({"sequence_parallel_size": 2}, "sequence_parallel_size"),
+        ({"zero_optimization": 2}, "zero_optimization"),
+        *(
+            ({"zero_optimization": {name: value}}, f"zero_optimization.{name}")
+            for name, value in (
+                ("round_robin_gradients", True), ("parameter_alignment", True),
+                ("compute_grad_norm", False), ("zero_hpz_partition_size", 2),
+            )
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_what_contradicts_or_hides_state_is_refused(
+    typed: dict[str, Any], key: str, optimizer: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        TrainConfig(out="", optimizer=OptimizerConfig(name=optimizer), deepspeed=typed)
+    assert raised.value.key == f"deepspeed.{key}"
+    assert "=" in str(raised.value).partition(":")[0]

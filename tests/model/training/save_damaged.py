@@ -1,0 +1,68 @@
+"""Gather weights that the model does not have, or that are not finite: a line of JSON per rank."""
+
+import json
+import os
+from typing import Any
+
+os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
+
+import torch
+import torch.distributed as dist
+
+from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
+from model.encoders.bert import BertForPreTraining
+from model.resilience import rank_card
+from model.training import deepspeed_engine
+from model.training.deepspeed_engine import World
+from model.training.step_metrics import losses
+from tests.model.encoders.test_bert import ragged, small
+
+MIXED = {"round_robin_gradients": True}
+
+
+def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> Any:
+    config = TrainConfig(
+        out="", precision=precision, batch_size=world.size, micro_batch=1, threads=1,
+        optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": zero},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    engine = deepspeed_engine.build_engine(BertForPreTraining(small()), config, world)
+    given = ragged([20, 31])
+    engine.set_gradient_accumulation_boundary(True)
+    masked, pair, _ = losses(*engine(given), given)
+    engine.backward(masked + pair)
+    engine.step()
+    return engine
+
+
+def ending(zero: dict[str, Any], precision: str, world: World, damage: float | None) -> str:
+    """Return what gathering raises, if anything; `damage` is a weight of the last rank."""
+    engine = engine_after_a_step(zero, precision, world)
+    if damage is not None and world.rank == world.size - 1:
+        parameter = next(engine.module.parameters())
+        place = parameter.ds_tensor if zero["stage"] == 3 else parameter
+        place.data.view(-1)[0] = damage
+    try:
+        deepspeed_engine.gather_state(engine)
+    except (RuntimeError, FloatingPointError) as error:
+        return type(error).__name__
+    return ""
+
+
+def main() -> None:
+    card = rank_card.describe(TrainConfig(out=""), "")
+    world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
+    deepspeed_keys.FIXED.pop("zero_optimization.round_robin_gradients")
+    plain = [(0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "bf16")]
+    found = {
+        "plain": {ending({"stage": stage}, kind, world, None) for stage, kind in plain},
+        "mixed": {ending({"stage": s, **MIXED}, "fp32", world, None) for s in (1, 2)},
+        "damaged": {ending({"stage": s}, "fp32", world, 0.125) for s in (1, 2, 3)},
+        "infinite": {ending({"stage": 0}, "fp32", world, float("inf"))},
+    }
+    print(json.dumps({name: sorted(endings) for name, endings in found.items()}), flush=True)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What is patched of DeepSpeed is one version, and nothing outside of one file is patched."""
+
+import ast
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+
+import deepspeed
+import pytest
+import torch
+from torch.distributed import distributed_c10d
+
+from model.config import TrainConfig
+from model.resilience import rank_card
+from model.training import deepspeed_engine, deepspeed_patches
+from model.training.partitioned import Piece, fragments
+from pipeline.common.errors import Exit, InputError
+
+PATCHES = "model/training/deepspeed_patches.py"
+
+
+@pytest.mark.parametrize("version", ["0.19.7", "0.19.9", "0.20.0"])
+def test_another_version_is_refused_at_the_start(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deepspeed, "__version__", version)
+    with pytest.raises(InputError) as raised:
+        deepspeed_engine.start_world(rank_card.describe(TrainConfig(out=""), ""), 1)
+    assert raised.value.code == Exit.USER
+    assert f"pip install deepspeed=={deepspeed_patches.VERSION}" in str(raised.value)
+
+
+def test_the_version_is_the_one_that_is_installed_with_the_project(root: Path) -> None:
+    deepspeed_patches.require_version()
+    wanted = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    major, minor, patch = deepspeed_patches.VERSION.split(".")
+    end = f"{major}.{minor}.{int(patch) + 1}"
+    assert f"deepspeed>={deepspeed_patches.VERSION},<{end}" in wanted
+
+
+def test_a_group_without_a_timeout_has_that_of_the_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        monkeypatch.setattr(distributed_c10d, name, None)
+    deepspeed_patches.before_start(timedelta(seconds=7), on_gpus=False)
+    for backend in ("gloo", "nccl"):
+        found = distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend))
+        assert found == timedelta(seconds=7)
+
+
+def test_one_file_replaces_attributes_of_wrappers_and_libraries(root: Path) -> None:
+    """An assignment to a private or a library's attribute is a patch."""
+    found = set()
+    for path in (root / "model").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(target, ast.Attribute | ast.Subscript):
+                    owner = ast.unparse(target).partition(".")[0].partition("[")[0]
+                    if owner in {"deepspeed", "distributed_c10d", "wrapper", "room", "dist"}:
+                        found.add(path.relative_to(root).as_posix())
+    assert found == {PATCHES}
+
+
+def test_partitions_have_all_pieces_of_parameters_once() -> None:
+    group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
+    found = [fragments(group, start, 6) for start in (0, 6, 12, 18)]
+    assert found[1] == [Piece(1, 0, 1, 2), Piece(2, 1, 5, 0)]
+    assert [[piece.size for piece in each] for each in found] == [[4, 2], [1, 5], [4, 1], []]

@@ -1,0 +1,155 @@
+"""A choice of a group and a key of that group both count, in any order, in a run and in a stage.
+
+The groups are those that `--help` of each stage lists, so that a new one is covered by itself.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from pipeline.cli import conf_files, entry_point, help_text
+from pipeline.common.formatting import flatten
+from pipeline.config import PrepareConfig
+from pipeline.orchestration import graph, recipe, run_arguments, stage_keys
+from pipeline.stages.registry import STAGES
+from tests import runs
+
+NEEDED = {"corpus": "corpus=text", "task": "task=own"}  # groups without a default
+FORMS = ("{}={}", "+{}={}", "++{}={}", "{}='{}'", '{}="{}"')
+
+
+def of_command(kind: str, *words: str) -> DictConfig:
+    """What a stage's own command reads."""
+    schema = STAGES[kind].schema
+    chosen = {word.partition("=")[0].lstrip("+") for word in words}
+    missing = [group for group in help_text.groups(schema) if group in NEEDED.keys() - chosen]
+    config = entry_point.compose(kind, schema, [*(NEEDED[group] for group in missing), *words])
+    assert config is not None
+    return config
+
+
+def of_run(kind: str, *words: str) -> DictConfig:
+    """What the stage reads in a run."""
+    stages = recipe.stages(*runs.composed("corpus=text", "tasks=[sample_next]", *words))
+    overrides = next(overrides for _, one, overrides in stages if one == kind)
+    entry_point.register(kind, STAGES[kind].schema)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
+        return compose(kind, overrides)
+
+
+def another(value: Any) -> Any:
+    """A value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    return "other" if isinstance(value, str) else value * 2 + 1
+
+
+def cases() -> Iterator[tuple[str, str, str, str, Any]]:
+    """(stage, group, choice, key of the group, another value than that of the choice)."""
+    for kind, stage in STAGES.items():
+        for group in help_text.groups(stage.schema, kind):
+            for choice in conf_files.choices(group)[:: len(conf_files.choices(group)) - 1]:
+                path = conf_files.CONF / group / f"{choice}.yaml"
+                file = OmegaConf.load(path)
+                if "@package _global_" not in path.read_text():
+                    file = {group: of_command(kind, f"{group}={choice}")[group]}
+                keys = flatten(OmegaConf.to_container(OmegaConf.create(file)))
+                key, value = next(
+                    (key, value) for key, value in keys
+                    if isinstance(value, bool | int | float | str) and value != "???"
+                    and not key.endswith((".name", ".kind"))
+                )  # fmt: skip
+                yield kind, group, choice, key, another(value)
+
+
+CASES = list(cases())
+
+
+def as_chosen(kind: str, group: str, choice: str, key: str, value: Any) -> dict[str, Any]:
+    """The settings of a stage with a choice alone, and one key changed."""
+    config = of_command(kind, f"{group}={choice}")
+    OmegaConf.update(config, key, value)
+    return dict(flatten(OmegaConf.to_container(config)))
+
+
+@pytest.mark.parametrize(("kind", "group", "choice", "key", "value"), CASES)
+def test_a_choice_and_a_key_of_it_both_count(
+    kind: str, group: str, choice: str, key: str, value: Any
+) -> None:
+    expected = as_chosen(kind, group, choice, key, value)
+    about = (f"{group}.", key.partition(".")[0])
+    for form in FORMS:
+        words = [form.format(group, choice), f"{key}={str(value).lower()}"]
+        for order in itertools.permutations(words):
+            found = dict(flatten(OmegaConf.to_container(of_command(kind, *order))))
+            assert found == expected, order
+    if group in (*stage_keys.GROUPS_FROM_RUN, "task"):
+        return
+    wanted = {k: v for k, v in expected.items() if k.startswith(about)}
+    for form in FORMS[:: len(FORMS) - 1]:
+        words = [form.format(f"{kind}.{group}", choice), f"{kind}.{key}={str(value).lower()}"]
+        for order in itertools.permutations(words):
+            found = dict(flatten(OmegaConf.to_container(of_run(kind, *order))))
+            assert found[key] == value, order
+            name = f"{group}.name"
+            assert found.get(name) == wanted.get(name), order
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "values"),
+    [
+        (["train.optimizer=lamb", "train.optimizer.learning_rate=6e-3"], "optimizer",
+         {"name": "lamb", "learning_rate": 6e-3}),
+        (["recipe=devlin", "train.schedule=wsd", "train.schedule.decay=sqrt"], "schedule",
+         {"name": "wsd", "decay": "sqrt", "total_steps": 1_000_000}),
+        (["train.schedule=cosine", "train.schedule={warmup_share: 0.2}"], "schedule",
+         {"name": "cosine", "warmup_share": 0.2}),
+        (["train.optimizer=lamb", "train.optimizer=adamw", "train.clip=2", "train.clip=3"],
+         "optimizer", {"name": "adamw"}),
+        (["+train.deepspeed.wall_clock_breakdown=true", "train.deepspeed=zero2"], "deepspeed",
+         {"wall_clock_breakdown": True}),
+    ],
+)  # fmt: skip
+def test_words_of_a_stage_count_in_a_run_in_any_order(
+    words: list[str], key: str, values: dict[str, Any]
+) -> None:
+    twice = len({word.partition("=")[0] for word in words}) < len(words) - 1
+    for order in [words] if twice else itertools.permutations(words):
+        found = of_run("train", *order)[key]
+        assert {name: found[name] for name in values} == values, order
+
+
+def test_a_key_of_an_open_group_is_removed_for_one_stage() -> None:
+    words = ["~train.deepspeed.zero_optimization.overlap_comm", "train.deepspeed=zero2"]
+    for order in itertools.permutations(words):
+        found = of_run("train", *order).deepspeed.zero_optimization
+        assert "overlap_comm" not in found
+        assert found.stage == 2
+
+
+def test_a_job_reads_what_the_run_passes_on(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_text("prepare.filters.shingle=4  # of near duplicates\n+prepare.filters='web'\n")
+    words = ["corpus=text", f"corpus.path={tmp_path}", f"@{file}", "train.model.dropout=0.5",
+             "train.tracking.project=1e3", "+model.layers=1",
+             f"--config-dir={tmp_path}"]  # fmt: skip
+    config, chosen = runs.composed(*words)
+    assert run_arguments.expand(chosen) == chosen
+    assert runs.composed(*chosen) == (config, chosen)
+    (filters,) = (node.config.filters for node in graph.plan(config, chosen)
+                  if isinstance(node.config, PrepareConfig))  # fmt: skip
+    assert (filters.shingle, filters.near_duplicates) == (4, 0.8)
+
+
+def test_a_choice_without_a_default_is_made_once() -> None:
+    for order in (["corpus=text", "+corpus=wiki"], ["corpus=wiki", "corpus=text"]):
+        with pytest.raises(entry_point.MISTAKES) as caught:
+            of_command("vocab", *order)
+        assert entry_point.explain(caught.value).startswith(f"corpus={order[1].split('=')[1]}: ")

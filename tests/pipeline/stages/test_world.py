@@ -1,0 +1,265 @@
+"""Stories of trainings, conversions, kills, stalls and damage: nothing that a rule keeps is lost.
+
+A story that found a fault is told again below the machine, as the lines that hypothesis printed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pipeline.common.errors import InputError, Restart, UserError
+from tests.examples import examples
+from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
+from tests.security.hostile import SECONDS
+
+names = st.sampled_from(sorted(TRAININGS))
+machines = st.sampled_from("ab")
+moments = st.integers(0, 130)  # a training from its first step makes about as many changes
+FINAL = {number_after(name, steps): name for name, (_, steps) in TRAININGS.items()}
+Work = Callable[[], Any]
+
+
+@pytest.fixture(params=[False, True], ids=["disk", "store"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    found = World(request.param)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def stored() -> Iterator[World]:
+    found = World(stored=True)
+    yield found
+    found.close()
+
+
+def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps(
+    stored: World,
+) -> None:
+    """As of `save_at_words`, and the one from which a longer training goes on."""
+    stored.killed_at(100, "a", lambda: stored.train("long", "a"))
+    assert stored.checkpoints("long").keys() >= {0, 2, 6}
+    made = stored.train("long", "b")
+    assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
+    assert stored.wrong("train") == []
+    marked = [name for name in made.files if "step-00000002" in name]
+    assert len(marked) == 4, "what was not fetched is named, too"
+
+
+def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> None:
+    world.train("short", "a")
+    before = world.checkpoints("short")
+    world.train("other", "b", force=True)
+    assert world.checkpoints("short") == before
+
+
+@pytest.mark.parametrize("moment", range(0, 108, 4))
+def test_a_holder_that_stood_still_overwrites_no_finished_result(
+    stored: World, moment: int
+) -> None:
+    with suppress(UserError, Restart):
+        stored.stalled_at(
+            moment, lambda: stored.train("short", "a"),
+            lambda: suppressed(lambda: stored.train("short", "b")),
+        )  # fmt: skip
+    assert stored.manifest("train") is not None
+    assert stored.wrong("train") == []
+    assert stored.checkpoints("short")[6] == number_after("short", 6)
+
+
+@pytest.mark.parametrize("data", [b"00007", b"7", None])
+def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(
+    world: World, data: bytes | None
+) -> None:
+    world.train("short", "a")
+    right = world.convert("train", "convert", "a").figures["number"]
+    world.convert("convert", "use", "a")
+    world.change("convert", "number", data)
+    if data is not None:
+        assert world.convert("convert", "use", "a").figures["number"] == int(data)
+    assert world.convert("train", "convert", "a").figures["number"] == right
+    assert int(world.names("convert")["number"]) == right
+
+
+def test_an_unfinished_training_replaces_no_finished_model(world: World) -> None:
+    world.train("short", "a")
+    right = world.convert("train", "convert", "a")
+    world.killed_at(45, "a", lambda: world.train("other", "a"))
+    assert world.manifest("train") is None
+    with pytest.raises(InputError) as caught:
+        world.convert("train", "convert", "a")
+    assert caught.value.key == "train"
+    assert world.manifest("convert") == right
+
+
+def test_a_damaged_result_is_not_taken_from_an_earlier_checkpoint(world: World) -> None:
+    made = world.train("short", "a")
+    world.change("train", f"{made.figures['checkpoint']}/model.safetensors", b"0")
+    with pytest.raises(UserError):
+        world.convert("train", "convert", "a")
+    world.train("short", "a")
+    assert world.convert("train", "convert", "a").figures["number"] in FINAL
+
+
+class Stories(RuleBasedStateMachine):
+    """Anybody does anything; what was promised holds after each step."""
+
+    stored: bool
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.stored)
+        self.damaged: set[str] = set()  # folders that were changed by somebody else
+        self.spoilt = False  # checkpoints were
+        self.finished = False  # a result was converted
+
+    def teardown(self) -> None:
+        self.world.close()
+
+    def done(self, name: str, machine: str, **more: Any) -> None:
+        """Train to the end: what is said to be there is there."""
+        made = self.world.train(name, machine, **more)
+        self.damaged.discard("train")
+        assert self.world.manifest("train") == made
+        assert self.world.wrong("train") == []
+        last = TRAININGS[name][1]
+        assert self.world.checkpoints(name)[last] == number_after(name, last)
+
+    @rule(name=names, machine=machines)
+    def trains(self, name: str, machine: str) -> None:
+        self.done(name, machine)
+
+    @rule(name=names, machine=machines)
+    def is_forced(self, name: str, machine: str) -> None:
+        self.done(name, machine, force=True)
+
+    @rule(name=names, machine=machines, moment=moments, force=st.booleans())
+    def training_is_killed(self, name: str, machine: str, moment: int, force: bool) -> None:
+        self.world.killed_at(moment, machine, lambda: self.done(name, machine, force=force))
+
+    @rule(name=names, machine=machines, moment=moments)
+    def training_is_refused(self, name: str, machine: str, moment: int) -> None:
+        with suppress(UserError, Restart, OSError):
+            self.world.refused_at(moment, lambda: self.done(name, machine))
+
+    @rule(name=names, moment=moments)
+    def training_stalls(self, name: str, moment: int) -> None:
+        """The other machine does all meanwhile, and its result stays."""
+        with suppress(UserError, Restart):
+            self.world.stalled_at(
+                moment, lambda: self.world.train(name, "a"),
+                lambda: suppressed(lambda: self.world.train(name, "b")),
+            )  # fmt: skip
+        if self.stored and "train" not in self.damaged:
+            assert self.world.wrong("train") == []
+
+    @rule(machine=machines)
+    def machine_is_lost(self, machine: str) -> None:
+        if self.stored:
+            self.world.lost(machine)
+
+    def _converted(self, machine: str) -> None:
+        made = self.world.manifest("train")
+        whole = made is not None and "train" not in self.damaged
+        with suppress(UserError, Restart):
+            found = self.world.convert("train", "convert", machine)
+            self.damaged.discard("convert")
+            if whole:
+                assert found.figures["number"] in FINAL
+                self.finished = True
+
+    @rule(machine=machines)
+    def is_converted(self, machine: str) -> None:
+        self._converted(machine)
+
+    @rule(machine=machines, moment=st.integers(0, 15))
+    def conversion_is_killed(self, machine: str, moment: int) -> None:
+        self.world.killed_at(moment, machine, lambda: self._converted(machine))
+
+    @rule(machine=machines)
+    def is_used(self, machine: str) -> None:
+        """Another stage reads what is there now, not what was there."""
+        files = self.world.names("convert")
+        if "number" not in files:
+            return
+        made = suppressed(lambda: self.world.convert("convert", "use", machine))
+        if made is not None:
+            self.damaged.discard("use")
+            assert made.figures["number"] == int(files["number"])
+            assert self.world.names("use")["number"] == files["number"]
+
+    @rule(
+        folder=st.sampled_from(["convert", "use", "train"]),
+        how=st.sampled_from(["removed", "cut", "replaced"]),
+    )
+    def is_damaged(self, folder: str, how: str) -> None:
+        manifest = self.world.manifest(folder)
+        if manifest is None or self.world.wrong(folder):
+            return
+        name = (
+            "number" if folder != "train" else f"{manifest.figures['checkpoint']}/model.safetensors"
+        )
+        data = self.world.names(folder)[name]
+        other = {
+            "removed": None,
+            "cut": data[:-1],
+            "replaced": b"00007" if folder != "train" else data[:-1] + bytes([data[-1] ^ 1]),
+        }
+        self.world.change(folder, name, other[how])
+        self.damaged.add(folder)
+        if folder == "train":
+            self.spoilt = True
+
+    @invariant()
+    def nothing_that_a_rule_keeps_is_lost(self) -> None:
+        if self.spoilt:
+            return
+        for name, safe in self.world.safe.items():
+            there = self.world.checkpoints(name)
+            want = {step: number_after(name, step) for step in kept(name, safe)}
+            assert want.items() <= there.items(), (name, want, there)
+            assert max(there, default=-1) >= safe, (name, safe, there)
+
+    @invariant()
+    def no_manifest_names_what_is_missing_or_other(self) -> None:
+        for folder in {"train", "convert", "use"} - self.damaged:
+            assert self.world.wrong(folder) == [], folder
+
+    @invariant()
+    def an_unfinished_result_never_replaces_a_finished_one(self) -> None:
+        found = self.world.names("convert").get("number")
+        if self.finished and "convert" not in self.damaged and found is not None:
+            assert int(found) in FINAL
+
+
+def suppressed(work: Work) -> Any:
+    """Do what may be refused."""
+    with suppress(UserError, Restart):
+        return work()
+
+
+class OnADisk(Stories):
+    """One folder that both machines share."""
+
+    stored = False
+
+
+class InAStore(Stories):
+    """A bucket, and a mirror on each machine."""
+
+    stored = True
+
+
+for machine in (OnADisk, InAStore):
+    machine.TestCase.settings = settings(
+        max_examples=examples(200), stateful_step_count=8, deadline=None,
+        phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SECONDS else [])],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+TestOnADisk = OnADisk.TestCase
+TestInAStore = InAStore.TestCase

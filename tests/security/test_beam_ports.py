@@ -1,0 +1,138 @@
+"""Nobody else on the machine, or in the network, has Beam's workers run code of theirs."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from pipeline.beam import pool
+from pipeline.beam.fast_import import fn_messages, fn_services
+from pipeline.beam.runners import loopback, service
+from pipeline.config import RunnerConfig
+
+LISTENING = """
+import os, sys
+from pathlib import Path
+from pipeline.beam import runners
+from pipeline.beam.fast_import import beam
+from pipeline.config import RunnerConfig
+
+def places(pid):
+    nodes = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            nodes.add(os.readlink(path))
+        except OSError:
+            pass
+    found = []
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in nodes:
+                found.append(words[1].split(":")[0])
+    return found
+
+runner = RunnerConfig(name="local", workers=2)
+driver = os.getpid()
+from pipeline.beam.exchange import Exchange
+engine, flags = runners.local(runner)
+with beam.Pipeline(runner=engine, options=flags) as pipeline:
+    step = beam.Map(lambda n: Path(sys.argv[1], str(n)).write_text(" ".join(places(driver))))
+    pipeline | beam.Create([1, 2]) | beam.Reshuffle() | step
+"""
+# 127.0.0.1, ::1 and ::ffff:127.0.0.1, as the kernel writes them.
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.slow
+def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path) -> None:
+    script = LISTENING.replace("sys.argv[1]", repr(str(tmp_path)))
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    places = (tmp_path / "1").read_text().split()
+    assert len(places) >= 4
+    assert set(places) <= LOOPBACK
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which this user's programs keep files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(pool.SECRET, raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def port(cache: Path) -> Iterator[int]:
+    """That of a pool of this user."""
+    workers, server, port = pool.serve("localhost:0", pool.secret())
+    yield port
+    workers.stop()
+    server.stop(0)
+
+
+def start(port: int, **params: str) -> str:
+    """Ask for a worker of a service that is not there; return the answer's error."""
+    with grpc.insecure_channel(f"localhost:{port}") as channel:
+        request = fn_messages.StartWorkerRequest(worker_id="1", params=params)
+        request.control_endpoint.url = "localhost:1"
+        stub = fn_services.BeamFnExternalWorkerPoolStub(channel)
+        return str(stub.StartWorker(request).error)
+
+
+@pytest.mark.parametrize("given", [None, "", "wrong", "é"])
+def test_a_pool_starts_no_worker_without_its_secret(
+    port: int, given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr(pool.subprocess, "Popen", refuse)
+    assert pool.SECRET in start(port, **({} if given is None else {"secret": given}))
+
+
+def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache: Path) -> None:
+    made = pool.secret()
+    assert len(made) == 32
+    assert pool.secret() == made
+    (file,) = cache.rglob("*.secret")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_the_environment_has_another_secret_where_machines_differ(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(pool.SECRET, "of two machines")
+    assert pool.secret() == "of two machines"
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    "config", ["here:5000", '{"url": "here:5000"}', '{"url": "here:5000", "params": {"a": "b"}}']
+)
+def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> None:
+    options = {"environment_type": "EXTERNAL", "environment_config": config}
+    _, flags = service(RunnerConfig(name="portable", options=options))
+    found = json.loads(flags.get_all_options()["environment_config"])
+    assert found["url"] == "here:5000"
+    assert found["params"]["secret"] == pool.secret()
+    assert ("a" in found["params"]) == ("params" in config)
+
+
+def test_the_pool_of_a_run_has_a_secret_of_its_own(cache: Path) -> None:
+    with loopback() as where:
+        found = json.loads(where.flags["environment_config"])
+        host, _, port = found["url"].partition(":")
+        assert host == "localhost"
+        assert pool.SECRET in start(int(port))
+    assert len(found["params"]["secret"]) == 32
+    assert not cache.exists()

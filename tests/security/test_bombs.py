@@ -1,0 +1,168 @@
+"""Small files that unpack or parse to gigabytes are refused in a line, in four times the budget.
+
+To take less time, that is a fourth of the real one.
+"""
+
+import gzip
+import io
+import json
+import struct
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+MUCH = 512  # MiB of each bomb
+CAP = 2**28  # bytes that a reader may take beside its imports
+HEAD = b"<mediawiki><siteinfo><dbname>x</dbname></siteinfo>"
+PAGE = HEAD + b"<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>"
+DOC = b'<doc id="1" url="u" title="T">\n'
+
+
+def gz(unit: bytes, head: bytes = b"") -> bytes:
+    """Pack `head` and `MUCH` MiB of `unit`, as members of gzip, which read as one."""
+    piece = gzip.compress(unit * (2**26 // len(unit)))
+    return gzip.compress(head) + piece * (MUCH // 64)
+
+
+def deflated(unit: bytes) -> bytes:
+    """Pack `MUCH` MiB of `unit` as a raw stream, for zip."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = packer.compress(unit * (2**26 // len(unit))) + packer.flush(zlib.Z_FULL_FLUSH)
+    return piece * (MUCH // 64) + packer.flush()
+
+
+def zipped(name: bytes, packed: bytes, size: int, method: int = 8) -> bytes:
+    """Return a zip archive of one member that claims a size."""
+    common = struct.pack("<HHHHHIIIHH", 20, 0, method, 0, 0, 0, len(packed), size, len(name), 0)
+    start = b"PK\3\4" + common + name + packed
+    entry = b"PK\1\2" + b"\x14\0" + common + struct.pack("<HHHII", 0, 0, 0, 0, 0) + name
+    sizes = struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry), len(start), 0)
+    return start + entry + b"PK\5\6" + sizes
+
+
+def zstd() -> bytes:
+    """Return a frame of blocks that each repeat one byte 2**17 times."""
+    block = (2**17 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
+    return b"\x28\xb5\x2f\xfd\x00\x38" + block * (8 * MUCH) + b"\x01\x00\x00"
+
+
+def tarred(kind: bytes) -> bytes:
+    """Return the beginning of a tar archive whose header says that names of `MUCH` MiB follow."""
+    header = tarfile.TarInfo("a.txt")
+    header.type, header.size = kind, MUCH * 2**20
+    return gz(b"x", header.tobuf())
+
+
+def parquet(size: int) -> bytes:
+    """Return a file of rows with one text of `size` bytes, stored once."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 256, pa.int32()), ["x" * size])
+    held = io.BytesIO()
+    pq.write_table(pa.table({"text": column}), held, compression="zstd", store_schema=False,
+                   dictionary_pagesize_limit=2**31 - 1)  # fmt: skip
+    return held.getvalue()
+
+
+DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
+    "a page": ("wikipedia", "a.xml.gz", lambda: gz(b"x", PAGE)),
+    "a page of lines": ("wikipedia", "a.xml.gz", lambda: gz(b"ab\n", PAGE)),
+    "a page of entities": ("wikipedia", "a.xml.gz", lambda: gz(b"&lt;", PAGE)),
+    "a page of elements": ("wikipedia", "a.xml.gz", lambda: gz(b'<a b=""/>', PAGE)),
+    "a page of one tag": ("wikipedia", "a.xml.gz", lambda: gz(b"x", PAGE + b"<")),
+    "a header": ("wikipedia", "a.xml.gz", lambda: gz(b"<a/>", b"<mediawiki><siteinfo>")),
+    "blanks between pages": ("wikipedia", "a.xml.gz", lambda: gz(b" ", HEAD + b"<page></page>")),
+    "a text": ("text", "a.txt.gz", lambda: gz(b"x")),
+    "a text of zstd": ("text", "a.txt.zst", zstd),
+    "a member": ("text", "a.zip", lambda: zipped(b"a.txt", deflated(b"x"), MUCH << 20)),
+    "a member that lies": ("text", "a.zip", lambda: zipped(b"a.txt", deflated(b"x"), 9)),
+    "a member of any size": ("text", "a.zip", lambda: zipped(b"a.txt", b"", 2**32 - 1)),
+    "a name in tar": ("text", "a.tar.gz", lambda: tarred(tarfile.GNUTYPE_LONGNAME)),
+    "a header in tar": ("text", "a.tar.gz", lambda: tarred(tarfile.XHDTYPE)),
+    "one line": ("jsonl", "a.jsonl.gz", lambda: gz(b"x")),
+    "one line of zstd": ("jsonl", "a.jsonl.zst", zstd),
+    "lists in lists": ("jsonl", "a.jsonl.gz", lambda: gzip.compress(b"[" + b"[]," * 20_000_000)),
+    "lines without a blank one": ("lines", "a.txt.gz", lambda: gz(b"a\n")),
+    "an article without end": ("wikiextractor", "wiki_00.gz", lambda: gz(b"a\n", DOC)),
+    "a book": ("books", "a.epub", lambda: zipped(b"META-INF/container.xml", deflated(b"x"), 9)),
+    "a book of elements": ("books", "a.epub", lambda: zipped(
+        b"META-INF/container.xml", zlib.compress(b"<a>" + b"<a/>" * 12_500_000, 1)[2:-4],
+        50_000_003)),
+    "a dictionary": ("parquet", "a.parquet", lambda: parquet(2**22)),
+}  # fmt: skip
+TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a table": ("dev.tsv.gz", lambda: gz(b"a\tb\n")),
+    "a table of zstd": ("dev.tsv.zst", zstd),
+    "a table in a zip": ("a.zip", lambda: zipped(b"T/dev.tsv", deflated(b"x"), MUCH << 20)),
+    "a table that lies": ("a.zip", lambda: zipped(b"T/dev.tsv", deflated(b"x"), 9)),
+}
+# What is honest, or nothing, is read.
+READ = {"a dictionary": str(256 * 2**22), "a member of any size": "0"}
+CHILD = """
+import json, os, resource, sys
+from pipeline.common import budget
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig, TaskConfig
+from pipeline.evaluation import examples
+from pipeline.readers import SkipCounts, open_corpus, readers
+readers()
+budget.DOCUMENT, budget.TABLE = budget.DOCUMENT // 4, budget.TABLE // 4
+
+def read(reader, path, name):
+    if reader == "task":
+        labels = ["b", "c"]
+        task = TaskConfig(name="t", folder="T", columns=["a"], labels=labels, metrics=["accuracy"])
+        return examples.read_examples(path, task, name)
+    made = open_corpus(CorpusConfig(name="c", reader=reader, path=path), "")
+    return sum(len(d.text) for s in made.splits(2**26) for d in made.read(s, SkipCounts()))
+
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[1]),) * 2)
+for reader, path, name in json.load(sys.stdin):
+    if os.fork():  # what one leaves is not charged to the next
+        os.wait()
+        continue
+    try:
+        told = ["read", str(read(reader, path, name))]
+    except BaseException as error:
+        told = [type(error).__name__, str(error)]
+    print(json.dumps(told), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What becomes of each bomb, read one after the other by a process of few bytes."""
+    asked = {}
+    for what, (reader, name, make) in DOCUMENTS.items():
+        path = tmp_path_factory.mktemp("corpus") / name
+        path.write_bytes(make())
+        asked[what] = (reader, str(path), name)
+    for what, (name, make) in TABLES.items():
+        folder = tmp_path_factory.mktemp("task")
+        (folder / "T").mkdir()
+        (folder / name if name == "a.zip" else folder / "T" / name).write_bytes(make())
+        asked[what] = ("task", str(folder), "dev.tsv" if name == "a.zip" else name)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(CAP)], input=json.dumps(list(asked.values())),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = list(map(json.loads, done.stdout.splitlines()))
+    assert len(told) == len(asked), done.stderr
+    return dict(zip(asked, told, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [*DOCUMENTS, *TABLES])
+def test_a_bomb_is_refused_in_a_line(outcomes: dict[str, list[str]], what: str) -> None:
+    kind, message = outcomes[what]
+    if what in READ:
+        assert (kind, message) == ("read", READ[what])
+    else:
+        assert kind == "InputError", message
+        assert "\n" not in message

@@ -1,0 +1,173 @@
+"""A model of strangers, whatever its files claim, is read or refused in one line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hostile import damaged, hammer
+from hypothesis import strategies as st
+
+from model.config import ModelConfig
+from model.encoders.bert import BertForPreTraining
+from model.huggingface import bert_format, vocabulary
+from model.huggingface.read_weights import parts_of, read_file
+from model.training import initial_weights
+from pipeline.common import foreign_json
+from pipeline.common.errors import InputError
+from pipeline.tokenization.normalization import of_config
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import forked
+
+ENTRIES = [*SPECIAL, "words", "##s", "."]
+SIZE = ModelConfig(name="t", layers=1, hidden=8, heads=1, feed_forward=8, vocab_size=len(ENTRIES))
+DEEP = "[" * 200_000
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder in Hugging Face's format."""
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(build(ENTRIES, lowercase=True))
+    state = BertForPreTraining(SIZE).state_dict()
+    bert_format.save(tmp_path / "model", SIZE, state, tmp_path / "vocab")
+    return tmp_path / "model"
+
+
+def change(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_hidden_layers", 10**9), ("num_hidden_layers", 2), ("hidden_size", 10**9),
+        ("intermediate_size", 10**30), ("vocab_size", 10**9), ("vocab_size", 10**400),
+        ("max_position_embeddings", 10**9), ("vocab_size", -1),
+    ],
+)  # fmt: skip
+def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value: int) -> None:
+    sys.set_int_max_str_digits(0)
+    change(model / "config.json", **{key: value})
+    sys.set_int_max_str_digits(4300)
+    with pytest.raises(InputError) as caught:
+        bert_format.load(model)
+    assert caught.value.path == str(model / "config.json") or value == 2
+
+
+def test_a_modernbert_of_any_length_is_refused(model: Path) -> None:
+    change(model / "config.json", model_type="modernbert", max_position_embeddings=10**9,
+           hidden_activation="gelu", norm_eps=1e-5)  # fmt: skip
+    with pytest.raises(InputError):
+        initial_weights.size_of(model)
+
+
+@pytest.mark.parametrize("kind", [None, [], {"a": 1}, 3])
+def test_an_architecture_that_is_no_name_is_refused(model: Path, kind: object) -> None:
+    change(model / "config.json", model_type=kind, architectures=kind)
+    with pytest.raises(InputError, match="architecture"):
+        bert_format.load(model)
+
+
+def test_tensors_named_by_numbers_are_ignored(tmp_path: Path) -> None:
+    torch.save({1: torch.ones(2), "a": torch.ones(2)}, tmp_path / "pytorch_model.bin")
+    assert list(read_file(tmp_path / "pytorch_model.bin")) == ["a"]
+
+
+def test_a_tensor_that_repeats_few_bytes_is_refused(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1).expand(10**9, 10**9)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: a "):
+        read_file(tmp_path / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"a":' * 200_000, '{"weight_map":' + DEEP, "[]", "1", ""])
+def test_any_json_is_an_object_or_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    for read in (foreign_json.read_object, parts_of, of_config):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert caught.value.path == str(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_is_parsed_can_be_walked_through() -> None:
+    assert foreign_json.parse("[" * 100 + "]" * 100) is not None
+    with pytest.raises(ValueError, match="deep"):
+        foreign_json.parse("[" * 102 + "]" * 102)
+
+
+def panicking(path: Path) -> None:
+    """Make a tokenizer.json whose expression takes too many steps, on which the library panics."""
+    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated",
+             "invert": False}  # fmt: skip
+    change(path, pre_tokenizer=split, normalizer=None)
+
+
+def test_a_panic_of_the_library_is_an_input_error(model: Path) -> None:
+    panicking(model / "tokenizer.json")
+    with pytest.raises(InputError, match="tokenizer"):
+        WordPiece.load(model).encode(["x" * 60])
+
+
+def test_a_command_ends_in_a_line_at_a_panic(root: Path, model: Path) -> None:
+    panicking(model / "tokenizer.json")
+    (model / "a.txt").write_text("x" * 60 + "\n")
+    done = forked.run(
+        [sys.executable, "-m", "pipeline.embed", f"pretrained={model}", f"input={model / 'a.txt'}",
+         f"out={model / 'out.npy'}"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_ids_far_beyond_the_entries_are_refused(model: Path) -> None:
+    spec = json.loads((model / "tokenizer.json").read_text())
+    spec["model"]["vocab"]["words"] = 2**32 - 1
+    (model / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        vocabulary.read(model)
+
+
+JSON = [b"null", b"{}", b"[]", b'"', b"\\ud800", b"1e999", b"-1", b"0", b"[" * 5000, b"\xff",
+        b"99999999999999999999", b"NaN", b"true", b'"a"']  # fmt: skip
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path, name: str) -> None:
+    whole = (model / name).read_bytes()
+
+    def check(data: bytes) -> None:
+        (model / name).write_bytes(data)
+        try:
+            bert_format.load(model)
+            WordPiece.load(model).encode(["Words, words."])
+            of_config(model / "tokenizer_config.json")
+        except InputError as error:
+            assert str(tmp_path) in str(error)  # noqa: PT017
+
+    hammer(check, damaged([whole], JSON), examples=40)
+
+
+@pytest.mark.fuzz
+def test_a_config_with_any_values_is_read_or_named(model: Path, tmp_path: Path) -> None:
+    whole = json.loads((model / "config.json").read_text())
+    values = st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4),
+        st.sampled_from([10**9, 2**31, 2**63, 10**30, -1, 0, [], {}, [[]], {"a": 1}]),
+    )  # fmt: skip
+
+    def check(fields: dict[str, Any]) -> None:
+        (model / "config.json").write_text(json.dumps(whole | fields))
+        try:
+            bert_format.load(model)
+        except InputError as error:
+            assert str(tmp_path) in str(error)  # noqa: PT017
+
+    keys = st.sampled_from([*whole, "layer_types", "rope_parameters", "rope_scaling"])
+    hammer(check, st.dictionaries(keys, values, max_size=3), examples=60)

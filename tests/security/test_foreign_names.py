@@ -1,0 +1,153 @@
+"""A name that others chose is one below the folder that it is for, or is refused."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hostile import hammer, soup
+
+from benchmarks.small import make_work
+from model.config import DataConfig
+from model.huggingface import sentence_model
+from model.huggingface.read_weights import parts_of
+from model.loader.shard_cache import ShardCache
+from pipeline.common import file_search
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Manifest
+from pipeline.common.stores import objects
+from pipeline.common.stores.mirror import Copy
+from pipeline.stages import store_inputs
+from tests.pipeline.store_proxy import Proxy
+
+OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b",
+           "a\0b", None, 5]  # fmt: skip
+
+
+def manifest_of(files: dict[str, bytes]) -> bytes:
+    """The manifest of a stage with any names."""
+    accounts = {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    }
+    fields = {
+        "stage": "vocab", "fingerprint": "f" * 64, "version": 1, "config": {}, "inputs": {},
+        "files": accounts, "figures": {}, "summary": "", "seconds": 0.0, "finished": "",
+        "format": "manifest/1",
+    }  # fmt: skip
+    return json.dumps(fields).encode()
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: object) -> None:
+    with pytest.raises(InputError) as raised:
+        file_search.inside(tmp_path, name, "s3://bucket/list")
+    assert raised.value.path == "s3://bucket/list"
+    assert "\0" not in str(raised.value)
+
+
+@pytest.mark.fuzz
+def test_any_name_is_below_the_folder_or_refused(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        try:
+            path = file_search.inside(tmp_path, name, "x")
+        except InputError:
+            return
+        assert os.path.abspath(path).startswith(f"{tmp_path}/")
+
+    hammer(check, soup(["..", ".", "/", "//", "a", "~", "\\", "\0"], 8))
+
+
+@pytest.mark.parametrize("key", ["model/{there}/evil.txt", "model/a/../../../../evil.txt"])
+def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path, key: str) -> None:
+    """Only what fetches by lists: a folder that no stage made."""
+    there = tmp_path / "there"
+    objects.put(f"{bucket}/model/config.json", b"{}")
+    if bucket.startswith("s3"):  # clients of the others do not write such keys
+        objects.put(f"{bucket}/{key.format(there=there)}", b"evil")
+    else:
+        pytest.skip("the client does not write such a key")
+    with pytest.raises(InputError):
+        store_inputs.fetch_input(tmp_path / "mirror" / "deep", f"{bucket}/model", "train")
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+@pytest.mark.parametrize("name", ["../evil.txt", "{there}/evil.txt", "a/../../evil.txt"])
+def test_a_manifest_writes_nowhere_else(
+    bucket: str, store: Proxy, tmp_path: Path, name: str
+) -> None:
+    named = name.format(there=tmp_path / "there")
+    objects.put(f"{bucket}/vocab/manifest.json", manifest_of({named: b"evil"}))
+    with pytest.raises(InputError) as raised:
+        store_inputs.fetch_input(tmp_path / "mirror", f"{bucket}/vocab", "vocab")
+    assert raised.value.path == f"{bucket}/vocab/manifest.json"
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_the_sums_of_a_checkpoint_write_nowhere_else(
+    bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    group, data = "checkpoints/run/step-00000001", b"evil"
+    sums = f"{hashlib.sha256(data).hexdigest()}  ../../../../../evil.txt\n"
+    objects.put(f"{bucket}/train/{group}/SHA256SUMS", sums.encode())
+    objects.put(f"{bucket}/evil.txt", data)
+    copy = Copy(tmp_path / "a" / "b", f"{bucket}/train")
+    listed = copy.listed()
+    listed[f"{group}/../../../../../evil.txt"] = next(iter(listed.values()))
+    with pytest.raises(InputError):
+        store_inputs.fetch_checkpoint(copy, group, listed)
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path: Path) -> None:
+    """Its entries are files that a stage which resumes removes where the store has them not."""
+    copy = Copy(tmp_path, "s3://bucket/run/train")
+    entry = {"size": 1, "mtime_ns": 1, "sha256": "", "etag": ""}
+    index = {"sent": "", "entries": {"../../../precious": entry}}
+    (tmp_path / "bucket" / "run").mkdir(parents=True)
+    (tmp_path / "bucket" / "run" / ".train.index").write_text(json.dumps(index))
+    assert copy.entries == Copy(tmp_path, "s3://bucket/run/train").entries == {}
+
+
+@pytest.mark.parametrize("name", OUTSIDE[:-2])
+def test_no_manifest_has_such_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / "manifest.json").write_bytes(manifest_of({name: b""}))
+    for of_input in (True, False):
+        with pytest.raises(InputError) as raised:
+            Manifest.read(tmp_path, of_input=of_input)
+        assert raised.value.path == str(tmp_path / "manifest.json")
+
+
+def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path: Path) -> None:
+    make_work(tmp_path)
+    data = tmp_path / "prepare"
+    fields = json.loads((data / "manifest.json").read_text())
+    for account in fields["files"].values():
+        account["sha256"] = "../../evil"
+    fields["figures"]["shards"] = {n: {"rows": 1, "tokens": 1} for n in fields["files"]}
+    (data / "manifest.json").write_text(json.dumps(fields))
+    config = DataConfig(dir=str(data), cache=str(tmp_path / "cache" / "deep"))
+    with pytest.raises(InputError, match="evil"):
+        ShardCache(config, {str(data): "s3://bucket/prepare"}).shards(str(data))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: object) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": name, "b": "here.safetensors"}}))
+    (tmp_path / "here.safetensors").touch()
+    with pytest.raises(InputError) as raised:
+        parts_of(index)
+    assert raised.value.path == str(index)
+
+
+def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    for name in ("../other", "/etc", "..", 5):
+        (source / "modules.json").write_text(json.dumps([{"path": name}]))
+        (tmp_path / "out").mkdir(exist_ok=True)
+        with pytest.raises(InputError) as raised:
+            sentence_model.copy(source, tmp_path / "out")
+        assert raised.value.path == str(source / "modules.json")

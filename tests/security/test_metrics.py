@@ -1,0 +1,34 @@
+"""The figures of a training are for programs of its machine, unless the user wants more."""
+
+import urllib.request
+from contextlib import closing
+
+import pytest
+
+from model.config.training import TrackingConfig
+from pipeline.common.errors import ConfigError
+from pipeline.common.ports import free_port
+from pipeline.common.prometheus import Exporter
+from pipeline.config.run import ExecutorConfig
+
+
+@pytest.mark.parametrize("config", [TrackingConfig, ExecutorConfig])
+def test_metrics_are_served_on_loopback_alone(config: type) -> None:
+    host = config(name="none" if config is TrackingConfig else "local").prometheus_host
+    assert host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_metrics_are_served_on_the_address_that_is_set(host: str) -> None:
+    port = free_port()
+    with closing(Exporter(host, port, "tracking.prometheus_port")) as exporter:
+        exporter.set("train_loss", 1.5)
+        assert exporter._server.server_address == (host, port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert b"bert_train_loss 1.5" in answer.read()
+
+
+def test_an_address_of_another_machine_is_named() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Exporter("192.0.2.1", free_port(), "tracking.prometheus_port")
+    assert raised.value.key == "tracking.prometheus_port"

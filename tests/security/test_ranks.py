@@ -1,0 +1,181 @@
+"""What comes to a rank over the network is data, and of a rank that knows the training's secret."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch._C._distributed_c10d import HashStore, TCPStore
+
+from model.launching.command_line import read_hosts
+from model.resilience import rendezvous
+from model.resilience.rank_card import SECRET, RankCard
+from pipeline.common.errors import ConfigError, Restart
+from pipeline.common.ports import free_port
+from tests import forked
+from tests.model.resilience.test_rendezvous import meet, rank
+
+CARD = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
+
+
+def knowing(secret: str, plan: dict[str, Any], **more: Any) -> dict[str, Any]:
+    plan["environment"][SECRET] = secret
+    return plan | more
+
+
+@pytest.mark.slow
+def test_ranks_with_one_secret_meet(root: Path) -> None:
+    port = free_port()
+    told = meet(root, knowing("a", rank(0, port)), knowing("a", rank(1, port)))
+    assert [kind for kind, _, _ in told] == ["met", "met"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("secret", ["", "b"])
+def test_a_rank_without_the_secret_does_not_join(root: Path, secret: str) -> None:
+    """Neither in the place of an absent rank, nor with rank 0 in its own power."""
+    port = free_port()
+    first, stranger = meet(
+        root, knowing("a", rank(0, port, timeout=14)), knowing(secret, rank(1, port, timeout=14))
+    )
+    assert first[0] == "Restart"
+    assert "rank 1" in first[1]
+    assert (stranger[0], stranger[2]) == ("ConfigError", "master_port")
+    assert SECRET in stranger[1]
+
+
+@pytest.mark.slow
+def test_a_forged_arrival_does_not_start_the_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    for key, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(port), SECRET: "a"}.items():  # fmt: skip
+        monkeypatch.setenv(key, value)
+
+    def forge() -> None:
+        limit = timedelta(seconds=5)
+        store = TCPStore("127.0.0.1", port, is_master=False, timeout=limit, wait_for_workers=False)
+        for text in ("", "0" * 64, "\xff"):
+            store.set("came/1/0", text)
+            time.sleep(0.5)
+
+    late = threading.Timer(1.0, forge)
+    late.start()
+    with pytest.raises(Restart, match="rank 1"):
+        rendezvous.meet(CARD, 4.0)
+    late.join()
+    assert "secret" in capsys.readouterr().err
+
+
+def test_an_answer_that_was_forged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HashStore()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv(SECRET, "a")
+    rendezvous.tell(store, "card", CARD.to_json())
+    rendezvous.tell(store, "go", json.dumps(["start", ""]))
+    assert rendezvous.answer(store, "card") == CARD.to_json()
+    store.set("card/0", store.get("go/0"))  # what is right at one place is not at another
+    with pytest.raises(ConfigError):
+        rendezvous.answer(store, "card")
+    monkeypatch.setenv(SECRET, "b")
+    with pytest.raises(ConfigError):
+        rendezvous.answer(store, "go")
+
+
+LISTENING = """
+import os, socket, sys
+from pathlib import Path
+import torch
+from model.resilience import process_group
+from tests.security.test_ranks import CARD
+process_group.join("gloo", CARD, 30, 30, torch.device("cpu"))
+print(process_group.gather([int(os.environ["RANK"]), "é", None, {"a": 1.5}]))
+print(process_group.broadcast_from_rank0(int(os.environ["RANK"]) + 7), flush=True)
+nodes = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+for name in ("tcp", "tcp6"):
+    for line in Path(f"/proc/self/net/{name}").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in nodes:
+            print("listens", words[1].split(":")[0], flush=True)
+process_group.any_rank(False)
+os._exit(0)
+"""
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(
+    root: Path, address: str
+) -> None:
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING], cwd=root, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(root), "RANK": str(number), "WORLD_SIZE": "2",
+                 "MASTER_ADDR": address, "MASTER_PORT": port, SECRET: "a"},
+        ) for number in range(2)
+    ]  # fmt: skip
+    for process in ranks:
+        out, err = process.communicate(timeout=100)
+        values, first, *places = out.splitlines()
+        assert values == str([[0, "é", None, {"a": 1.5}], [1, "é", None, {"a": 1.5}]]), err
+        assert first == "7"
+        assert places
+        assert {place.split()[1] for place in places} <= set(LOOPBACK)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_the_store_listens_on_the_rendezvous_address(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    found = rendezvous.listening(address, free_port())
+    assert found is not None
+    with found:
+        assert found.getsockname()[0] in ("127.0.0.1", "::1")
+
+
+def test_an_address_that_others_reach_in_another_way_leaves_all_of_them() -> None:
+    """A name that is loopback on its own machine, or an address of what forwards to this one."""
+    assert rendezvous.listening("192.0.2.1", free_port()) is None
+    with pytest.MonkeyPatch.context() as patch:
+        loopback = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 1))]
+        patch.setattr(socket, "getaddrinfo", lambda *_, **__: loopback)
+        assert rendezvous.listening("node1", 1) is None
+
+
+@pytest.mark.slow
+def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(
+    root: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(
+        "import os, sys\nfrom pathlib import Path\n"
+        f"secret = os.environ.get({SECRET!r}, '')\n"
+        "lines = [p.read_bytes() for p in Path('/proc').glob('[0-9]*/cmdline')]\n"
+        "print('secret', len(secret), any(secret.encode() in line for line in lines))\n"
+    )
+    words = ["deepspeed", "--num_accelerators", "1", str(script)]
+    done = forked.run(
+        [sys.executable, "-m", "model.launch", *words], cwd=root, capture_output=True, text=True,
+        check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"},
+    )  # fmt: skip
+    assert "secret 32 False" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=touch${IFS}owned", "--", "-"])
+def test_a_host_is_no_option_of_ssh(tmp_path: Path, name: str) -> None:
+    (tmp_path / "hosts").write_text(f"node0 slots=1\n{name} slots=1\n")
+    with pytest.raises(ConfigError) as raised:
+        read_hosts(tmp_path / "hosts")
+    assert (raised.value.key, raised.value.line) == ("hostfile", 2)
