@@ -104,6 +104,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     difference = checked(out, source, dtype) if config.check else None
     if config.check:
         vocabulary.check_ids(out)
+    noted = vocabulary.notes_on(out, vocab) if config.check and vocab == Path(config.train) else []
     made = Conversion(
         model=source.config.size_name,
         parameters=sum(tensor.numel() for tensor in source.state.values()),
@@ -113,7 +114,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         averaged=source.steps,
         dtype=config.dtype,
         added_entries=added,
-        notes=source.notes,
+        notes=[*source.notes, *noted],
         samples=samples,
         largest_logit_difference=difference,
         largest_onnx_difference=onnx_export.write(out) if config.onnx else None,

@@ -20,49 +20,17 @@ from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
-from pipeline.common.input_rows import open_rows
 from pipeline.config import EmbedConfig
+from pipeline.evaluation.input_rows import Row, rows_of
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from model.finetuning.features import Samples
 
-    Blocks = Iterator[tuple[list[str], Samples, list[np.ndarray]]]  # texts, samples, vectors
+    Blocks = Iterator[tuple[list[Row], Samples, list[np.ndarray]]]  # rows, samples, vectors
 
 BLOCK = 4096  # lines in memory at a time
-
-
-def read_lines(path: str | None) -> list[str]:
-    """Return the lines of a text file; empty ones too, so that rows are line numbers.
-
-    Without a path, read standard input.
-
-    Raises:
-        InputError: the file is unreadable or empty.
-    """
-    place = path or "standard input"
-    try:
-        with open_rows(path) as stream:
-            text = stream.read()
-    except OSError as error:
-        raise InputError(
-            f"input={place}: cannot be read ({error.strerror})", key="input", path=path
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8",
-            key="input",
-            path=path,
-        ) from error
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    if not lines:
-        raise InputError(
-            f"input={place}: is empty; write one text per line", key="input", path=path
-        )
-    return [line.removesuffix("\r") for line in lines]
 
 
 def embed(config: EmbedConfig) -> None:
@@ -73,36 +41,44 @@ def embed(config: EmbedConfig) -> None:
         InputError: there is no model or no text, or the place cannot be written.
     """
     from model.finetuning.embeddings import Embedder
+    from model.huggingface import sentence_model
 
-    embedder = Embedder(config.pretrained, config.layers, config.mix, config.pooling)
-    longest = config.sequence_length or embedder.size.positions
+    own = sentence_model.pooling_of(Path(config.pretrained)) if config.pooling is None else None
+    pooling = config.pooling or (own.kind if own else "mean")
+    embedder = Embedder(config.pretrained, config.layers, config.mix, pooling)
+    most = own.longest if own and own.longest else embedder.size.positions
+    longest = config.sequence_length or min(most, embedder.size.positions)
     if longest > embedder.size.positions:
         raise ConfigError(
             f"sequence_length={longest}: the model has {embedder.size.positions} positions"
         )
-    lines = read_lines(config.input)
+    rows = list(rows_of(config))
     wordpiece = WordPiece.load(config.pretrained)
 
     def blocks() -> "Blocks":
         from model.finetuning.features import TruncationConfig, tokenize
 
         framing = TruncationConfig(longest, config.truncation)
-        with tqdm(total=len(lines), unit="line", disable=None) as bar:
-            for start in range(0, len(lines), BLOCK):
-                texts = lines[start : start + BLOCK]
+        with tqdm(total=len(rows), unit="row", disable=None) as bar:
+            for start in range(0, len(rows), BLOCK):
+                part = rows[start : start + BLOCK]
+                texts = [row.text for row in part]
                 samples = tokenize(wordpiece, texts, None, [0.0] * len(texts), framing)
-                yield texts, samples, embedder.vectors(samples)
+                vectors = embedder.vectors(samples)
+                if own and own.normalized:
+                    vectors = [one / max(float(np.linalg.norm(one)), 1e-12) for one in vectors]
+                yield part, samples, vectors
                 bar.update(len(texts))
 
     out = stage.output_place(config.out)
     with new_file(out) as path:
         if out.suffix == ".npy":
-            write_npy(path, blocks(), (len(lines), embedder.width))
+            write_npy(path, blocks(), (len(rows), embedder.width))
         else:
-            write_arrow(path, blocks(), config.pooling == "tokens", embedder.width, wordpiece)
-    print(
-        f"embed: {pluralize(len(lines), 'line')}, vectors of {embedder.width} -> {out}", flush=True
-    )
+            about = list(rows[0].about)
+            tokens = config.pooling == "tokens"
+            write_arrow(path, blocks(), tokens, embedder.width, wordpiece, about)
+    print(f"embed: {pluralize(len(rows), 'row')}, vectors of {embedder.width} -> {out}", flush=True)
 
 
 @contextlib.contextmanager
@@ -134,20 +110,21 @@ def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
 
 
 def write_arrow(
-    path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece
+    path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece, about: list[str]
 ) -> None:
-    """Write an Arrow IPC file, a record batch a block."""
+    """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows."""
     vector = pa.list_(pa.float32(), width)
-    fields = [("text", pa.string())]
+    fields = [(name, pa.string()) for name in (*about, "text")]
     fields += [("tokens", pa.list_(pa.string())), ("vectors", pa.list_(vector))] if tokens else [
         ("vector", vector)
     ]  # fmt: skip
     schema = pa.schema(fields)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for texts, samples, vectors in blocks:
+        for part, samples, vectors in blocks:
             flat = pa.array(np.concatenate([part.reshape(-1) for part in vectors]))
             rows = pa.FixedSizeListArray.from_arrays(flat, width)
-            columns: list[pa.Array] = [pa.array(texts)]
+            columns = [pa.array([row.about[name] for row in part]) for name in about]
+            columns.append(pa.array([row.text for row in part]))
             if tokens:
                 ends = np.cumsum([0, *map(len, vectors)]).astype(np.int32)
                 columns.append(pa.array([[wordpiece.vocab[n] for n in ids] for ids in samples.ids]))

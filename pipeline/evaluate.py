@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cli import entry_point, resolved
-from pipeline.common import forced
+from pipeline.common import forced, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.figures import Score, mean_of
@@ -20,6 +20,7 @@ from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import chance, examples, glue_submission, grid_search, zero_shot
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record, SearchContext, Trial
+from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from pipeline.stages.store_folder import StoreFolder
 from pipeline.stages.store_inputs import local_place, localised
@@ -42,6 +43,9 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     if not config.task.trains:
         return make_zero_shot(config, out, folder)
     context = grid_search.prepare(config)
+    remarks = remarks_of(config, context.train, context.dev)
+    for remark in remarks:
+        screen.say(f"{config.task.name}: {remark}")
     keys = grid_search.grid_of(config)
     if config.force:
         forced.start_over(folder)
@@ -52,17 +56,44 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     )
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = replace(score_of(context, records), coverage=context.coverage.counts())
+    found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
+    if keeping:
+        from model.huggingface import vocabulary
+
+        vocabulary.check_ids(folder / best.stem)
     if config.submit:
         found.submission.extend(glue_submission.predict(config, folder / best.stem, out))
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
+        write_text(out / MODEL / "README.md", card_of(context, done[best]))
     write_text(out / RESULTS, json.dumps(found.to_json(), indent=1) + "\n")
     predictions = done[best]["predictions"]
     write_text(out / PREDICTIONS, glue_submission.rows(config.task, predictions))
     for name, text in context.kind.export(context.dev, predictions).items():
         write_text(out / name, text)
     return Result(summary=describe(found, config.pretrained), figures=found.to_json())
+
+
+def card_of(context: SearchContext, record: Record) -> str:
+    """Return the model card of the run that is kept."""
+    from model.huggingface import model_card
+
+    config, task = context.config, context.config.task
+    labels = ", ".join(getattr(context.kind, "tags", task.labels))
+    scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
+    rows = {
+        "labels": labels or None,
+        "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
+        **scores,
+        "epochs": config.epochs,
+        **{
+            name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")
+        },
+        "longest sequence": f"{config.sequence_length} tokens, {config.truncation}",
+    }
+    return model_card.write_tuned(
+        context.size, context.kind.head, config.pretrained, task.name, rows
+    )
 
 
 def best_run(
@@ -226,10 +257,11 @@ def describe(found: Score, pretrained: str) -> str:
     rows = found.malformed
     faults = f", {rows} malformed rows skipped, {found.faults[0]}" if rows else ""
     remark = chance.verdict(found)
+    remarks = "".join(f", {one}" for one in found.remarks)
     return (
         f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
         f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}; {Coverage.of(found.coverage).line}"
+        f"with {pretrained}{faults}{remarks}; {Coverage.of(found.coverage).line}"
     )
 
 

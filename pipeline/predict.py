@@ -1,27 +1,28 @@
-"""`python -m pipeline.predict pretrained=FOLDER`: one line of JSON per line of a file.
+"""`python -m pipeline.predict pretrained=FOLDER`: one line of JSON per row of a file.
 
 The folder decides what the model predicts. A pre-trained model fills each [MASK], and classifies
 two texts separated by a tab as next or not. A fine-tuned one predicts the class or the score of a
 text (or of two), the tags of words, the answer to a question (question, tab, passage), or the best
-of several endings (sentence, tab, ending, tab, ending ...).
+of several endings (sentence, tab, ending, tab, ending ...). Of a table, `columns` are these texts.
 
 Transformers' pipelines know masks, classes and tags, but no pairs, questions or choices, and they
 read `[SEP]` typed in a text as the token, which is only text here.
 """
 
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline.cli import entry_point
 from pipeline.common import output, screen
 from pipeline.common.errors import InputError
-from pipeline.common.input_rows import open_rows
 from pipeline.config import PredictConfig, TaskConfig
+from pipeline.evaluation.input_rows import Row, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging
 from pipeline.tokenization.coverage import Coverage
@@ -35,65 +36,34 @@ BLOCK = 1024  # lines per batch
 MASK = "[MASK]"
 
 
-class Line(NamedTuple):
-    """A line of the input."""
-
-    where: str  # file and line number, from 1
-    text: str
-
-
-def lines_of(config: PredictConfig) -> Iterator[Line]:
-    """Yield the lines of the input that are not empty.
+def predict(config: PredictConfig) -> None:
+    """Print the predictions, batch by batch.
 
     Raises:
-        InputError: the input is unreadable or empty.
+        InputError: raised by `rows_of`, or all lines are empty.
     """
-    place = config.input or "standard input"
-    found = False
-    try:
-        with open_rows(config.input) as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    found = True
-                    yield Line(f"{place}, line {number}", line.rstrip("\r\n"))
-    except OSError as error:
-        raise InputError(
-            f"input={place}: cannot be read ({error.strerror})", key="input", path=place
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{place}: not valid UTF-8 ({error}); re-encode the file as UTF-8",
-            key="input",
-            path=place,
-        ) from error
-    if not found:
-        raise InputError(f"{place}: is empty; write one input per line", key="input", path=place)
-
-
-def predict(config: PredictConfig) -> None:
-    """Print the predictions, batch by batch."""
     answer, coverage = answerer(config)
-    block: list[Line] = []
-    for line in lines_of(config):
-        block.append(line)
-        if len(block) == BLOCK:
-            show(answer(block))
-            block = []
-            if output.is_gone():  # as `| head` closes it
-                return
-    if block:
-        show(answer(block))
+    rows = (row for row in rows_of(config) if row.columns or row.text.strip())
+    found = False
+    while block := list(itertools.islice(rows, BLOCK)):
+        found = True
+        show(block, answer(block))
+        if output.is_gone():  # as `| head` closes it
+            return
+    if not found:
+        place = config.input or "standard input"
+        raise InputError(f"{place}: is empty; write one input per line", key="input", path=place)
     screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
-def show(answers: list[Answer]) -> None:
-    """Print one line of JSON per prediction."""
-    for one in answers:
-        print(json.dumps(one, ensure_ascii=False))
+def show(block: list[Row], answers: list[Answer]) -> None:
+    """Print one line of JSON per prediction, with the row's number and what else is known of it."""
+    for row, one in zip(block, answers, strict=True):
+        print(json.dumps({"row": row.number, **row.about, **one}, ensure_ascii=False))
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> tuple[Callable[[list[Line]], list[Answer]], Coverage]:
+def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]], Coverage]:
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
@@ -112,7 +82,9 @@ def answerer(config: PredictConfig) -> tuple[Callable[[list[Line]], list[Answer]
         pretrained = Pretrained(config, wordpiece)
         return pretrained.answer, wordpiece.coverage
     size, found = saved_model.load(folder)
-    longest = min(config.sequence_length or size.positions, size.positions)
+    longest = min(
+        config.sequence_length or found.reading.sequence_length or size.positions, size.positions
+    )
     kinds: dict[str, Callable[..., list[Answer]]] = {
         "class": classes, "tag": tags, "answer": passages, "choice": endings,
     }  # fmt: skip
@@ -133,19 +105,21 @@ class Pretrained:
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 
-    def answer(self, block: list[Line]) -> list[Answer]:
+    def answer(self, block: list[Row]) -> list[Answer]:
         """Predict words for masks, or the probability that the second text follows the first.
 
         Raises:
             InputError: a line has neither a mask nor a tab, or the model lacks the head for it.
         """
-        return [self.one(*line) for line in block]
+        return [self.one(row) for row in block]
 
-    def one(self, where: str, line: str) -> Answer:
+    def one(self, row: Row) -> Answer:
         """Predict for one line; raises as `answer`."""
         from model.huggingface import mask_filling
 
-        first, tab, second = line.partition("\t")
+        where, line = row.where, row.text
+        first, *others = texts_of(row, 2)
+        tab, second = bool(others), "".join(others)
         own = self.wordpiece.vocab[self.wordpiece.mask]
         if MASK not in line and not tab:
             meant = f"; write {MASK} for {own}" if own in line else ""
@@ -208,40 +182,55 @@ def predicted(found: "SavedModel", samples: Any) -> Any:
 
 
 def classes(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
 ) -> list[Answer]:
     """Predict the class of each line with all probabilities, or its score.
 
     Raises:
         InputError: the model classifies pairs, and a line has no tab.
     """
-    logits_of = class_logits(found, wordpiece, longest, [sides(found, line) for line in block])
+    logits_of = class_logits(found, wordpiece, longest, [sides(found, row) for row in block])
     answers = []
-    for (_, line), logits in zip(block, logits_of, strict=True):
+    for row, logits in zip(block, logits_of, strict=True):
         if not found.labels:
-            answers.append({"text": line, "score": round(float(logits[0]), 6)})
+            answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
             continue
         shares = np.exp(logits - logits.max())
         shares = (shares / shares.sum()).round(6).tolist()
         label = found.labels[int(logits.argmax())]
         every = dict(zip(found.labels, shares, strict=True))
-        answers.append({"text": line, "label": label, "probabilities": every})
+        answers.append({"text": row.text, "label": label, "probabilities": every})
     return answers
 
 
-def sides(found: "SavedModel", line: Line) -> tuple[str, str | None]:
-    """Return the one or two texts of a line; a model of single texts reads a tab as a space.
+def texts_of(row: Row, most: int) -> list[str]:
+    """Return the texts of a row, of a line `most`.
 
     Raises:
-        InputError: the model classifies pairs, and the line has no tab.
+        InputError: a table has more of them.
     """
-    first, tab, second = line.text.partition("\t")
-    if found.texts == 2 and not tab:
+    texts = row.parts(most)
+    if len(texts) > most:
         raise InputError(
-            f"{line.where}: has no tab, but the model classifies pairs; write two texts, separated "
-            "by a tab"
+            f"{row.where}: {len(texts)} columns, but the model reads {most}; set columns to these",
+            key="columns",
         )
-    return (first, second) if tab and found.texts != 1 else (line.text, None)
+    return texts
+
+
+def sides(found: "SavedModel", row: Row) -> tuple[str, str | None]:
+    """Return the one or two texts of a row; a model of single texts reads a tab as a space.
+
+    Raises:
+        InputError: the model classifies pairs, and there is one text, or the other way round.
+    """
+    first, *others = texts_of(row, found.texts or 2)
+    if found.texts == 2 and not others:
+        raise InputError(
+            f"{row.where}: has no tab, but the model classifies pairs; write two texts, separated "
+            "by a tab, or set two columns"
+        )
+    return first, others[0] if others else None
 
 
 def class_logits(
@@ -257,28 +246,27 @@ def class_logits(
             continue
         first = [parts[row][0] for row in rows]
         second = [parts[row][1] or "" for row in rows] if paired else None
-        made = tokenize(wordpiece, first, second, [0.0] * len(rows), TruncationConfig(longest))
+        framing = TruncationConfig(longest, found.reading.truncation)
+        made = tokenize(wordpiece, first, second, [0.0] * len(rows), framing)
         for row, values in zip(rows, predicted(found, made), strict=True):
             logits[row] = values
     return logits
 
 
-def tags(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
-) -> list[Answer]:
+def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the tags of the words of each line."""
     task = TaskConfig(
         name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"]
     )
     kind = Tagging("", task, wordpiece, longest)
-    words = [line.split() for _, line in block]
+    words = [texts_of(row, 1)[0].split() for row in block]
     part = kind.part_of([(one, []) for one in words], False, [], "")
     decided = kind.decode(part, predicted(found, part.samples))
     return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
 
 
 def passages(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
 ) -> list[Answer]:
     """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
 
@@ -286,13 +274,13 @@ def passages(
         InputError: a line does not have two parts.
     """
     questions = []
-    for where, line in block:
-        question, tab, passage = line.partition("\t")
-        if not tab:
-            raise InputError(f"{where}: expected a tab between question and passage")
-        questions.append(Question(where, question, passage, [], 0))
+    for row in block:
+        question, *passage = texts_of(row, 2)
+        if not passage:
+            raise InputError(f"{row.where}: expected a tab between question and passage")
+        questions.append(Question(row.where, question, passage[0], [], 0))
     task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
-    kind = Answers("", task, wordpiece, longest, stride=128)
+    kind = Answers("", task, wordpiece, longest, found.reading.stride)
     part = kind.part_of(questions)
     decided = kind.decode(part, predicted(found, part.samples))
     return [
@@ -302,7 +290,7 @@ def passages(
 
 
 def endings(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Line]
+    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
 ) -> list[Answer]:
     """Predict the most likely ending of each line.
 
@@ -312,15 +300,15 @@ def endings(
     from model.finetuning.features import TruncationConfig, tokenize
 
     answers = []
-    for where, line in block:
-        first, *others = line.split("\t")
+    for row in block:
+        first, *others = row.parts()
         if len(others) < 2:
             raise InputError(
-                f"{where}: expected a sentence and at least two endings, separated by tabs"
+                f"{row.where}: expected a sentence and at least two endings, separated by tabs"
             )
-        made = tokenize(
-            wordpiece, [first] * len(others), others, [0.0] * len(others), TruncationConfig(longest)
-        )
+        framing = TruncationConfig(longest, found.reading.truncation)
+        count = len(others)
+        made = tokenize(wordpiece, [first] * count, others, [0.0] * count, framing)
         scores = [float(logits[0]) for logits in predicted(found, made)]
         best = int(np.argmax(scores))
         answers.append({"text": first, "ending": others[best], "place": best})

@@ -1,6 +1,6 @@
 """Fine-tuned models as Hugging Face folders, for `AutoModelForSequenceClassification` etc."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,39 @@ from pipeline.common.errors import InputError
 KINDS = {  # head type by class of transformers
     named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
 }
+TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shortest sequences
 ONE_CLASS = "single_label_classification"  # a problem type of transformers
-TEXTS = "texts_per_sample"  # in config.json; transformers keeps keys that it does not know
+# In config.json; transformers keeps keys that it does not know.
+TEXTS, READING = "texts_per_sample", "fine_tuning"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The part of a text that a model was tuned on; the defaults are those of older folders."""
+
+    sequence_length: int | None = None  # None: all positions of the model
+    truncation: str = "head"
+    stride: int = 128
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model and the labels of its outputs."""
+    """A model, the labels of its outputs, and how it reads texts."""
 
     model: BertWithHead
     labels: list[str]  # empty for scores, choices and answers
     texts: int | None = None  # of a sample: 1, or 2 for pairs; None if the folder does not say
+    reading: Reading = field(default_factory=Reading)
 
 
 def save(
     folder: Path, model: BertWithHead, size: ModelConfig, labels: list[str], source: Path,
-    texts: int | None = None,
+    texts: int | None = None, reading: Reading | None = None,
 ) -> None:  # fmt: skip
     """Write weights, configuration and the vocabulary of `source` into `folder`.
 
-    `texts` says how many texts the samples of a classification have.
+    `texts` says how many texts the samples of a classification have, `reading` which part of them
+    was read.
 
     Raises:
         InputError: raised by `check`.
@@ -57,6 +70,7 @@ def save(
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
     config |= {TEXTS: texts} if texts is not None else {}
+    config |= {READING: asdict(reading)} if reading is not None else {}
     bert_format.write_json(folder / bert_format.CONFIG, config)
     bert_format.write_tokenizer(folder, size, text, entries)
     bert_format.make_readable(folder)
@@ -131,7 +145,29 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
     known = kind in (CLASS, TAG) and len(head["bias"]) > 1
     labels = [words.get(n, f"LABEL_{n}") for n in range(len(head["bias"]))] if known else []
-    return size, SavedModel(model.eval(), labels, content.get(TEXTS))
+    reading = reading_of(folder, content)
+    return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
+
+
+def reading_of(folder: Path, content: dict[str, Any]) -> Reading:
+    """Return the part of a text that a config.json says the model was tuned on.
+
+    Raises:
+        InputError: It is not one that `evaluate` writes.
+    """
+    try:
+        found = Reading(**content.get(READING, {}))
+        length = found.sequence_length
+        known = found.truncation in TRUNCATIONS and isinstance(found.stride, int)
+        if not known or found.stride < 1 or not (length is None or length >= SHORTEST):
+            raise ValueError(f"{found}")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{folder / bert_format.CONFIG}: {READING} is not what python -m pipeline.evaluate "
+            f"writes ({error}); delete it",
+            path=folder / bert_format.CONFIG,
+        ) from error
+    return found
 
 
 def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:

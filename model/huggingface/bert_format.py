@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
+HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
 ABSURD = 1000  # times as many weights as there are
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
@@ -97,12 +100,14 @@ def save(
 
 def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
     """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
-    (folder / vocabulary.TOKENIZER).write_bytes(vocabulary.framed(source).encode())
+    settings = names_for(config).tokenizer
+    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"])
+    (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
-    tokenizer_config = names_for(config).tokenizer | vocabulary.tokenizer_config(config, source)
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, tokenizer_config)
+    settings = settings | vocabulary.tokenizer_config(config, source)
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
 
 
 def make_readable(folder: Path) -> None:
@@ -173,9 +178,14 @@ def read_config(folder: Path | str) -> dict[str, Any]:
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        near = [path / "convert" for path in (folder, folder.parent)]
+        near = [folder / "model", *(path / "convert" for path in (folder, folder.parent))]
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else "run python -m pipeline.convert"
+        if not made and not folder.exists() and HUB.fullmatch(str(folder)):
+            cure = (
+                f"if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and "
+                "name that folder"
+            )
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
     return foreign_json.read_object(folder / CONFIG)
 

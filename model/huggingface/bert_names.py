@@ -97,6 +97,9 @@ BERT = Names(
     pack=dict,
     settings=settings,
     read=lambda theirs: {},
-    tokenizer={"tokenizer_class": "BertTokenizer"},
+    tokenizer={
+        "tokenizer_class": "BertTokenizer",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    },
     exact_attention="eager",
 )

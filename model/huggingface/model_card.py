@@ -105,6 +105,35 @@ def write(
     return text + USE.format(example=redact(json.dumps(example, ensure_ascii=False)))
 
 
+TASKS = {  # of the hub, by type of head
+    "class": "text-classification", "choice": "multiple-choice", "tag": "token-classification",
+    "answer": "question-answering",
+}  # fmt: skip
+TUNED_USE = """
+## Use
+
+```sh
+python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
+```
+"""
+
+
+def write_tuned(
+    config: ModelConfig, head: str, origin: Path | str, task: str, rows: dict[str, Any]
+) -> str:
+    """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
+    kind, tag, paper = PUBLISHED[config.architecture]
+    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head],
+              "tags": [tag]}  # fmt: skip
+    text = HEAD.format(
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True), kind=kind, paper=paper,
+        title=one_line(f"{kind} {config.size_name}, {task}"), size=config.size_name,
+        start=one_line(f"`{name_of(str(origin))}` fine-tuned"), objective=one_line(f"on {task}"),
+        rows=table(rows | {"licence": UNLICENSED}),
+    )  # fmt: skip
+    return text + TUNED_USE
+
+
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:
     """Describe what the model was trained to predict as a sentence fragment."""
     if config.causal:

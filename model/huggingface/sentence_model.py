@@ -1,15 +1,28 @@
-"""The files of a sentence-transformers model other than its BERT."""
+"""The files of a sentence-transformers model other than its BERT, and what they do to vectors."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipeline.common import foreign_json
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.file_search import inside, leads_out, say_left_out
 
-MODULES = "modules.json"
+MODULES, BERT = "modules.json", "sentence_bert_config.json"
 # Settings of all modules, and of the first module, the BERT.
-SETTINGS = (MODULES, "config_sentence_transformers.json", "sentence_bert_config.json")
+SETTINGS = (MODULES, "config_sentence_transformers.json", BERT)
+POOLING = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean", "max": "max",
+           "max_tokens": "max"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How a sentence-transformers model makes a vector of a text."""
+
+    kind: str  # cls, mean or max
+    normalized: bool
+    longest: int | None  # most tokens of a text
 
 
 def copy(source: Path, target: Path) -> None:
@@ -31,10 +44,7 @@ def copy(source: Path, target: Path) -> None:
 
     path = source / MODULES
     if path.is_file() and not leaves(source, [MODULES]):
-        try:
-            folders = [str(module["path"]) for module in foreign_json.read(path)]
-        except (TypeError, KeyError) as error:
-            raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
+        folders = (module["path"] for module in _modules(source))
         for name in filter(None, folders):  # the BERT's path is empty
             if inside(source, name, path).is_dir() and not leaves(source, [name]):
                 shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
@@ -42,3 +52,47 @@ def copy(source: Path, target: Path) -> None:
             if (source / name).is_file() and not leaves(source, [name]):
                 shutil.copyfile(source / name, target / name)
     say_left_out(str(source), len(left_out))
+
+
+def pooling_of(folder: Path) -> Pooling | None:
+    """Return how a sentence-transformers model makes vectors; None if the folder is not of one.
+
+    Raises:
+        ConfigError: It does something else than pooling by the first token, mean or maximum.
+        InputError: A file of its settings is broken.
+    """
+    modules = _modules(folder)
+    kinds = [str(one.get("type") or one["path"] or "Transformer") for one in modules]
+    names = [kind.rpartition(".")[2].rpartition("_")[2] for kind in kinds]
+    if not modules or "Pooling" not in names:
+        return None
+    stated = _read(folder / modules[names.index("Pooling")]["path"] / "config.json")
+    modes = [key.removeprefix("pooling_mode_") for key, value in stated.items()
+             if key.startswith("pooling_mode_") and value is True]  # fmt: skip
+    modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
+    others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
+    if others or len(modes) != 1 or modes[0] not in POOLING:
+        raise ConfigError(
+            f"pretrained={folder}: makes vectors by {', '.join([*modes, *others])}, which is not "
+            "supported; set pooling to one of cls, mean, max to have it pooled otherwise",
+            key="pooling",
+        )
+    longest = _read(folder / BERT).get("max_seq_length")
+    known = isinstance(longest, int) and longest > 2
+    return Pooling(POOLING[modes[0]], "Normalize" in names, longest if known else None)
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    """Return the list of modules, each with its `path`; an empty one without such a list."""
+    path = folder / MODULES
+    if not path.is_file():
+        return []
+    try:
+        return [{**each, "path": str(each["path"])} for each in foreign_json.read(path)]
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; an empty one without a file."""
+    return foreign_json.read_object(path) if path.is_file() else {}

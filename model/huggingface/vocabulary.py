@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tokenizers import Tokenizer, processors
 from torch import Tensor
 
 from model.config import ModelConfig
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -114,16 +115,14 @@ def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
             "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
             **common,
         }
-    general: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if wordpiece.is_wordpiece(library) and config.architecture == "bert":
-        general["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    return general | common
+    return {"tokenizer_class": "PreTrainedTokenizerFast", **common}
 
 
-def framed(source: str) -> str:
+def framed(source: str, segments: bool) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
-    Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair.
+    Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair. With
+    `segments`, the second text of a pair has other ones than the first.
     """
     library = Tokenizer.from_str(source)
     entries = wordpiece.entries_of(library)
@@ -132,8 +131,9 @@ def framed(source: str) -> str:
     single, pair = library.encode_batch(["a", ("a", "a")])
     first, last = entries.index(cls), entries.index(sep)
     right = [first, *bare.ids, last]
-    if is_bert(json.loads(library.to_str())) or (
-        single.ids == right and pair.ids == [*right, *bare.ids, last]
+    types = [0] * len(right) + [1] * (len(bare.ids) + 1)
+    if (single.ids, pair.ids) == (right, [*right, *bare.ids, last]) and (
+        not segments or pair.type_ids == types
     ):
         return source
     template = processors.TemplateProcessing(
@@ -161,18 +161,52 @@ def is_bert(spec: dict[str, Any]) -> bool:
 
 
 def check_ids(folder: Path) -> None:
-    """Check that transformers, from a folder's files, gives texts the ids that training gives them.
+    """Check that transformers, from a folder's files, reads texts as training read them.
+
+    It gives single texts and pairs the same ids, and the same segments if the model has any.
 
     Raises:
-        RuntimeError: The ids of a text differ.
+        RuntimeError: the ids or the segments of a text differ.
     """
     from transformers import AutoTokenizer
 
     ours, theirs = wordpiece.WordPiece.load(folder), AutoTokenizer.from_pretrained(folder)
-    for text in SAMPLES:
-        trained, found = [ours.cls, *ours.encode([text])[0].tolist(), ours.sep], theirs(text)
-        if found["input_ids"] != trained:
+    known = ours.library.get_added_tokens_decoder().values()
+    added = [f"a {token.content} b" for token in known if not token.special]
+    segments = json.loads((folder / "config.json").read_text()).get("type_vocab_size", 1) > 1
+    for texts in (*((text,) for text in (*SAMPLES, *added)), SAMPLES[:2], SAMPLES[3:5]):
+        parts = [[*ours.encode([text])[0].tolist(), ours.sep] for text in texts]
+        ids = [ours.cls, *chain.from_iterable(parts)]
+        trained = (ids, [0] * (1 + len(parts[0])) + [1] * (len(ids) - 1 - len(parts[0])))
+        made = theirs(*texts)
+        types = made.get("token_type_ids", [0] * len(made["input_ids"]))
+        found = (made["input_ids"], types if segments else trained[1])
+        if found != trained:
             raise RuntimeError(
-                f"{folder}: transformers turns {text!r} into ids {found['input_ids']}, but the "
-                f"model was trained with {trained}: the conversion is wrong"
+                f"{folder}: transformers turns {' and '.join(map(repr, texts))} into ids and "
+                f"segments {found}, but the model was trained with {trained}: the files are wrong"
             )
+
+
+def notes_on(folder: Path, original: Path) -> list[str]:
+    """Return a note if transformers reads texts in another way by the files of the original.
+
+    Which of the two is as the model was trained is not known: a vocab.txt without a configuration
+    is lowercased by transformers, and by capitals in it here.
+    """
+    from transformers import AutoTokenizer
+
+    ours = AutoTokenizer.from_pretrained(folder)
+    try:
+        theirs = AutoTokenizer.from_pretrained(original)
+        ids = [[made(text, add_special_tokens=False)["input_ids"] for made in (ours, theirs)]
+               for text in SAMPLES]  # fmt: skip
+    except Exception as error:  # the library raises nothing narrower
+        return [f"tokenizer of {original}: transformers cannot open it ({first_line(error)})"]
+    others = [text for text, (mine, other) in zip(SAMPLES, ids, strict=True) if mine != other]
+    if not others:
+        return []
+    return [
+        f"tokenizer: by the files of {original} transformers gives other ids to {len(others)} of "
+        f"{len(SAMPLES)} samples, e.g. {others[0]!r}"
+    ]

@@ -306,6 +306,7 @@ class Score(Record):
     malformed: int = 0  # rows left out
     faults: list[str] = field(default_factory=list)  # the first of these
     coverage: dict[str, int] = field(default_factory=dict)  # characters, and unknown ones
+    remarks: list[str] = field(default_factory=list)  # what makes the score doubtful
     submission: list[str] = field(default_factory=list)  # test sets that were answered
 
     @classmethod

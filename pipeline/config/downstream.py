@@ -351,10 +351,18 @@ class PredictConfig(Section):
     """`python -m pipeline.predict`."""
 
     pretrained: str = option(help="Hugging Face folder, pre-trained or fine-tuned.")
-    input: str | None = option(None, "Text file; null: standard input.")
+    input: str | None = option(None, "Text file, or a table; null: standard input.")
+    columns: list[str] = option(
+        [], "Of CSV, TSV, JSON or JSON lines: columns of the texts; names, or indices from 0 where "
+        "no line names them.",
+    )  # fmt: skip
+    id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
+    label: str | None = option(
+        None, "Column of the right answers, to show next to them; null: label, if there is one."
+    )
     top: int = option(5, "Words per mask.", at_least=1)
     sequence_length: int | None = option(
-        None, "Tokens per sequence, at most; null: those of the model.", at_least=8
+        None, "Tokens per sequence, at most; null: those that the model was tuned on.", at_least=8
     )
 
 
@@ -363,12 +371,23 @@ class EmbedConfig(Section):
     """`python -m pipeline.embed`."""
 
     pretrained: str = option(help="Hugging Face folder.")
-    input: str | None = option(None, "Text file, one text per line; null: standard input.")
+    input: str | None = option(
+        None, "Text file, one text per line, or a table; null: standard input."
+    )
+    columns: list[str] = option(
+        [], "Of CSV, TSV, JSON or JSON lines: columns of the texts; names, or indices from 0 where "
+        "no line names them.",
+    )  # fmt: skip
+    id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
+    label: str | None = option(
+        None, "Column of the right answers, to show next to them; null: label, if there is one."
+    )
     out: str = option(help="File to write: NAME.npy or NAME.arrow.")
     layers: list[int] = option([-1], "Layers that are read; 0: embeddings, -1: the last.")
     mix: str = option("mean", "How several layers are combined.", choices=("concat", "mean"))
-    pooling: str = option(
-        "mean", "How the tokens of a text are combined; tokens: not at all, to .arrow.",
+    pooling: str | None = option(
+        None, "How the tokens of a text are combined; tokens: not at all, to .arrow; null: as a "
+        "sentence-transformers model says, else mean.",
         choices=("cls", "mean", "max", "tokens"),
     )  # fmt: skip
     sequence_length: int | None = option(
@@ -382,6 +401,11 @@ class EmbedConfig(Section):
         """Check the limits and the ending of the file."""
         super().__post_init__()
         check(bool(self.layers), "layers=[]: must be at least one", "layers")
+        check(
+            len(self.columns) < 2,
+            f"columns={self.columns}: must be one column, or a text with {{NAME}} in it",
+            "columns",
+        )
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
         check(
             self.out.endswith(ends),

@@ -65,6 +65,8 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
         )
     else:
         cure = "set data to its folder"
+    if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
+        cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name
     raise InputError(
         f"data={data}: task {task.name} needs {path}, which does not exist; {cure}",
@@ -149,17 +151,23 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
     """Return column indices by name, or by number if the file has no header.
 
     Raises:
-        InputError: a column is missing.
+        InputError: a column is missing, or there are two of its name.
     """
     width = len(table.names) or (len(table.rows[0]) if table.rows else 0)
     places = []
     for name in wanted:
+        if table.names.count(name) > 1:
+            raise InputError(
+                f"{table.place}, line 1: two columns are named {name!r}; rename one of them",
+                path=table.place,
+                line=1,
+            )
         if name in table.names:
             places.append(table.names.index(name))
-        elif not table.names and int(name) < width:
+        elif not table.names and name.isdecimal() and int(name) < width:
             places.append(int(name))
         else:
-            listed = ", ".join(map(repr, table.names or table.rows[0]))
+            listed = ", ".join(map(repr, table.names or range(width)))
             raise InputError(
                 f"{table.place}, line 1: column {name!r} not found; choose one of {listed}",
                 path=table.place,

@@ -362,9 +362,11 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     task = context.config.task
     labels = getattr(context.kind, "tags", task.labels)
     texts = len(task.columns) if task.kind == "classification" else None
-    source = Path(context.config.pretrained)
+    config = context.config
+    reading = saved_model.Reading(config.sequence_length, config.truncation, config.stride)
     with atomic_folder(folder) as temporary:
-        saved_model.save(temporary, model, context.size, labels, source, texts)
+        source = Path(config.pretrained)
+        saved_model.save(temporary, model, context.size, labels, source, texts, reading)
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:

@@ -135,21 +135,26 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
 
 def parse(
     place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
-    needed: Collection[str] = (), texts: bool = False,
+    needed: Collection[str] = (), texts: bool = False, kind: str | None = None,
 ) -> Table:  # fmt: skip
-    """Parse a file by the suffix of its name, before that of a compression; names are in NFC.
+    """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    With `quoted`, fields of TSV may be in quotation marks. `needed`, `texts`: see `parse_json`.
+    With `quoted`, fields of TSV may be in quotation marks. Fields of CSV with a header that has
+    semicolons alone are divided by these. `needed`, `texts`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
     """
     text = decode(place, content)
-    if ends(place, ".json", ".jsonl"):
-        return parse_json(place, text, key, needed, texts)
-    if ends(place, ".csv") or quoted:
+    kind = kind or place
+    if ends(kind, ".json", ".jsonl"):
+        return parse_json(place, text, key, needed, texts, ends(kind, ".jsonl"))
+    if ends(kind, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
-        kind, separator = ("CSV", ",") if ends(place, ".csv") else ("TSV", "\t")
+        kind, separator = ("CSV", ",") if ends(kind, ".csv") else ("TSV", "\t")
+        first = text.lstrip().partition("\n")[0]
+        if kind == "CSV" and header and ";" in first and "," not in first:
+            separator = ";"
         reader = csv.reader(io.StringIO(text), delimiter=separator)
         try:
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
@@ -178,9 +183,9 @@ def parse(
 
 
 def parse_json(
-    place: str, text: str, key: str | None, needed: Collection[str], texts: bool
+    place: str, text: str, key: str | None, needed: Collection[str], texts: bool, by_line: bool
 ) -> Table:
-    """Parse objects, one per line or in a list; the columns are all of their keys.
+    """Parse objects, one `by_line` or in a list; the columns are all of their keys.
 
     With `key`, the file is an object and the list is its entry `key`. A row without a key that is
     `needed` is malformed, with `texts` also one where it is not text; another key that is missing
@@ -192,7 +197,7 @@ def parse_json(
     objects: Any
     number, lines = 1, None
     try:
-        if ends(place, ".jsonl"):
+        if by_line:
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.config import VocabConfig
-from pipeline.tokenization import normalization, wordpiece
+from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
 
 
@@ -28,11 +28,11 @@ def load(config: VocabConfig) -> tuple[str, str]:
     if path.suffix == ".json" or (path.is_dir() and not only_vocab):
         source = wordpiece.read(path)
         normalization.combined(options, normalization.of_tokenizer(source), str(path))
-        return "".join(f"{entry}\n" for entry in WordPiece(source).vocab), source
-    if path.is_dir():
-        stated = normalization.of_config(path / "tokenizer_config.json")
-        options, path = normalization.combined(options, stated, str(path)), path / "vocab.txt"
-    vocab = wordpiece.read_vocab(path)
-    wordpiece.check_special(vocab, str(path))
-    source = wordpiece.build(vocab, **options)
-    return "".join(f"{entry}\n" for entry in vocab), source
+    elif path.is_dir():
+        stated = normalization.of_config(path / tokenizer_folder.CONFIG)
+        source = wordpiece.read(path, normalization.combined(options, stated, str(path)))
+    else:
+        vocab = wordpiece.read_vocab(path)
+        wordpiece.check_special(vocab, str(path))
+        source = wordpiece.build(vocab, **options)
+    return "".join(f"{entry}\n" for entry in WordPiece(source).vocab), source

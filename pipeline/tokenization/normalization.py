@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.tokenization import tokenizer_folder
 
 # Options of `vocab`, by their names in a tokenizer_config.json.
 NAMES = {
@@ -24,7 +24,7 @@ def of_config(path: Path) -> Options:
     Raises:
         InputError: the file exists but is broken.
     """
-    settings = foreign_json.read_object(path) if path.exists() else {}
+    settings = tokenizer_folder.read_object(path)
     found = {name: settings.get(name) for name in NAMES}
     for name, value in found.items():
         if value is not None and not isinstance(value, bool):

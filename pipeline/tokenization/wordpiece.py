@@ -37,7 +37,7 @@ from tokenizers import (
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.errors import InputError, is_panic, panics_refused
-from pipeline.tokenization import normalization, pretokenize
+from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.known_words import (
     LONG_WORDS,
@@ -172,13 +172,15 @@ def is_wordpiece(library: Tokenizer) -> bool:
     return isinstance(library.model, models.WordPiece)
 
 
-def read(path: Path) -> str:
+def read(path: Path, options: normalization.Options | None = None) -> str:
     """Return a vocab.txt, a tokenizer.json, or a folder with one or both as tokenizer.json text.
 
-    Padding and truncation are disabled: published models carry settings of their own.
+    It has the tokens that other files of the folder add. `options` are for a vocab.txt; None: those
+    of the folder. Padding and truncation are disabled: published models carry settings of their
+    own.
 
     Raises:
-        InputError: the file is missing or broken, or lacks a special token.
+        InputError: the file is missing or broken, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
         raise InputError(
@@ -195,7 +197,10 @@ def read(path: Path) -> str:
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
-        return build(vocab, **normalization.of_config(path.with_name("tokenizer_config.json")))
+        tokenizer_folder.check_class(path.parent, wordpiece=True, library=False)
+        if options is None:
+            options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
+        return _with_added(build(vocab, **options), path.parent)
     try:
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
         tokenizer = Tokenizer.from_str(text)
@@ -215,7 +220,30 @@ def read(path: Path) -> str:
         )
     if special_names(entries) == SPECIAL:
         check_special(entries, str(path))
+    tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
+    text = _with_added(text, path.parent)
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+
+
+def _with_added(source: str, folder: Path) -> str:
+    """Return a tokenizer.json with the tokens that other files of its folder add.
+
+    Raises:
+        InputError: such a file is broken, or an id is taken or not the next one.
+    """
+    library = Tokenizer.from_str(source)
+    known = {token.content for token in library.get_added_tokens_decoder().values()}
+    tokens = tokenizer_folder.added_tokens(folder)
+    new = {number: token for number, token in tokens.items() if token.content not in known}
+    for number, token in new.items():
+        library.add_tokens([token])
+        if (found := library.token_to_id(token.content)) != number:
+            raise InputError(
+                f"{folder}: the added token {token.content!r} should have id {number}, but has "
+                f"{found} after the vocabulary; correct the files of the tokenizer",
+                path=folder,
+            )
+    return str(library.to_str(pretty=True)) if new else source
 
 
 def _without_padding(source: str) -> str:

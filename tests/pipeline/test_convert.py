@@ -101,6 +101,30 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
 
 
+def test_a_sentence_model_in_the_cache_of_the_hub_stays_one(run, tmp_path):
+    stage.run("convert", run, convert.make)
+    write_sentence_model(Path(run.out))
+    (Path(run.out) / "1_Pooling" / "link").unlink()
+    blobs, snapshot = tmp_path / "models--a--b/blobs", tmp_path / "models--a--b/snapshots/rev"
+    blobs.mkdir(parents=True)
+    for number, path in enumerate(sorted(p for p in Path(run.out).rglob("*") if p.is_file())):
+        link = snapshot / path.relative_to(run.out)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        (blobs / str(number)).write_bytes(path.read_bytes())
+        link.symlink_to(os.path.relpath(blobs / str(number), link.parent))
+    (tmp_path / "secret").write_text("secret")
+    (snapshot / "config_sentence_transformers.json").symlink_to(tmp_path / "secret")
+    (snapshot / "1_Pooling" / "more").symlink_to(tmp_path / "secret")
+    again = dataclasses.replace(
+        run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"), check=False
+    )
+    stage.run("convert", again, convert.make)
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
+    assert not [p for p in (tmp_path / "again").rglob("*")
+                if p.is_file() and p.read_bytes() == b"secret"]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["../vocab", "/etc", ".."])
 def test_a_sentence_model_cannot_name_folders_elsewhere(run, tmp_path, name):
     stage.run("convert", run, convert.make)
@@ -270,6 +294,16 @@ def test_anybodys_bert_comes_out_as_it_went_in(run, published):
     assert made.figures["notes"] == []
     assert made.figures["largest_logit_difference"] < 1e-10
     assert "`theirs`" in (Path(run.out) / "README.md").read_text()
+
+
+def test_another_tokenizer_than_the_original_is_a_note(run, published):
+    lines = (published / "vocab.txt").read_text().replace("h\n", "Foo\n")
+    (published / "vocab.txt").write_text(lines)
+    (published / "tokenizer.json").unlink()  # transformers lowercases then
+    made = converted(run, train=str(published), vocab=None)
+    (note,) = made.figures["notes"]
+    assert "'Foo Paris'" in note
+    assert note in made.summary
 
 
 def test_padding_and_truncation_are_written_by_nobody(run, published):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -20,6 +21,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, grid_search
+from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from tests import forked
 
@@ -112,6 +114,58 @@ def test_the_predictions_are_those_that_were_scored(config):
     assert rows[0] == "index\tprediction"
     pairs = [(a.split("\t")[1], b.split("\t")[3]) for a, b in zip(rows[1:], dev[1:], strict=True)]
     assert np.mean([a == b for a, b in pairs]) == pytest.approx(found["best"])
+
+
+def test_dev_examples_that_are_in_train_are_counted(config):
+    folder = Path(config.data) / "Toy"
+    train, dev = (
+        [
+            tuple(row.split("\t")[1:3])
+            for row in (folder / f"{name}.tsv").read_text().splitlines()[1:]
+        ]
+        for name in ("train", "dev")
+    )
+    same = sum(texts in train for texts in dev)
+    assert same
+    (remark,) = evaluate_remarks(replace(config, sequence_length=40))
+    assert remark.startswith(f"{same} of 100 ")
+    alike = replace(config, task=replace(TASK, dev="train.tsv"))
+    (remark,) = evaluate_remarks(alike)
+    assert remark.startswith("300 of 300 ")
+    found = run(replace(alike, baseline=False))
+    assert found.figures["remarks"] == [remark]
+    assert remark in found.summary
+
+
+def evaluate_remarks(config: EvaluateConfig) -> list[str]:
+    context = grid_search.prepare(config)
+    return remarks_of(config, context.train, context.dev)
+
+
+def test_the_first_rows_of_a_sorted_file_are_a_remark(config):
+    path = Path(config.data) / "Toy" / "train.tsv"
+    header, *rows = path.read_text().splitlines()
+    some = replace(config, maximum_rows=170)
+    assert not any("maximum_rows" in remark for remark in evaluate_remarks(some))
+    rows = sorted(rows, key=lambda row: row.split("\t")[3])
+    path.write_text("\n".join([header, *rows]) + "\n")
+    (remark,) = [one for one in evaluate_remarks(some) if "maximum_rows" in one]
+    assert "150 no, 20 yes" in remark
+    assert not any("maximum_rows" in one for one in evaluate_remarks(config))
+
+
+def test_a_task_without_a_dev_file_is_told_what_to_set(config):
+    (Path(config.data) / "Toy" / "dev.tsv").unlink()
+    with pytest.raises(InputError, match=r"Toy/dev\.tsv.*task\.dev_share=0\.1"):
+        grid_search.prepare(config)
+
+
+def test_f1_says_of_which_label_it_is(config):
+    task = replace(TASK, labels=["yes", "no"], metrics=["f1"])
+    found = run(replace(config, task=task, baseline=False))
+    assert found.figures["positive"] == "no"
+    assert " f1 of 'no' " in found.summary
+    assert run(replace(config, baseline=False)).figures["positive"] == "yes"
 
 
 @pytest.mark.slow
@@ -238,7 +292,14 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     assert run(kept).figures == found  # only the best was trained once more
     folder = Path(config.out) / "model"
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    assert saved_model.load(folder)[1].texts == 2
+    opened = saved_model.load(folder)[1]
+    assert opened.texts == 2
+    card = (folder / "README.md").read_text()
+    header = yaml.safe_load(card.split("---")[1])
+    assert header["pipeline_tag"] == "text-classification"
+    assert f"| dev accuracy | {found['best']:.4f} |" in card
+    read = (config.sequence_length, config.truncation, config.stride)
+    assert opened.reading == saved_model.Reading(*read)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()[1:]
     pairs = [row.split("\t")[1:3] for row in rows]

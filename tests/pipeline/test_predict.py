@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
+from model.finetuning.features import TruncationConfig, tokenize
 from model.finetuning.heads import HeadConfig
 from model.huggingface import bert_format
 from pipeline import embed, predict
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EmbedConfig, PredictConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
@@ -55,10 +57,11 @@ def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuned(
-    kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path, texts: int | None = None
-) -> Path:
+    kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path,
+    texts: int | None = None, reading: saved_model.Reading | None = None,
+) -> Path:  # fmt: skip
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
-    saved_model.save(folder, model, CONFIG, labels, vocab, texts)
+    saved_model.save(folder, model, CONFIG, labels, vocab, texts, reading)
     return folder
 
 
@@ -92,7 +95,7 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
 ) -> None:
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
-    assert set(found) == {"text", "masks"}
+    assert set(found) == {"row", "text", "masks"}
     with pytest.raises(InputError, match="line 1: ") as raised:
         answers(modern, "the cat\tsat .\n", monkeypatch, capsys)
     assert raised.value.key == "pretrained"
@@ -113,7 +116,7 @@ def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, c
     with torch.no_grad():
         logits = theirs(**tokenizer("the cat", "sat .", return_tensors="pt")).logits
     assert found[0]["next"] == pytest.approx(float(logits.softmax(-1)[0, 0]), abs=1e-5)
-    assert set(found[1]) == {"text", "next", "masks"}
+    assert set(found[1]) == {"row", "text", "next", "masks"}
 
 
 def test_classes_and_their_probabilities_are_those_of_transformers(
@@ -180,6 +183,75 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
     assert found["ending"] == ["sat", "ran", "dog"][found["place"]]
 
 
+@pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
+@pytest.mark.parametrize("text", ["the cat sat on a mat dog ran far . " * 3, "the\tcat " * 9])
+def test_the_part_of_a_text_is_that_of_the_training(
+    vocab, tmp_path, monkeypatch, capsys, truncation, text
+) -> None:
+    reading = saved_model.Reading(12, truncation, stride=3)
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 1, reading)
+    (found,) = answers(folder, text, monkeypatch, capsys)
+    columns = {"input": str(tmp_path / "in.jsonl"), "columns": ["text"]}
+    (table,) = answers(folder, "", monkeypatch, capsys, **columns)
+    samples = tokenize(WordPiece.load(vocab), [text], None, [0.0], TruncationConfig(12, truncation))
+    model = saved_model.load(folder)[1].model
+    logits = loop.predict(model, samples, torch.device("cpu"))[0]
+    expected = torch.tensor(logits).softmax(-1).tolist()
+    for one in (found, table):
+        assert list(one["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
+    (whole,) = answers(folder, text, monkeypatch, capsys, sequence_length=40)
+    assert whole["probabilities"] != pytest.approx(found["probabilities"], abs=1e-6)
+    config = json.loads((folder / "config.json").read_text())
+    theirs = transformers.AutoConfig.from_pretrained(folder)
+    assert theirs.fine_tuning == config["fine_tuning"]
+    config.pop("fine_tuning")  # as an older release wrote it
+    (folder / "config.json").write_text(json.dumps(config))
+    assert saved_model.load(folder)[1].reading == saved_model.Reading()
+    (old,) = answers(folder, text, monkeypatch, capsys)
+    assert old["probabilities"] == whole["probabilities"] or truncation != "head"
+    for broken in ({"truncation": "middle"}, {"x": 1}, {"stride": 0}, {"sequence_length": "9"}, 3):
+        (folder / "config.json").write_text(json.dumps(config | {"fine_tuning": broken}))
+        with pytest.raises(InputError):
+            saved_model.load(folder)
+
+
+def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "in.csv").write_text('id,a,b,label\n9,"the\tcat",sat,yes\n7,dog,"ran\nfar",no\n')
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 2)
+    table = {"input": str(tmp_path / "in.csv"), "columns": ["a", "b"]}
+    found = answers(folder, "", monkeypatch, capsys, **table)
+    assert [(one["row"], one["id"], one["gold"]) for one in found] == [
+        (1, "9", "yes"), (2, "7", "no"),
+    ]  # fmt: skip
+    texts = ["the cat\tsat", "dog\tran far"]
+    for one, line in zip(
+        found, answers(folder, "\n".join(texts), monkeypatch, capsys), strict=True
+    ):
+        assert one["probabilities"] == line["probabilities"]
+    with pytest.raises(InputError, match="pairs"):
+        answers(folder, "", monkeypatch, capsys, input=table["input"], columns=["a"])
+    single = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "single", 1)
+    with pytest.raises(InputError) as caught:
+        answers(single, "", monkeypatch, capsys, **table)
+    assert caught.value.key == "columns"
+
+
+def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path) -> None:
+    (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
+    (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
+    common: dict[str, Any] = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
+    vectors = []
+    for name, columns in (("in.csv", ["text"]), ("in.txt", [])):
+        embed.embed(EmbedConfig(input=str(tmp_path / name), columns=columns, **common))
+        with pa.memory_map(common["out"]) as source:
+            table = pa.ipc.open_file(source).read_all()
+        vectors.append(table["vector"].to_pylist())
+        assert table["text"].to_pylist() == ["the cat", "a dog ran"]
+        assert ("id" in table.column_names) == bool(columns)
+    assert vectors[0] == vectors[1]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("the cat", "line 1: "),
@@ -231,7 +303,7 @@ def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch,
     with pytest.raises(InputError, match=r"line 1: .*next_sentence and pooler"):
         answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
     (found,) = answers(tmp_path, "the cat\tsat [MASK]", monkeypatch, capsys)
-    assert set(found) == {"text", "masks"}
+    assert set(found) == {"row", "text", "masks"}
     pooled = transformers.BertModel.from_pretrained(pretrained)
     pooled.save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"line 1: .*next_sentence") as caught:
@@ -270,6 +342,62 @@ def test_vectors_of_a_modern_model_are_those_of_transformers(modern, tmp_path, p
     test_vectors_are_those_of_transformers(modern, tmp_path, pooling)
 
 
+def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds: str) -> Path:
+    """Return a folder as sentence-transformers writes it."""
+    shutil.copytree(source, folder)
+    modules = [
+        {"path": f"{n}_{kind}" if n else "", "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(("Transformer", "Pooling", *kinds))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "pooling"),
+    [({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+     ({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")],
+)  # fmt: skip
+def test_a_sentence_model_is_pooled_as_it_says(
+    pretrained, tmp_path, settings, pooling, normalized
+) -> None:
+    kinds = ["Normalize"] if normalized else []
+    folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
+    (tmp_path / "in.txt").write_text("the cat\na dog ran far . the mat sat on a mat\n")
+    common = {"input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
+    embed.embed(EmbedConfig(pretrained=str(folder), **common))
+    found = np.load(common["out"])
+    embed.embed(
+        EmbedConfig(pretrained=str(pretrained), pooling=pooling, sequence_length=8, **common)
+    )
+    expected = np.load(common["out"])
+    if normalized:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [({"pooling_mode_mean_tokens": True}, ["Dense"]), ({"pooling_mode_lasttoken": True}, []),
+     ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, [])],
+)  # fmt: skip
+def test_what_a_sentence_model_does_otherwise_is_refused(
+    pretrained, tmp_path, settings, kinds
+) -> None:
+    folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
+    (tmp_path / "in.txt").write_text("the cat\n")
+    common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"),
+              "out": str(tmp_path / "out.npy")}  # fmt: skip
+    with pytest.raises(ConfigError) as caught:
+        embed.embed(EmbedConfig(**common))
+    assert caught.value.key == "pooling"
+    embed.embed(EmbedConfig(**common, pooling="mean"))
+
+
 def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
     text = "the cat sat\n\na dog\n"
     (tmp_path / "in.txt").write_text(text)
@@ -283,22 +411,6 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
     with pytest.raises(InputError, match="empty") as raised:
         embed.embed(EmbedConfig(**common, out=out[1]))
     assert raised.value.key == "input"
-
-
-@pytest.mark.parametrize("place", ["file", "standard input"])
-def test_only_line_feeds_end_lines(tmp_path, monkeypatch, place) -> None:
-    file = tmp_path / "in.txt"
-    file.write_bytes("the\rcat\u2028sat\na dog\r\n\n\rmat".encode())
-    path = str(file) if place == "file" else None
-    lines = ["the\rcat\u2028sat", "a dog", "", "\rmat"]
-    with open(file, encoding="utf-8") as stream:  # as Python opens standard input
-        monkeypatch.setattr(sys, "stdin", stream)
-        assert embed.read_lines(path) == lines
-    with open(file, encoding="utf-8") as stream:
-        monkeypatch.setattr(sys, "stdin", stream)
-        found = list(predict.lines_of(PredictConfig(pretrained="x", input=path)))
-    assert [line.text for line in found] == [line for line in lines if line]
-    assert found[-1].where.endswith("line 4")
 
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
@@ -327,6 +439,20 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
     for place in (work, work / "train"):
         with pytest.raises(InputError, match=f"{place}: .*; use {work}/convert"):
             embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
+
+
+@pytest.mark.parametrize("name", ["google/bert_uncased_L-2", "bert-base-uncased"])
+def test_a_name_of_the_hub_is_told_how_to_be_a_folder(name) -> None:
+    with pytest.raises(InputError, match=f"hf download {name} ") as raised:
+        predict.answerer(PredictConfig(pretrained=name))
+    assert raised.value.path == name
+
+
+def test_the_model_of_an_evaluation_is_named(pretrained, tmp_path) -> None:
+    (tmp_path / "evaluate-own").mkdir()
+    (tmp_path / "evaluate-own" / "model").symlink_to(pretrained)
+    with pytest.raises(InputError, match=f"use {tmp_path}/evaluate-own/model"):
+        predict.answerer(PredictConfig(pretrained=str(tmp_path / "evaluate-own")))
 
 
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
@@ -370,4 +496,4 @@ def test_the_commands_work(pretrained, tmp_path, root) -> None:
     command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
     done = forked.run(command, cwd=root)
     assert done.returncode == 0, done.stderr
-    assert "1 line, vectors of 16" in done.stdout
+    assert "1 row, vectors of 16" in done.stdout

@@ -5,6 +5,7 @@ Each type is a module with a class that implements `TaskType`, the interface of 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -88,6 +89,36 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
                 key="task.dev_share",
             )
     return train, dev
+
+
+def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str]:
+    """Return what makes the score of a dev set doubtful: rows of train, or classes in order."""
+    found = []
+    rows = set(_contents(train.samples))
+    same = sum(content in rows for content in _contents(dev.samples))
+    if same:
+        found.append(f"{same:,} of {len(dev.samples):,} dev examples are in train too")
+    classes = train.truth if config.task.kind in ("classification", "choice") else []
+    if config.maximum_rows == len(classes) and config.task.labels:
+        runs = [label for label, _ in groupby(classes)]
+        if len(runs) == len(set(classes)):
+            counts = ", ".join(
+                f"{classes.count(number):,} {label}"
+                for number, label in enumerate(config.task.labels)
+            )
+            found.append(
+                f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); "
+                "shuffle it"
+            )
+    return found
+
+
+def _contents(samples: Samples) -> list[bytes]:
+    """Return the tokens of each sample, with where the second texts begin."""
+    places = samples.bounds()
+    each = [ids.tobytes() + bytes([0, *int(second).to_bytes(4, "big")])
+            for ids, second in zip(samples.ids, samples.second, strict=True)]  # fmt: skip
+    return [b"".join(each[start:end]) for start, end in pairwise(places.tolist())]
 
 
 def framing_of(config: EvaluateConfig) -> TruncationConfig:

@@ -18,7 +18,7 @@ from pipeline.common import counter_rng
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
-from pipeline.evaluation.examples import pair_files
+from pipeline.evaluation.examples import columns_of, pair_files
 from pipeline.evaluation.table_files import Table
 from pipeline.text.clean import clean
 
@@ -104,7 +104,7 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
     def column(name: str, default: str) -> list[str]:
         if not name or name not in table.names:  # pandas leaves the name of its index empty
             return [default] * len(table.rows)
-        place = table.names.index(name)
+        (place,) = columns_of(table, [name])
         return [_without_surrogates(row[place]).strip() for row in table.rows]
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem

@@ -8,7 +8,9 @@ import collections
 import json
 import re
 import string
+import unicodedata
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,11 +70,20 @@ class Answers:
     def read(
         self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
     ) -> Dataset:
-        """See `TaskType`."""
+        """See `TaskType`.
+
+        Raises:
+            InputError: two questions to answer have one id, by which the answers are written.
+        """
         place, content = examples.need(self._data, self._task, name)
-        return self.part_of(
-            chosen(parse(place, content), keep, lambda question: question.article, rows)
-        )
+        found = chosen(parse(place, content), keep, lambda question: question.article, rows)
+        (identity, count), *_ = collections.Counter(one.identity for one in found).most_common(1)
+        if count > 1 and (keep is not None or name != self._task.train):
+            raise InputError(
+                f"{place}: {count} questions have the id {identity!r}; give each its own",
+                path=place,
+            )
+        return self.part_of(found)
 
     def part_of(self, questions: list[Question]) -> Dataset:
         """Convert questions to samples."""
@@ -93,7 +104,7 @@ class Answers:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
         self._wordpiece.coverage.characters += len(text)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
-        return encoded.ids, encoded.offsets
+        return encoded.ids, encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
     def _windows(
         self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]
@@ -153,6 +164,7 @@ class Answers:
         return with_threshold(
             np.array(every), np.array([margin for _, margin in answers]),
             np.array([not truth for truth in part.truth]),
+            np.array([bool(text) for text, _ in answers]),
         )  # fmt: skip
 
     def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
@@ -163,12 +175,14 @@ class Answers:
     def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
         """Return the predictions file of the official scripts; an empty string means no answer.
 
-        With unanswerable questions, also the margins, for the script's `--na-prob-file`.
+        The script gives it the scores of `score`. With unanswerable questions, also the margins,
+        for the script's `--na-prob-file`.
         """
         ids = [question.identity for question in part.extra[0]]
         if all(part.truth):
             return {PREDICTIONS: as_json(ids, [text for text, _ in answers])}
-        texts = ["" if margin > 0 else text for text, margin in answers]
+        threshold = self.score(part, answers)["threshold"]
+        texts = ["" if margin > threshold else text for text, margin in answers]
         margins = [margin for _, margin in answers]
         return {PREDICTIONS: as_json(ids, texts), "null_odds.json": as_json(ids, margins)}
 
@@ -217,6 +231,16 @@ def without_surrogates(fields: dict[str, Any]) -> dict[str, Any]:
         key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
         for key, value in fields.items()
     }
+
+
+def with_marks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans of tokens with the combining marks after them, which a normalizer drops."""
+    found = []
+    for (start, end), (after, _) in pairwise([*spans, (len(text), 0)]):
+        while end < after and unicodedata.category(text[end])[0] == "M":
+            end += 1
+        found.append((start, end))
+    return found
 
 
 def target(question: Question, window: Window) -> tuple[int, int]:
@@ -273,16 +297,18 @@ def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
     return exact, f1
 
 
-def with_threshold(every: np.ndarray, margins: np.ndarray, none: np.ndarray) -> Scores:
+def with_threshold(
+    every: np.ndarray, margins: np.ndarray, none: np.ndarray, given: np.ndarray
+) -> Scores:
     """Return scores at the best threshold, above whose margin answers are withheld.
 
     `every` `(N, 2)` holds exact match and F1 of the answers if given, `none` `(N,)` marks
-    unanswerable questions.
+    unanswerable questions, and `given` `(N,)` answers that are not empty.
     """
     order = np.argsort(margins, kind="stable")
     # Gain of answering over not answering. As in the official script, any answer to an unanswerable
     # question is wrong, even a mere article.
-    gain = np.where(none[:, None], -1.0, every)[order]
+    gain = np.where(none[:, None], -1.0 * given[:, None], every)[order]
     curve = np.concatenate([np.zeros((1, 2)), np.cumsum(gain, 0)]) + none.sum()
     # A threshold can only separate different margins.
     cuts = np.concatenate([[True], np.diff(margins[order]) > 0, [True]])

@@ -1,5 +1,7 @@
 """One tag per word: named entities in CoNLL's columns (Tjong Kim Sang and De Meulder 2003)."""
 
+import collections
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize
@@ -137,16 +139,19 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
     A sentence ends at an empty line; columns are separated by tabs, or else by spaces. Other spaces
-    of Unicode, such as the no-break space in a number, are part of a word.
+    of Unicode, such as the no-break space in a number, are part of a word. Comments are left out.
 
     Raises:
         InputError: the file has no sentences.
     """
     sentences: list[Sentence] = [([], [])]
     malformed = []
-    for number, line in enumerate(table_files.decode(place, content).split("\n"), 1):
-        line = line.strip(" \t\r") if line.strip() else ""
-        fields = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+    lines = [line.strip(" \t\r") for line in table_files.decode(place, content).split("\n")]
+    is_comment = _comments([line for line in lines if line.strip()], columns)
+    for number, line in enumerate(lines, 1):
+        fields = _fields(line) if line.strip() else []
+        if fields and is_comment(line):
+            continue
         if not fields or fields[0] == "-DOCSTART-":
             if sentences[-1][0]:
                 sentences.append(([], []))
@@ -162,6 +167,34 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
             f"{place}: has no sentences{'; ' + malformed[0] if malformed else ''}", path=place
         )
     return sentences, malformed
+
+
+def _fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+
+
+def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:
+    """Return what tells comments from lines of words: both may begin with `#`.
+
+    A comment has other columns than most lines, or no tag in the last one that is read: without
+    tags, none of what other lines have in their last column.
+    """
+    sure = [line for line in lines if line[0] not in "#-"]
+    kinds = collections.Counter((len(_fields(line)), "\t" in line) for line in sure or lines)
+    last = columns[-1] if len(columns) > 1 else -1
+    known = {fields[last] for fields in map(_fields, sure) if len(fields) > max(last, 0)}
+
+    def is_comment(line: str) -> bool:
+        if not line.startswith("#"):
+            return False
+        fields = _fields(line)
+        if (len(fields), "\t" in line) != kinds.most_common(1)[0][0]:
+            return True
+        prefix, dash, _ = fields[last].partition("-")
+        tag = len(columns) > 1 and prefix in PREFIXES and bool(dash or prefix == OUTSIDE)
+        return len(fields) > 1 and not tag and fields[last] not in known
+
+    return is_comment
 
 
 def entities(tags: list[str]) -> set[tuple[int, int, str]]:

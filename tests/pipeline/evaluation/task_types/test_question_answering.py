@@ -1,6 +1,7 @@
 """Answers in passages: windows, spans, and the official scores."""
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.finetuning.features import Samples
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset, question_answering
@@ -142,6 +144,65 @@ def test_the_score_of_a_set_is_that_of_the_official_script(
     assert 100 * found["f1"] == pytest.approx(52.380952381)
 
 
+@given(st.lists(
+    st.tuples(st.sampled_from(["", "fox", "red fox", "the"]), st.sampled_from(["fox", "red", None]),
+              st.floats(-5, 5)), min_size=1,
+))  # fmt: skip
+def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
+    made = object.__new__(Answers)  # neither method reads a file
+    truth = [[] if right is None else [right] for _, right, _ in rows]
+    asked = [question_answering.Question(str(n), "?", "", [], 0) for n in range(len(rows))]
+    part = Dataset(Samples([], np.zeros(0), None), truth, (asked, []))
+    answers = [[text, margin] for text, _, margin in rows]
+    written = json.loads(made.export(part, answers)["predictions.json"])
+    # As evaluate-v2.0.py without --na-prob-file: every text counts, and none is no answer.
+    every = [
+        (float(not text), float(not text)) if not right
+        else question_answering.span_scores(text, right)
+        for text, right in zip(written.values(), truth, strict=True)
+    ]  # fmt: skip
+    found = made.score(part, answers)
+    exact, f1 = np.mean(every, 0)
+    assert (f1, exact) == pytest.approx((found["f1"], found["exact"]))
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [("a café was here", "café"), ("here was a café", "café"), ("a naïveté b", "naïveté"),
+     ("Tiếng Việt ở đó", "Tiếng Việt"), ("he said yẹ̀", "yẹ̀"), ("it was ❤️", "❤️")],
+)  # fmt: skip
+def test_an_answer_has_the_marks_of_its_last_letter(
+    tmp_path: Path, form: Any, context: str, answer: str
+) -> None:
+    context, answer = (unicodedata.normalize(form, text) for text in (context, answer))
+    letters = [*"abcdefghijklmnopqrstuvwxyzđ❤"]
+    (tmp_path / "tokenizer.json").write_text(
+        build([*SPECIAL, *letters, *(f"##{letter}" for letter in letters)], lowercase=True)
+    )
+    item = {"id": "1", "question": "?", "answers": [
+        {"text": answer, "answer_start": context.index(answer)}]}  # fmt: skip
+    content = {"data": [{"paragraphs": [{"context": context, "qas": [item]}]}]}
+    part = (made := kind(tmp_path, WordPiece.load(tmp_path), content, 40, 9)).read("train.json")
+    assert (part.samples.labels > 0).all()
+    ((text, _),) = made.decode(part, perfect(part))
+    assert text == answer
+
+
+def test_equal_ids_of_questions_are_refused_where_answers_are_written(
+    tmp_path: Path, wordpiece: WordPiece
+) -> None:
+    content = squad(("when?", "1248"), ("where?", "Rhine"))
+    content["data"][0]["paragraphs"][0]["qas"][1]["id"] = "0"
+    made = kind(tmp_path, wordpiece, content, 64, 32)
+    assert len(made.read("train.json")) == 2
+    (tmp_path / "dev.json").write_text(json.dumps(content))
+    for name, keep in (("dev.json", None), ("train.json", bool)):
+        with pytest.raises(InputError) as caught:
+            made.read(name, keep=keep)
+        assert caught.value.path == str(tmp_path / name)
+
+
 def test_answers_do_not_begin_with_the_space_of_their_first_token(tmp_path: Path) -> None:
     bpe = learn_byte_level([CONTEXT] * 9)
     answers = ["Köln", "Cathedral", "finished in 1880"]
@@ -155,7 +216,7 @@ def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -
     none = np.array([row[0] for row in rows])
     f1 = np.where(none, 0.0, [row[1] for row in rows])
     margins = np.array([float(row[2]) for row in rows])
-    found = question_answering.with_threshold(np.stack([f1, f1], 1), margins, none)
+    found = question_answering.with_threshold(np.stack([f1, f1], 1), margins, none, margins < 9)
     tried = [np.where(margins > cut, none, f1).mean() for cut in range(-6, 7)]
     assert found["f1"] == pytest.approx(max(tried))
     assert found["f1_at_0"] == pytest.approx(np.where(margins > 0, none, f1).mean())

@@ -1,5 +1,6 @@
 """Tags of words: entities as conlleval finds them, sentences in windows."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,45 @@ def perfect(kind: Tagging, part: Dataset) -> list[np.ndarray]:
         np.eye(kind.outputs, dtype=np.float32)[np.where(labels == UNLABELLED, 0, labels)]
         for labels in part.samples.labels
     ]
+
+
+COMMENTED = [
+    "# id 11aa domain=en\nanna _ _ B-PER\nlives _ _ O\n\n# id 22bb domain=en\noslo _ _ O\n",
+    "# id 11aa\tdomain=en\nanna _ _ B-PER\nlives _ _ O\n\n# id 22bb\tdomain=en\noslo _ _ O\n",
+    "#\thttps://a.b/c [2009]\nanna\tB-PER\nlives\tO\n\n#\thttps://a.b/d [2009]\noslo\tO\n",
+    "# sent_id = 1\n# text = anna lives\nanna\tN\tB-PER\nlives\tV\tO\n\n# text = o\noslo\tN\tO\n",
+    "#begin document (a/b); part 000\nanna B-PER\nlives O\n\noslo O\n#end document\n",
+    "# O\nanna\tB-PER\nlives\tO\n\n# B-PER\noslo\tO\n",
+    "# two O\nanna PER\nlives 0\n\n# newpar\noslo 0\n",
+]
+
+
+@pytest.mark.parametrize("text", COMMENTED)
+def test_comments_are_no_words(text: str) -> None:
+    sentences, malformed = parse("f", text.encode(), [0, -1])
+    assert [words for words, _ in sentences] == [["anna", "lives"], ["oslo"]]
+    assert {tag for _, tags in sentences for tag in tags} <= {"B-PER", "O", "PER", "0"}
+    assert not malformed
+    cut = text.split("\n")  # without the tags
+    lines = [line if line[:1] == "#" else re.sub("[ \t][^ \t]*$", "", line) for line in cut]
+    sentences, _ = parse("f", "\n".join(lines).encode(), [0])
+    assert [words for words, _ in sentences] == [["anna", "lives"], ["oslo"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("#\tO\n#win\tB-MISC\nnow\tO\n", ["#", "#win", "now"]),
+     ("now O\n# O\n1 O\n", ["now", "#", "1"]),
+     ("a NN B-NP O\n# # I-NP O\n#x NN I-NP B-LOC\n", ["a", "#", "#x"]),
+     ("# O\n#a B-PER\n", ["#", "#a"]),
+     ("a PER\nb -\n# -\n#c PER\n", ["a", "b", "#", "#c"])],
+)  # fmt: skip
+def test_a_hash_with_a_tag_is_a_word(text: str, words: list[str]) -> None:
+    assert [one for one, _ in parse("f", text.encode(), [0, -1])[0]] == [words]
+
+
+def test_a_hash_is_a_word_of_a_file_without_tags() -> None:
+    assert parse("f", b"#\n#win\nnow\n", [0])[0] == [(["#", "#win", "now"], [])]
 
 
 @pytest.mark.parametrize("longest", [8, 12, 40])

@@ -1,0 +1,177 @@
+"""Rows of `embed` and `predict`: lines of text, or rows of a table as `evaluate` reads it.
+
+A line feed alone ends a line, so that `wc -l` counts them.
+"""
+
+import codecs
+import csv
+import io
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.common.errors import InputError
+from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.evaluation import examples, table_files
+
+TABLES = (".csv", ".tsv", ".json", ".jsonl")
+LOOKED_AT = 20  # lines, for what a header names
+# What columns are often called, and texts are not.
+NAMES = frozenset((
+    "answer", "category", "class", "content", "context", "guid", "hypothesis", "id", "idx", "index",
+    "label", "labels", "premise", "question", "sentence", "sentence1", "sentence2", "sentences",
+    "tag", "tags", "target", "text", "text1", "text2", "text_a", "text_b", "texts", "title",
+))  # fmt: skip
+ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the input: a line, in which tabs may divide texts, or the columns of a table."""
+
+    number: int  # from 1; a header is not counted
+    where: str  # file and line number, from 1
+    text: str  # of the line, or of the columns with tabs between
+    columns: list[str] | None = None
+    about: dict[str, str] = field(default_factory=dict)  # `id` and `gold`, where there are any
+
+    def parts(self, most: int = -1) -> list[str]:
+        """Return the texts of the row, `most` of a line."""
+        return self.columns or self.text.split("\t", most - 1 if most > 0 else -1)
+
+
+def open_rows(path: str | None) -> TextIO:
+    """Open a UTF-8 file, or standard input without a path; a lone CR is part of its line.
+
+    A byte order mark at the beginning is left out.
+    """
+    if path:
+        return open(path, encoding="utf-8-sig", newline="\n")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # of the locale's encoding till then
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
+    return sys.stdin
+
+
+def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
+    """Yield the rows of the input; lines are read as they are needed.
+
+    Raises:
+        InputError: the input is unreadable, empty or malformed, or which columns to read is not
+            known.
+    """
+    place = config.input or "standard input"
+    try:
+        if config.input and table_files.ends(place, *TABLES):
+            yield from _table_rows(config, place, Path(config.input).read_bytes())
+            return
+        with open_rows(config.input) as stream:
+            first = list(itertools.islice(stream, LOOKED_AT))
+            if not first:
+                raise InputError(
+                    f"input={place}: is empty; write one input per line", key="input", path=place
+                )
+            if config.columns:
+                yield from _table_rows(config, place, "".join([*first, *stream]).encode())
+                return
+            _refuse_header(place, first)
+            for number, line in enumerate(itertools.chain(first, stream), 1):
+                text = line.removesuffix("\n").removesuffix("\r")
+                yield Row(number, f"{place}, line {number}", text)
+    except OSError as error:
+        raise InputError(
+            f"input={place}: cannot be read ({error.strerror})", key="input", path=place
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8",
+            key="input",
+            path=place,
+        ) from error
+
+
+def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes) -> Iterator[Row]:
+    """Yield the rows of a table; indices of columns say that it has no header, as in a task.
+
+    Raises:
+        InputError: raised by `rows_of`.
+    """
+    header = not config.columns or not all(name.isdecimal() for name in config.columns)
+    kind = place if table_files.ends(place, *TABLES) else _kind_of(content, header)
+    table = table_files.parse(place, content, header, needed=config.columns, kind=kind)
+    if not config.columns:
+        known = ", ".join(map(repr, table.names))
+        raise InputError(
+            f"{place}: columns is required, those of the texts; set columns=[NAME], of {known}, or "
+            "columns=[0] where the first line names none",
+            key="columns", path=place, line=1,
+        )  # fmt: skip
+    first = [_folded(name) for name in table.rows[0]] if not table.names else []
+    if len(first) > 1 and not NAMES.isdisjoint(first) and all(map(_is_name, first)):
+        raise _question(place)
+    if table.malformed or not table.rows:
+        fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
+        raise InputError(f"{fault}; correct the file", key="input", path=place)
+    texts = [examples.texts_of(table, column) for column in config.columns]
+    about: dict[str, list[str]] = {}
+    for name, column, usual in (("id", config.id, "id"), ("gold", config.label, "label")):
+        if column is not None or usual in table.names:
+            about[name] = examples.texts_of(table, column or usual)
+    for index, line in enumerate(table.lines):
+        parts = [column[index] for column in texts]
+        own = {name: values[index] for name, values in about.items()}
+        yield Row(index + 1, f"{place}, line {line}", "\t".join(parts), parts, own)
+
+
+def _kind_of(content: bytes, header: bool) -> str:
+    """Return the suffix of the kind of a table, by its first line; without a header always TSV."""
+    first = content.lstrip(codecs.BOM_UTF8 + b" \t\r\n").partition(b"\n")[0]
+    if header and first.startswith((b"{", b"[")):
+        return ".jsonl" if first.startswith(b"{") else ".json"
+    return ".csv" if header and b"\t" not in first and (b"," in first or b";" in first) else ".tsv"
+
+
+def _refuse_header(place: str, lines: list[str]) -> None:
+    """Raise InputError if the first line seems to name columns, or to be JSON, as no text does."""
+    lines = [line[:1000].replace("\r", "") for line in lines if line.strip()]
+    if not lines:
+        return
+    if (lines[0].startswith("{") and '":' in lines[0]) or lines[0].strip() == "[":
+        raise _question(place)
+    for separator in "\t,;":
+        first, *others = csv.reader(lines, delimiter=separator)
+        names = [_folded(name) for name in first]
+        if not all(map(_is_name, names)) or len(set(names)) < len(names):
+            continue
+        known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and others
+        same = len(names) > 1 and {*map(len, others)} == {len(names)}
+        columns = list(zip(*others, strict=True)) if same else []
+        classes = separator != "\t" and any(map(_are_classes, columns))
+        if known or classes or any(all(map(_is_number, column)) for column in columns):
+            raise _question(place)
+
+
+def _are_classes(column: tuple[str, ...]) -> bool:
+    return 2 * len(set(column)) <= len(column)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and len(text) <= 30 and len(text.split()) <= 3 and not _is_number(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
+
+
+def _question(place: str) -> InputError:
+    return InputError(
+        f"{place}, line 1: seems to name the columns of a table, not to be a text; set "
+        "columns=[NAME] to that of the texts, or columns=[0] if it is a text",
+        key="columns", path=place, line=1,
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""What the files of a model's folder say of its tokenizer: its class, and added tokens.
+
+Transformers' classes were listed from release 5.23.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+
+from pipeline.common import foreign_json
+from pipeline.common.errors import InputError
+
+CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
+
+# Names of classes, without "Tokenizer" and "TokenizerFast".
+BERTS = frozenset((  # that read a vocab.txt as BertTokenizer does
+    "Bert", "ConvBert", "DPRContextEncoder", "DPRQuestionEncoder", "DPRReader", "DistilBert",
+    "Electra", "LayoutLM", "Lxmert", "MobileBert", "RetriBert", "SqueezeBert",
+))  # fmt: skip
+GENERAL = frozenset(("PreTrained", "TokenizersBackend"))  # that do what tokenizer.json says
+PYTHON = frozenset((  # that cut text by code of their own, whatever tokenizer.json says
+    "Bartpho", "BertGeneration", "BertJapanese", "Bertweet", "BioGpt", "BlenderbotSmall", "ByT5",
+    "CTRL", "Canine", "Cpm", "CpmAnt", "Esm", "FSMT", "Flaubert", "GPTNeoXJapanese", "JumanppBert",
+    "MyT5", "PLBart", "Perceiver", "Phobert", "ProphetNet", "RoCBert", "RoFormer", "Tapas", "XLM",
+))  # fmt: skip
+# Settings of classes that cut text by code of their own, with what BertTokenizer does.
+BASIC: dict[str, tuple[Any, ...]] = {
+    "do_basic_tokenize": (True,), "never_split": ([],), "word_tokenizer_type": ("basic",),
+    "subword_tokenizer_type": ("wordpiece",),
+}  # fmt: skip
+
+
+def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
+    """Check that a folder's class of tokenizer cuts text as is done here.
+
+    Args:
+        folder: of the vocabulary.
+        wordpiece: whether the vocabulary is of WordPiece.
+        library: whether it is a tokenizer.json, which says how text is cut.
+
+    Raises:
+        InputError: the class is another one, or its own code.
+    """
+    place, model = folder / CONFIG, folder / MODEL
+    stated, sizes = read_object(place), read_object(model)
+    code = stated.get("auto_map")
+    if isinstance(code, dict) or code is None:
+        code = (code or {}).get("AutoTokenizer") or _dict(sizes.get("auto_map")).get(
+            "AutoTokenizer"
+        )
+    if code:
+        raise _refused(place, f"auto_map names code of its own for the tokenizer ({code})")
+    for key, values in BASIC.items():
+        if stated.get(key) not in (None, *values):
+            value = json.dumps(stated[key], ensure_ascii=False)
+            raise _refused(place, f"{key} is {value}, which is not supported")
+    named = str(stated.get("tokenizer_class") or sizes.get("tokenizer_class") or "Bert")
+    kind = named.removesuffix("Fast").removesuffix("Tokenizer")
+    if kind not in BERTS and not (
+        library and (kind in GENERAL or not (wordpiece or kind in PYTHON))
+    ):
+        raise _refused(place, f"tokenizer_class {named} cuts text in a way that is not supported")
+
+
+def _refused(place: Path, fault: str) -> InputError:
+    return InputError(
+        f"{place}: {fault}; use a model with BertTokenizer, or one whose tokenizer.json does it "
+        "all with tokenizer_class PreTrainedTokenizerFast",
+        path=place,
+    )
+
+
+def added_tokens(folder: Path) -> dict[int, AddedToken]:
+    """Return the tokens that files of a folder add to its vocabulary, by id and in that order.
+
+    They are no special tokens here, as they are found in text; so does transformers.
+
+    Raises:
+        InputError: a file is broken.
+    """
+    stated = read_object(folder / CONFIG)
+    place = folder / (CONFIG if "added_tokens_decoder" in stated else ADDED)
+    try:
+        if place.name == CONFIG:
+            found = {
+                int(number): AddedToken(**{**fields, "special": False})
+                for number, fields in stated["added_tokens_decoder"].items()
+            }
+        else:
+            special = [*(stated.get("additional_special_tokens") or []),
+                       *(stated.get("extra_special_tokens") or [])]  # fmt: skip
+            found = {
+                int(number): AddedToken(content, normalized=content not in special)
+                for content, number in read_object(place).items()
+            }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{place}: its added tokens cannot be read ({error})", path=place
+        ) from error
+    return dict(sorted(found.items()))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; an empty one without a file.
+
+    Raises:
+        InputError: the file is broken.
+    """
+    return foreign_json.read_object(path) if path.exists() else {}
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

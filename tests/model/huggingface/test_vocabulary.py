@@ -1,0 +1,129 @@
+"""A written tokenizer reads texts and pairs as training read them, by transformers' own account."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from transformers import AutoTokenizer
+
+from model.encoders.architectures import build_model
+from model.finetuning import loop, saved_model
+from model.finetuning.heads import HeadConfig
+from model.huggingface import bert_format, vocabulary
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.model.tiny_bert import CONFIG, WORDS
+
+PAIRS = [("the abc",), ("The Über.", "uber 中文"), ("a b", "中"), ("b", "a a a")]
+FRAME = {"special_tokens": [("[CLS]", 2), ("[SEP]", 3)]}
+
+
+def wordpiece() -> Tokenizer:
+    return Tokenizer.from_str(build(WORDS))
+
+
+def byte_level() -> Tokenizer:
+    names = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    library = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, []))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.add_special_tokens(list(SPECIAL))
+    return library
+
+
+def unigram() -> Tokenizer:
+    pieces = [*SPECIAL, "▁", *"abcdeht.Ub", "▁the"]
+    library = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=1))
+    library.normalizer = normalizers.NFKC()
+    library.pre_tokenizer = pre_tokenizers.Metaspace()
+    library.add_special_tokens(list(SPECIAL))
+    return library
+
+
+def word_level() -> Tokenizer:
+    ids = {word: number for number, word in enumerate(WORDS)}
+    library = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.add_special_tokens(list(SPECIAL))
+    return library
+
+
+FRAMES = {
+    "none": None,
+    "offsets": processors.ByteLevel(),
+    "roberta": processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)),
+    "bert": processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)),
+    "one segment": processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:0 [SEP]:0", **FRAME
+    ),
+    "end": processors.TemplateProcessing(single="$A [SEP]", pair="$A $B [SEP]", **FRAME),
+}
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("kind", [wordpiece, byte_level, unigram, word_level])
+def test_pairs_have_the_ids_and_segments_of_training(
+    kind: Callable[[], Tokenizer], frame: str, architecture: str, tmp_path: Path
+) -> None:
+    library = kind()
+    spec = json.loads(library.to_str()) | {"post_processor": None}
+    if (own := FRAMES[frame]) is not None:
+        library.post_processor = own
+        spec = json.loads(library.to_str())
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab/tokenizer.json").write_text(json.dumps(spec))
+    size = dataclasses.replace(
+        CONFIG, architecture=architecture, vocab_size=library.get_vocab_size(), local_window=8
+    )
+    bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
+    head = loop.build(size, None, HeadConfig("class", 2), seed=0)
+    saved_model.save(tmp_path / "b", head, size, ["no", "yes"], tmp_path / "a")
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        opened = AutoTokenizer.from_pretrained(folder)
+        assert ("token_type_ids" in opened("a")) == (architecture == "bert")
+        for texts in PAIRS:
+            parts = [library.encode(text, add_special_tokens=False).ids for text in texts]
+            right = [2, *parts[0], 3, *(parts[1] + [3] if len(parts) > 1 else [])]
+            found = opened(*texts)
+            assert found["input_ids"] == right
+            first = len(parts[0]) + 2
+            types = [0] * first + [1] * (len(right) - first)
+            assert found.get("token_type_ids", types) == types
+        vocabulary.check_ids(folder)
+
+
+def test_the_check_sees_segments_that_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "vocab").mkdir()
+    byte_level().save(str(tmp_path / "vocab/tokenizer.json"))
+    size = dataclasses.replace(CONFIG, vocab_size=byte_level().get_vocab_size())
+    bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
+    path = tmp_path / "a/tokenizer_config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"model_input_names": ["input_ids", "attention_mask"]}))
+    with pytest.raises(RuntimeError, match="segments"):
+        vocabulary.check_ids(tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", [wordpiece, byte_level])
+def test_added_words_are_written_as_they_were_read(
+    kind: Callable[[], Tokenizer], tmp_path: Path
+) -> None:
+    library = kind()
+    library.add_tokens([AddedToken("<User>"), AddedToken("x y", normalized=False)])
+    (tmp_path / "vocab").mkdir()
+    library.save(str(tmp_path / "vocab/tokenizer.json"))
+    size = dataclasses.replace(CONFIG, vocab_size=library.get_vocab_size())
+    bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
+    vocabulary.check_ids(tmp_path / "a")
+    opened, ours = AutoTokenizer.from_pretrained(tmp_path / "a"), WordPiece.load(tmp_path / "a")
+    for text in ("a <User>b", "a<user> x yb", "X Y"):
+        assert opened(text)["input_ids"][1:-1] == ours.encode([text])[0].tolist()

@@ -1,0 +1,156 @@
+"""What the other files of a model's folder say of its tokenizer; transformers is the judge."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format
+from pipeline.common.errors import InputError
+from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.tokenization import existing
+from pipeline.tokenization.wordpiece import WordPiece, build
+from tests.model.tiny_bert import CONFIG, WORDS
+
+ADDED = ["<e1>", "</e1>", "[User]", "$price", "näher", "Foo Bar", "<tel>", "##x#"]
+TEXTS = ["a <e1>b</e1> c", "[USER] a", "a $price.", "The näher foo bar", "<tel><tel>", "a ##x# b"]
+
+
+def folder_of(folder: Path, files: dict[str, Any], library: str | None = None) -> Path:
+    """Return a folder with a vocab.txt, or a tokenizer.json, and other files."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    if library is None:
+        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    else:
+        (folder / "tokenizer.json").write_text(library, encoding="utf-8")
+    stated = {"do_lower_case": True, **files.get("tokenizer_config.json", {})}
+    for name, content in (files | {"tokenizer_config.json": stated}).items():
+        (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+def decoder(special: bool = False, **fields: bool) -> dict[str, Any]:
+    flags = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": not special}
+    return {
+        str(number): {"content": token, "special": special, **flags, **fields}
+        for number, token in enumerate(ADDED, len(WORDS))
+    }
+
+
+FILES: list[dict[str, Any]] = [
+    {"added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))}},
+    {"added_tokens.json": {token: n for n, token in reversed([*enumerate(ADDED, len(WORDS))])}},
+    {"tokenizer_config.json": {"added_tokens_decoder": decoder()}},
+    {"tokenizer_config.json": {"added_tokens_decoder": decoder(special=True)}},
+    {"tokenizer_config.json": {"added_tokens_decoder": decoder(single_word=True, rstrip=True)}},
+    {
+        "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
+        "tokenizer_config.json": {"additional_special_tokens": ADDED[:3]},
+    },
+    {"tokenizer_config.json": {"added_tokens_decoder": {
+        "40": {"content": WORDS[40], "special": False, "normalized": False}, **decoder()}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize("files", FILES)
+def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads_them(
+    files: dict[str, Any], library: bool, tmp_path: Path
+) -> None:
+    folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
+    theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
+    assert ours.size == len(WORDS) + len(ADDED)
+    assert ours.vocab[len(WORDS) :] == ADDED
+    for text in TEXTS:
+        found = ours.encode([text])[0].tolist()
+        assert found == theirs(text, add_special_tokens=False)["input_ids"], text
+    # With padding after them, as published matrices have it.
+    rows = -(-(ours.size + 1) // 8) * 8
+    trained = CONFIG.__class__(**{**CONFIG.__dict__, "vocab_size": rows})
+    state = build_model(trained).state_dict()
+    size = bert_format.without_padding(folder, trained, state, [])
+    assert size.vocab_size == ours.size
+    assert len(state["encoder.embeddings.word.weight"]) == ours.size
+    bert_format.save(tmp_path / "b", size, state, folder)
+    again = AutoTokenizer.from_pretrained(tmp_path / "b")
+    for text in TEXTS:
+        assert again(text)["input_ids"] == theirs(text)["input_ids"], text
+
+
+def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "a", FILES[0])
+    config = VocabConfig(
+        corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder)
+    )
+    entries, source = existing.load(config)
+    assert entries.split("\n")[len(WORDS) : -1] == ADDED
+    assert WordPiece(source).vocab == [*WORDS, *ADDED]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{", '{"<e1>": "x"}', '{"<e1>": 7}', f'{{"<e1>": {len(WORDS) + 2}}}',
+     f'{{"a": {len(WORDS)}}}'],
+)  # fmt: skip
+def test_added_tokens_that_cannot_be_are_refused(content: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "a", {})
+    (folder / "added_tokens.json").write_text(content)
+    with pytest.raises(InputError) as caught:
+        WordPiece.load(folder)
+    assert str(folder) in str(caught.value.path)
+
+
+OTHER: list[tuple[str, dict[str, Any]]] = [
+    *(("tokenizer_config.json", {"tokenizer_class": f"{name}Tokenizer"}) for name in (
+        "BertJapanese", "Bertweet", "Phobert", "RoFormer", "Canine", "RoCBert")),
+    ("config.json", {"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}),
+    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
+    ("tokenizer_config.json", {"auto_map": ["code.Mine", None]}),
+    ("config.json", {"model_type": "bert", "auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
+    ("tokenizer_config.json", {"do_basic_tokenize": False}),
+    ("tokenizer_config.json", {"never_split": ["ab.c"]}),
+    ("tokenizer_config.json", {"word_tokenizer_type": "mecab"}),
+    ("tokenizer_config.json", {"subword_tokenizer_type": "character"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize(("name", "content"), OTHER)
+def test_classes_that_cut_text_in_another_way_are_refused(
+    name: str, content: dict[str, Any], library: bool, tmp_path: Path
+) -> None:
+    folder = folder_of(
+        tmp_path / "a", {name: content}, build(WORDS, lowercase=True) if library else None
+    )
+    with pytest.raises(InputError) as caught:
+        WordPiece.load(folder)
+    assert str(caught.value.path).startswith(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "GPT2TokenizerFast", "MineTokenizer"])
+def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}})
+    with pytest.raises(InputError):
+        WordPiece.load(folder)
+
+
+@pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "DistilBertTokenizerFast"]
+)
+def test_classes_that_cut_as_bert_does_are_read(name: str, library: bool, tmp_path: Path) -> None:
+    files = {
+        "tokenizer_config.json": {
+            "tokenizer_class": name, "do_basic_tokenize": True,
+            "never_split": None, "auto_map": {"AutoModel": "code.Mine"},
+        }
+    }  # fmt: skip
+    folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
+    theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
+    for text in ("The Über abc.", "中文 É"):
+        assert ours.encode([text])[0].tolist() == theirs(text)["input_ids"][1:-1]
