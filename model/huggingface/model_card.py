@@ -74,8 +74,9 @@ def write(
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     license, language = remarks.pop("license", None), corpus.get("language")
-    header: dict[str, Any] = {"license": one_line(license or "unknown")}
-    header["library_name"] = "transformers"
+    header: dict[str, Any] = {
+        "license": one_line(license or "unknown"), "library_name": "transformers"
+    }  # fmt: skip
     header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
     header |= {"language": one_line(language)} if language else {}
     header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}
@@ -83,14 +84,12 @@ def write(
     title = f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else "")
     text = HEAD.format(
         header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
-        kind=kind,
-        paper=paper,
         title=one_line(title),
-        size=config.size_name,
-        start=one_line(how),
+        kind=kind, paper=paper,
+        size=config.size_name, start=one_line(how),
         objective=objective_of(config, train),
         rows=table(rows | remarks),
-    )
+    )  # fmt: skip
     for part, prepare in enumerate(data, 1):
         title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
         text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))

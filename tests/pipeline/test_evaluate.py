@@ -164,7 +164,7 @@ def test_f1_says_of_which_label_it_is(config):
     task = replace(TASK, labels=["yes", "no"], metrics=["f1"])
     found = run(replace(config, task=task, baseline=False))
     assert found.figures["positive"] == "no"
-    assert " f1 of 'no' " in found.summary
+    assert " f1 of no " in found.summary
     assert run(replace(config, baseline=False)).figures["positive"] == "yes"
 
 
@@ -256,7 +256,7 @@ def test_scores_are_fitted_where_a_task_has_no_classes(config):
 
 
 def test_what_is_not_there_is_told(config):
-    with pytest.raises(InputError, match=r"pipeline\.convert"):
+    with pytest.raises(InputError):
         run(replace(config, pretrained="nowhere"))
     with pytest.raises(InputError, match=r"Toy/train\.tsv"):
         run(replace(config, data="nowhere"))
