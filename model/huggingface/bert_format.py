@@ -182,8 +182,8 @@ def read_config(folder: Path | str) -> dict[str, Any]:
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else "run python -m pipeline.convert"
         if not made and not folder.exists() and HUB.fullmatch(str(folder)):
-            cure = (
-                f"if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and "
+            cure += (
+                f"; if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and "
                 "name that folder"
             )
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)

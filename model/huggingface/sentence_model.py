@@ -88,8 +88,11 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        return [{**each, "path": str(each["path"])} for each in foreign_json.read(path)]
-    except (TypeError, KeyError) as error:
+        modules = [dict(each) for each in foreign_json.read(path)]
+        if not all(isinstance(each["path"], str) for each in modules):
+            raise TypeError("a path is no text")
+        return modules
+    except (TypeError, ValueError, KeyError) as error:
         raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
 
 

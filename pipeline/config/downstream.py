@@ -347,28 +347,8 @@ class SubmitConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class PredictConfig(Section):
-    """`python -m pipeline.predict`."""
-
-    pretrained: str = option(help="Hugging Face folder, pre-trained or fine-tuned.")
-    input: str | None = option(None, "Text file, or a table; null: standard input.")
-    columns: list[str] = option(
-        [], "Of CSV, TSV, JSON or JSON lines: columns of the texts; names, or indices from 0 where "
-        "no line names them.",
-    )  # fmt: skip
-    id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
-    label: str | None = option(
-        None, "Column of the right answers, to show next to them; null: label, if there is one."
-    )
-    top: int = option(5, "Words per mask.", at_least=1)
-    sequence_length: int | None = option(
-        None, "Tokens per sequence, at most; null: those that the model was tuned on.", at_least=8
-    )
-
-
-@dataclass(kw_only=True)
-class EmbedConfig(Section):
-    """`python -m pipeline.embed`."""
+class RowsConfig(Section):
+    """What `predict` and `embed` read."""
 
     pretrained: str = option(help="Hugging Face folder.")
     input: str | None = option(
@@ -382,6 +362,23 @@ class EmbedConfig(Section):
     label: str | None = option(
         None, "Column of the right answers, to show next to them; null: label, if there is one."
     )
+
+
+@dataclass(kw_only=True)
+class PredictConfig(RowsConfig):
+    """`python -m pipeline.predict`."""
+
+    pretrained: str = option(help="Hugging Face folder, pre-trained or fine-tuned.")
+    top: int = option(5, "Words per mask.", at_least=1)
+    sequence_length: int | None = option(
+        None, "Tokens per sequence, at most; null: those that the model was tuned on.", at_least=8
+    )
+
+
+@dataclass(kw_only=True)
+class EmbedConfig(RowsConfig):
+    """`python -m pipeline.embed`."""
+
     out: str = option(help="File to write: NAME.npy or NAME.arrow.")
     layers: list[int] = option([-1], "Layers that are read; 0: embeddings, -1: the last.")
     mix: str = option("mean", "How several layers are combined.", choices=("concat", "mean"))

@@ -256,7 +256,7 @@ def test_scores_are_fitted_where_a_task_has_no_classes(config):
 
 
 def test_what_is_not_there_is_told(config):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"pipeline\.convert"):
         run(replace(config, pretrained="nowhere"))
     with pytest.raises(InputError, match=r"Toy/train\.tsv"):
         run(replace(config, data="nowhere"))

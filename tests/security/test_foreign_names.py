@@ -145,7 +145,7 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: obj
 def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path: Path) -> None:
     source = tmp_path / "model"
     source.mkdir()
-    for name in ("../other", "/etc", ".."):
+    for name in ("../other", "/etc", "..", 5):
         (source / "modules.json").write_text(json.dumps([{"path": name}]))
         (tmp_path / "out").mkdir(exist_ok=True)
         with pytest.raises(InputError) as raised:

@@ -27,10 +27,10 @@ from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure_account, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
 
-# Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
-# these.
 TRIES = 3  # puts of an object that is another than was seen
 Put = Callable[..., str | None]  # of an address, on the conditions `absent` and `etag`
+# Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
+# these.
 _TOPS: dict[str, list[str]] = {"s3": [], "gs": ["gs"], "abfs": ["az"], "abfss": ["az"]}
 
 
@@ -193,10 +193,10 @@ class Copy:
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
 
     @staticmethod
-    def _file(path: Path, checksum: str) -> "Put":
+    def _file(path: Path, checksum: str) -> Put:
         return functools.partial(objects.put_file, path=path, checksum=checksum)
 
-    def _over(self, name: str, seen: str | None, put: "Put") -> str:
+    def _over(self, name: str, seen: str | None, put: Put) -> str:
         """Put an object over the version that was `seen` (None: over none); return its ETag.
 
         The holder of a lock that stood still must not overwrite what the next one has made. So the
