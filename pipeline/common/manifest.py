@@ -17,6 +17,7 @@ from pipeline.common.redact import without_secrets
 MANIFEST = "manifest.json"
 KIND = "manifest/"  # begins the format of every version
 FORMAT = f"{KIND}1"
+TRACKER = "wandb/"  # W&B writes there after the stage has ended
 BEGUN = "begun"  # the stage that has begun a folder in a store
 
 
@@ -110,7 +111,8 @@ class Manifest:
         """Return the first file below a part of `folder` that is not what this says; None: all are.
 
         A file of the noted size is looked into where its time is neither the noted one nor, if none
-        was noted or the store has its own, before that of the manifest.
+        was noted or the store has its own, before that of the manifest. A tracker's files are no
+        part of the result.
 
         Raises:
             InputError, StoreError, Restart: a file cannot be read.
@@ -121,7 +123,7 @@ class Manifest:
         there = {str(file)[start:]: file for file in storage.below(top)} if remote else {}
         written = storage.at(f"{top}/{MANIFEST}").stat().st_mtime_ns
         for name, account in self.files.items():
-            if not f"{name}/".startswith(f"{below}/" if below else ""):
+            if name.startswith(TRACKER) or not f"{name}/".startswith(f"{below}/" if below else ""):
                 continue
             file = there.get(name) if remote else Path(str(top), name)
             try:
@@ -201,7 +203,7 @@ def file_checksums(
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
-        if path.is_file() and not hidden and not other(name):
+        if path.is_file() and name != MANIFEST and not hidden and not other(name):
             files[name] = {
                 "bytes": path.stat().st_size,
                 "sha256": known.get(name) or sha256(path),

@@ -18,7 +18,7 @@ from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Score
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.manifest import MANIFEST, TRACKER, Manifest
 from pipeline.common.redact import without_secrets
 from pipeline.reporting.published_scores import COLUMNS, MODELS
 
@@ -227,7 +227,7 @@ def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     """Return an URI with its checksum, and a name, of every file; of many files one for all."""
     place = folder.absolute().as_uri()
     # W&B's own logs are links to the disk of the node that trained.
-    files = {path: of for path, of in manifest.files.items() if not path.startswith("wandb/")}
+    files = {path: of for path, of in manifest.files.items() if not path.startswith(TRACKER)}
     if len(files) > MOST:
         text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
         return [(f"{place}#sha256={hashlib.sha256(text.encode()).hexdigest()}", folder.name)]

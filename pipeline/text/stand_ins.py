@@ -6,7 +6,7 @@ import re
 HEAD = 4096  # characters that tell; a pointer or the message of an error has no more
 
 _HTML = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|meta|script)\b",
+    r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _KINDS = (
@@ -20,7 +20,7 @@ _KINDS = (
     ),
     (_HTML, "is an HTML page, as of a login or an error; download the file again"),
     (
-        re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:Error|ListBucketResult|EnumerationResults)\b"),
+        re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+<(?:Error|ListBucketResult|EnumerationResults)\b"),
         "is the answer of a store, as to an error; download the file again",
     ),
     (

@@ -103,7 +103,8 @@ def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
     assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
     assert ", majority 0.500" in manifest.summary
-    assert f") with {manifest.config['pretrained']}; " in manifest.summary
+    assert f") with {manifest.config['pretrained']}" in manifest.summary
+    assert manifest.summary.endswith("; 0.000% of the characters unknown")
     assert found["coverage"]["tokenized_characters"] > found["coverage"]["unknown_characters"] == 0
 
 

@@ -1,6 +1,7 @@
 """The same bytes on every engine, whatever dies; what is only configured is configured right."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -249,7 +250,9 @@ def test_clusters_are_told_what_the_configuration_says() -> None:
     assert (options.flink_master, options.flink_version) == ("jm:8081", "1.19")
     assert options.flink_submit_uber_jar
     where = flink.view_as(pipeline_options.PortableOptions)
-    assert (where.environment_type, where.environment_config) == ("EXTERNAL", "localhost:50000")
+    assert where.environment_type == "EXTERNAL"
+    pool = json.loads(where.environment_config)
+    assert (pool["url"], set(pool["params"])) == ("localhost:50000", {"secret"})
     spark = configured("spark", "runner.options.job_endpoint=js:8099")
     assert spark.view_as(pipeline_options.PortableOptions).job_endpoint == "js:8099"
 
