@@ -5,10 +5,6 @@ import re
 
 HEAD = 4096  # characters that tell; a pointer or the message of an error has no more
 
-_HTML = re.compile(
-    r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script)\b",
-    re.IGNORECASE | re.DOTALL,
-)
 _KINDS = (
     (
         re.compile(r"version https://(?:git-lfs|hawser)\.github\.com/spec/|# external\n"),
@@ -18,7 +14,10 @@ _KINDS = (
         re.compile(r"(?:\S*/)?(?:\.git)?/?annex/objects/\S+(?:\n\S*)*\s*\Z"),
         "is a git-annex pointer, not the file itself; fetch it with git annex get",
     ),
-    (_HTML, "is an HTML page, as of a login or an error; download the file again"),
+    (re.compile(
+        r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script)\b",
+        re.IGNORECASE | re.DOTALL,
+    ), "is an HTML page, as of a login or an error; download the file again"),
     (
         re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+<(?:Error|ListBucketResult|EnumerationResults)\b"),
         "is the answer of a store, as to an error; download the file again",

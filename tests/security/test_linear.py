@@ -210,6 +210,10 @@ def patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
                 if isinstance(value, re.Pattern):
                     calls = set(re.findall(rf"\b{key}\.(\w+)", source))
                     found[f"{name}.{key}"] = value, bool(calls) and calls <= {"match", "fullmatch"}
+                for number, row in enumerate(value if isinstance(value, tuple) else ()):
+                    if isinstance(row, tuple) and isinstance(row[0], re.Pattern):
+                        alone = ".match(" in source and ".search(" not in source
+                        found[f"{name}.{key}:{number}"] = row[0], alone
             for number, text in enumerate(inline(source)):
                 found[f"{name}:{number}"] = re.compile(text), False
     return found
