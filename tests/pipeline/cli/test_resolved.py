@@ -84,7 +84,8 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
 def test_a_stage_runs_from_a_file(root: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Some text.")
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}/a.txt")
-    resolved.write(tmp_path / "prepare.yaml", config(vocab=f"{tmp_path}/none", corpus=corpus))
+    made = config(vocab=f"{tmp_path}/none", corpus=corpus, out=f"{tmp_path}/out")
+    resolved.write(tmp_path / "prepare.yaml", made)
     words = [sys.executable, "-m", "pipeline.prepare", "--from", f"{tmp_path}/prepare.yaml"]
     done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
