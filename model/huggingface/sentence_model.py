@@ -90,7 +90,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     try:
         modules = [dict(each) for each in foreign_json.read(path)]
         if not all(isinstance(each["path"], str) for each in modules):
-            raise TypeError("a path is no text")
+            raise TypeError("a path must be a text")
         return modules
     except (TypeError, ValueError, KeyError) as error:
         raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
