@@ -22,22 +22,30 @@ from benchmarks.budget import MUON, command, manifest
 LENGTH = 128
 BATCH = 16
 COMMON = [
-    *MUON, "optimizer.betas=[0.9,0.98]", "schedule=wsd", "schedule.warmup_share=0.05",
-    "schedule.decay=sqrt", "schedule.decay_share=0.4", "model.dropout=0",
-    "model.attention_dropout=0", f"batch_size={BATCH}", f"micro_batch={BATCH}", "deepspeed=zero0",
-    "processes=1", "threads=1", "keep=1", "log_every=50", "evaluate_every=1000000",
-    "save_every=1000000", "tracking=none",
-]  # fmt: skip
-OBJECTIVES = {
-    "": ["objective=mlm"],
-    "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"],
-}
+    *MUON,
+    "optimizer.betas=[0.9,0.98]",
+    "schedule=wsd",
+    "schedule.warmup_share=0.05",
+    "schedule.decay=sqrt",
+    "schedule.decay_share=0.4",
+    "model.dropout=0",
+    "model.attention_dropout=0",
+    f"batch_size={BATCH}",
+    f"micro_batch={BATCH}",
+    "deepspeed=zero0",
+    "processes=1",
+    "threads=1",
+    "keep=1",
+    "log_every=50",
+    "evaluate_every=1000000",
+    "save_every=1000000",
+    "tracking=none",
+]
+OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="wikiextractor", help="a name of conf/corpus")
     parser.add_argument("--path", help="corpus.path")
     parser.add_argument("--out", type=Path, required=True)
@@ -64,9 +72,7 @@ def main() -> None:
             print(by_epoch(name, [future.result()["epochs"][task] for future in futures]))
 
 
-def submitted(
-    pool: Executor, options: argparse.Namespace, kind: str, tokens: float
-) -> list[Future[dict[str, Any]]]:
+def submitted(pool: Executor, options: argparse.Namespace, kind: str, tokens: float) -> list[Future[dict[str, Any]]]:
     """Train a model once per seed, in processes that count their processor time alone."""
     return [pool.submit(measured, options, kind, tokens, seed) for seed in options.seeds]
 
@@ -84,9 +90,14 @@ def prepare(options: argparse.Namespace) -> None:
     vocab = options.out / "vocab"
     command("vocab", *corpus, f"out={vocab}", f"size={options.vocabulary}")
     command(
-        "prepare", *corpus, f"out={options.out}/prepare", f"vocab={vocab}", "pairs=none",
-        f"sequence_length={LENGTH}", "validation_share=0.02",
-    )  # fmt: skip
+        "prepare",
+        *corpus,
+        f"out={options.out}/prepare",
+        f"vocab={vocab}",
+        "pairs=none",
+        f"sequence_length={LENGTH}",
+        "validation_share=0.02",
+    )
 
 
 def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -> dict[str, Any]:
@@ -97,34 +108,43 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
     folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
     seconds = folder / "core_seconds.json"
     spent = command(
-        "train", f"out={folder}/train", f"data.dir={options.out}/prepare",
-        f"data.vocab={options.out}/vocab", f"model={kind}{options.size}", f"steps={steps}",
-        f"seed={seed}", *COMMON, *OBJECTIVES[kind],
-    )  # fmt: skip
+        "train",
+        f"out={folder}/train",
+        f"data.dir={options.out}/prepare",
+        f"data.vocab={options.out}/vocab",
+        f"model={kind}{options.size}",
+        f"steps={steps}",
+        f"seed={seed}",
+        *COMMON,
+        *OBJECTIVES[kind],
+    )
     if not seconds.exists():
         seconds.write_text(json.dumps(spent))
-    command(
-        "convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert",
-    )  # fmt: skip
+    command("convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert")
     figures = manifest(folder / "train").figures
     scores = {"accuracy": figures["validation"]["masked_lm_accuracy"]}
     epochs = {}
     for task, *keys in map(str.split, options.tasks):
         out = folder / f"evaluate-{task}"
         command(
-            "evaluate", f"+task={task}", f"pretrained={folder}/convert", f"out={out}",
-            f"seeds=[{seed}]", "baseline=false", "threads=1", *keys,
-        )  # fmt: skip
+            "evaluate",
+            f"+task={task}",
+            f"pretrained={folder}/convert",
+            f"out={out}",
+            f"seeds=[{seed}]",
+            "baseline=false",
+            "threads=1",
+            *keys,
+        )
         tuned = manifest(out).figures
         scores[task] = tuned["score"]
-        epochs[task] = [
-            (epoch["train_loss"], epoch["scores"][tuned["metric"]])
-            for epoch in tuned["runs"][0]["epochs"]
-        ]
+        epochs[task] = [(epoch["train_loss"], epoch["scores"][tuned["metric"]]) for epoch in tuned["runs"][0]["epochs"]]
     return {
-        "tokens": figures["tokens"], "core_seconds": json.loads(seconds.read_text()),
-        "scores": scores, "epochs": epochs,
-    }  # fmt: skip
+        "tokens": figures["tokens"],
+        "core_seconds": json.loads(seconds.read_text()),
+        "scores": scores,
+        "epochs": epochs,
+    }
 
 
 def header(tasks: list[str]) -> str:

@@ -24,15 +24,28 @@ from typing import Any
 
 from pipeline.common.manifest import Manifest
 
-MUON = [
-    "optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4",
-]  # fmt: skip
+MUON = ["optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4"]
 BASE = [
-    "objective=mlm", "batch_size=16", "micro_batch=16", *MUON, "optimizer.betas=[0.9,0.98]",
-    "schedule=wsd", "schedule.warmup_share=0.05", "schedule.decay=sqrt", "schedule.decay_share=0.5",
-    "model.dropout=0", "model.attention_dropout=0", "deepspeed=zero0", "processes=1", "threads=1",
-    "keep=1", "log_every=100", "evaluate_every=1000000", "save_every=1000000", "tracking=none",
-]  # fmt: skip
+    "objective=mlm",
+    "batch_size=16",
+    "micro_batch=16",
+    *MUON,
+    "optimizer.betas=[0.9,0.98]",
+    "schedule=wsd",
+    "schedule.warmup_share=0.05",
+    "schedule.decay=sqrt",
+    "schedule.decay_share=0.5",
+    "model.dropout=0",
+    "model.attention_dropout=0",
+    "deepspeed=zero0",
+    "processes=1",
+    "threads=1",
+    "keep=1",
+    "log_every=100",
+    "evaluate_every=1000000",
+    "save_every=1000000",
+    "tracking=none",
+]
 ADAMW = ["optimizer=adamw", "optimizer.learning_rate=1e-3", "optimizer.betas=[0.9,0.98]"]
 LINEAR = ["schedule=linear", "schedule.warmup_share=0.05"]
 # What differs from BASE, by name: settings of `train`, `prepare.` or `vocab.`; after `then.` those
@@ -63,11 +76,7 @@ ROWS: dict[str, list[str]] = {
     "dropout 0.1": ["model.dropout=0.1", "model.attention_dropout=0.1"],
     "length 128": ["prepare.sequence_length=128", "batch_size=8", "micro_batch=8"],
     "length 256": ["prepare.sequence_length=256", "batch_size=4", "micro_batch=4"],
-    "length 64, then 128": [
-        "then.prepare.sequence_length=128",
-        "then.batch_size=8",
-        "then.micro_batch=8",
-    ],
+    "length 64, then 128": ["then.prepare.sequence_length=128", "then.batch_size=8", "then.micro_batch=8"],
     "pairs": ["prepare.pairs=nsp", "objective=nsp"],
     "4,096 entries": ["vocab.size=4096"],
     "16,384 entries": ["vocab.size=16384"],
@@ -83,9 +92,7 @@ PREPARE = {"pairs": "none", "sequence_length": "64", "validation_share": "0.05"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="wikiextractor", help="a name of conf/corpus")
     parser.add_argument("--path", help="corpus.path")
     parser.add_argument("--data", help="folder of BLiMP's files")
@@ -101,9 +108,10 @@ def main() -> None:
     options.out = options.out.absolute()
     done = known(options.out)
     due = [
-        name for name in ([] if options.show else options.rows)
+        name
+        for name in ([] if options.show else options.rows)
         if done.get(name, {}).get("settings") != settings_of(options, name)
-    ]  # fmt: skip
+    ]
     for phase in (phase for name in due for phase in phases(name)):
         prepare(options, phase)
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -126,10 +134,14 @@ def known(out: Path) -> dict[str, dict[str, Any]]:
 def settings_of(options: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return what determines a row."""
     return {
-        "corpus": options.corpus, "path": options.path, "model": options.model,
-        "tokens": options.tokens, "vocabulary": options.vocabulary, "pairs": options.pairs,
+        "corpus": options.corpus,
+        "path": options.path,
+        "model": options.model,
+        "tokens": options.tokens,
+        "vocabulary": options.vocabulary,
+        "pairs": options.pairs,
         "overrides": [*BASE, *ROWS[name]],
-    }  # fmt: skip
+    }
 
 
 def phases(name: str) -> list[list[str]]:
@@ -145,9 +157,13 @@ def prepare(options: argparse.Namespace, words: list[str]) -> None:
     corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
     command("vocab", *corpus, f"out={vocab}", f"size={vocab.name.split('-')[1]}")
     command(
-        "prepare", *corpus, f"out={prepared}", f"vocab={vocab}", "runner.workers=1",
+        "prepare",
+        *corpus,
+        f"out={prepared}",
+        f"vocab={vocab}",
+        "runner.workers=1",
         *(f"{key}={value}" for key, value in shards.items()),
-    )  # fmt: skip
+    )
 
 
 def inputs_of(options: argparse.Namespace, words: list[str]) -> tuple[Path, Path, dict[str, str]]:
@@ -168,23 +184,39 @@ def measured(options: argparse.Namespace, name: str) -> dict[str, Any]:
         vocab, prepared, _ = inputs_of(options, words)
         start = [f"start={folders[number - 1]}", "start_optimizer=true"] if number else []
         seconds += command(
-            "train", f"out={folder}", f"data.dir={prepared}", f"data.vocab={vocab}",
-            f"steps={steps[number]}", *training_of([f"model={options.model}", *words]), *start,
-            f"schedule.first_step={sum(steps[:number])}", f"schedule.total_steps={sum(steps)}",
-        )  # fmt: skip
+            "train",
+            f"out={folder}",
+            f"data.dir={prepared}",
+            f"data.vocab={vocab}",
+            f"steps={steps[number]}",
+            *training_of([f"model={options.model}", *words]),
+            *start,
+            f"schedule.first_step={sum(steps[:number])}",
+            f"schedule.total_steps={sum(steps)}",
+        )
     scored = options.out / f"evaluate-{slug}"
     command(
-        "evaluate", "+task=blimp", f"data={options.data}", f"out={scored}", "baseline=false",
-        f"maximum_rows={options.pairs}", "threads=1",
+        "evaluate",
+        "+task=blimp",
+        f"data={options.data}",
+        f"out={scored}",
+        "baseline=false",
+        f"maximum_rows={options.pairs}",
+        "threads=1",
         *model_of(options, name, folders[-1], options.out / f"convert-{slug}"),
-    )  # fmt: skip
+    )
     trained, pairs = [manifest(folder).figures for folder in folders], manifest(scored).figures
     return {
-        "name": name, "settings": settings_of(options, name), "steps": sum(steps),
-        "batch": batch_of(parts[-1]), "tokens": sum(figures["tokens"] for figures in trained),
-        "validation": trained[-1]["validation"], "blimp": pairs["score"],
-        "interval": pairs["interval"], "core_seconds": seconds,
-    }  # fmt: skip
+        "name": name,
+        "settings": settings_of(options, name),
+        "steps": sum(steps),
+        "batch": batch_of(parts[-1]),
+        "tokens": sum(figures["tokens"] for figures in trained),
+        "validation": trained[-1]["validation"],
+        "blimp": pairs["score"],
+        "interval": pairs["interval"],
+        "core_seconds": seconds,
+    }
 
 
 def model_of(options: argparse.Namespace, name: str, train: Path, converted: Path) -> list[str]:

@@ -28,9 +28,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shards", type=Path)
     parser.add_argument("vocab", type=Path)
     parser.add_argument("--size", default="mini")
@@ -91,9 +89,7 @@ def show(options: argparse.Namespace, curves: np.ndarray, seconds: list[float]) 
     steps = list(range(1, options.steps + 1))
     names = ("ours", "Hugging Face")
     picture = plots.lines(
-        [(name, steps, curve.tolist()) for name, curve in zip(names, curves, strict=True)],
-        "step",
-        "loss",
+        [(name, steps, curve.tolist()) for name, curve in zip(names, curves, strict=True)], "step", "loss"
     )
     options.out.write_text(picture, encoding="utf-8")
     print(options.out)

@@ -40,10 +40,7 @@ def main() -> None:
             put(options.run / name, f"{address}/{name}")
         stored = [f"data.cache={place}/cache", f"data.cache_size={room}", f"mirror={place}/mirror"]
         print("| shards in | median of waiting | greatest |\n|---|---:|---:|", flush=True)
-        for name, source, keys in (
-            ("a folder", str(options.run), []),
-            ("a store", address, stored),
-        ):
+        for name, source, keys in (("a folder", str(options.run), []), ("a store", address, stored)):
             out = Path(place) / name.replace(" ", "-")
             train(source, out, options.size, options.steps, options.window, keys)
             shares = waits(out / "metrics.jsonl")
@@ -54,18 +51,25 @@ def main() -> None:
 def put(folder: Path, address: str) -> None:
     """Put the files of a stage's folder."""
     files = [path for path in folder.iterdir() if path.is_file()]
-    parallel.each(
-        lambda path: objects.put_file(f"{address}/{path.name}", path, sha256(path)), files
-    )
+    parallel.each(lambda path: objects.put_file(f"{address}/{path.name}", path, sha256(path)), files)
 
 
 def train(source: str, out: Path, size: str, steps: int, window: int, keys: list[str]) -> None:
     """Train on the shards of a run, without checkpoints."""
     words = [
-        "-m", "pipeline.train", f"model={size}", f"data.dir={source}/prepare",
-        f"data.vocab={source}/vocab", f"data.window_rows={window}", "log_every=25",
-        f"steps={steps}", f"save_every={steps}", f"evaluate_every={steps}", f"out={out}", *keys,
-    ]  # fmt: skip
+        "-m",
+        "pipeline.train",
+        f"model={size}",
+        f"data.dir={source}/prepare",
+        f"data.vocab={source}/vocab",
+        f"data.window_rows={window}",
+        "log_every=25",
+        f"steps={steps}",
+        f"save_every={steps}",
+        f"evaluate_every={steps}",
+        f"out={out}",
+        *keys,
+    ]
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
 
 

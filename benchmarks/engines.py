@@ -41,9 +41,7 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
     parser.add_argument("--megabytes", type=float, default=1000)
     parser.add_argument("--engines", nargs="+", default=list(CLUSTERS), choices=list(CLUSTERS))
@@ -56,8 +54,7 @@ def main() -> None:
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
         print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-        print("| engine | workers | 1 MB: s | all: s | difference: s | vs. local "
-              "| GiB: driver | engine | workers |")  # fmt: skip
+        print("| engine | workers | 1 MB: s | all: s | difference: s | vs. local | GiB: driver | engine | workers |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
         workers = {name: 1 if name == "prism" else 2 for name in options.engines}
         local = {
@@ -83,9 +80,8 @@ def words_of(cluster: Cluster) -> list[str]:
 
 
 def row(
-    work: Path, name: str, workers: int, cluster: Cluster | None, words: list[str],
-    local: float | None = None,
-) -> float:  # fmt: skip
+    work: Path, name: str, workers: int, cluster: Cluster | None, words: list[str], local: float | None = None
+) -> float:
     """Print the figures of an engine; return the seconds that the text adds to a start."""
     small, whole = (run(work, text, cluster, words) for text in ("small", "text"))
     added = whole.seconds - small.seconds
@@ -99,10 +95,16 @@ def row(
 def run(work: Path, text: str, cluster: Cluster | None, words: list[str]) -> Run:
     """Run `prepare` on `text.jsonl` to its end."""
     command = [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=jsonl",
-        f"corpus.path={work}/{text}.jsonl", f"vocab={work}/tokenizer.json", f"out={work}/out",
-        "force=true", *words,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=jsonl",
+        f"corpus.path={work}/{text}.jsonl",
+        f"vocab={work}/tokenizer.json",
+        f"out={work}/out",
+        "force=true",
+        *words,
+    ]
     found, began = Run(), time.monotonic()
     with (work / "prepare.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)

@@ -44,10 +44,7 @@ class Row:
         return f"| {self.case} | {seconds} | {codes} | {after} | {result} | {self.note} |"
 
 
-HEADER = (
-    "| fault | nodes end after (s) | exit codes | resumes from | result | |\n"
-    "|---|---|---|---|---|---|"
-)
+HEADER = "| fault | nodes end after (s) | exit codes | resumes from | result | |\n|---|---|---|---|---|---|"
 
 
 @dataclass
@@ -65,9 +62,7 @@ class Bench:
 
     def job(self, name: str, *more: str) -> Job:
         """Return a job without starting it."""
-        return Job(
-            self.folder / name, self.work, (f"steps={STEPS}", f"save_every={EVERY}", *LIMITS, *more)
-        )
+        return Job(self.folder / name, self.work, (f"steps={STEPS}", f"save_every={EVERY}", *LIMITS, *more))
 
     def undisturbed(self) -> None:
         """Train once without faults, as the reference of every case."""
@@ -230,9 +225,17 @@ def _below(process: Process) -> list[tuple[int, str]]:
 
 
 CASES: tuple[Callable[[Bench], Row], ...] = (
-    rank_killed, node_killed, link_down, rank_stopped, one_node_told, one_rank_told,
-    launcher_killed, late_node, killed_saving, unshared_folder,
-)  # fmt: skip
+    rank_killed,
+    node_killed,
+    link_down,
+    rank_stopped,
+    one_node_told,
+    one_rank_told,
+    launcher_killed,
+    late_node,
+    killed_saving,
+    unshared_folder,
+)
 
 
 def main() -> None:

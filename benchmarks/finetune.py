@@ -23,9 +23,7 @@ from typing import Any
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pretrained", required=True, help="a Hugging Face folder")
     parser.add_argument("--data", required=True, help="folder of the task's files")
     parser.add_argument("--task", required=True, help="a name of conf/task with classes")
@@ -49,9 +47,7 @@ def main() -> None:
         for name, runs in found.items():
             runs.append(alone(name, seed, options.threads))
             last = runs[-1]
-            print(
-                f"{name:8} seed {seed}: {last['seconds']:7.2f} s, {last['score']:.4f}", flush=True
-            )
+            print(f"{name:8} seed {seed}: {last['seconds']:7.2f} s, {last['score']:.4f}", flush=True)
     report(found)
 
 
@@ -60,9 +56,8 @@ def alone(name: str, seed: int, threads: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.finetune", *sys.argv[1:], "--one", name]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(
-        [*command, "--seeds", str(seed)], env=environment, stdout=subprocess.PIPE, text=True,
-        check=True,
-    )  # fmt: skip
+        [*command, "--seeds", str(seed)], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -77,9 +72,7 @@ def report(found: dict[str, list[dict[str, float]]]) -> None:
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             columns.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
         print(f"{name:10}" + "".join(f"{column:>18}" for column in columns))
-    means = {
-        name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()
-    }
+    means = {name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()}
     print(f"ours is {means['trainer'] / means['ours']:.2f} times as fast (medians)")
 
 
@@ -89,9 +82,7 @@ def task_of(options: argparse.Namespace) -> Any:
 
     from pipeline.evaluation import examples
 
-    return replace(
-        examples.task_of(options.task), **dict(item.split("=", 1) for item in options.set)
-    )
+    return replace(examples.task_of(options.task), **dict(item.split("=", 1) for item in options.set))
 
 
 def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
@@ -100,11 +91,21 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
     from pipeline.evaluation import grid_search
 
     config = EvaluateConfig(
-        task=task_of(options), data=options.data, pretrained=options.pretrained, workdir="", out="",
-        epochs=options.epochs, batch_sizes=[options.batch], learning_rates=[options.rate],
-        seeds=[seed], sequence_length=options.length, maximum_rows=options.rows, baseline=False,
-        threads=options.threads, precision=options.precision,
-    )  # fmt: skip
+        task=task_of(options),
+        data=options.data,
+        pretrained=options.pretrained,
+        workdir="",
+        out="",
+        epochs=options.epochs,
+        batch_sizes=[options.batch],
+        learning_rates=[options.rate],
+        seeds=[seed],
+        sequence_length=options.length,
+        maximum_rows=options.rows,
+        baseline=False,
+        threads=options.threads,
+        precision=options.precision,
+    )
     bench = grid_search.prepare(config)
     began = time.perf_counter()
     run = grid_search.Trial(grid_search.PRETRAINED, options.batch, options.rate, seed)
@@ -136,9 +137,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     tokenizer = AutoTokenizer.from_pretrained(options.pretrained)
     train = rows(options, task, tokenizer, task.train, options.rows)
     dev = rows(options, task, tokenizer, task.dev, None)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        options.pretrained, num_labels=len(task.labels) or 1
-    )
+    model = AutoModelForSequenceClassification.from_pretrained(options.pretrained, num_labels=len(task.labels) or 1)
 
     def measure(prediction: Any) -> dict[str, float]:
         logits = prediction.predictions
@@ -147,9 +146,13 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         loop = Trainer(
-            model, arguments(options, seed, folder), compute_metrics=measure,
-            data_collator=DataCollatorWithPadding(tokenizer), train_dataset=train, eval_dataset=dev,
-        )  # fmt: skip
+            model,
+            arguments(options, seed, folder),
+            compute_metrics=measure,
+            data_collator=DataCollatorWithPadding(tokenizer),
+            train_dataset=train,
+            eval_dataset=dev,
+        )
         began = time.perf_counter()
         loop.train()
         seconds = time.perf_counter() - began
@@ -158,9 +161,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     return {"seconds": seconds, "score": scores[-1]}
 
 
-def rows(
-    options: argparse.Namespace, task: Any, tokenizer: Any, name: str, count: int | None
-) -> list[dict[str, Any]]:
+def rows(options: argparse.Namespace, task: Any, tokenizer: Any, name: str, count: int | None) -> list[dict[str, Any]]:
     """Return the first `count` examples of a task's file, tokenized for the Trainer."""
     from pipeline.evaluation import examples
 
@@ -181,13 +182,26 @@ def arguments(options: argparse.Namespace, seed: int, folder: str) -> Any:
     from transformers import TrainingArguments
 
     return TrainingArguments(
-        folder, num_train_epochs=options.epochs, learning_rate=options.rate, seed=seed,
-        per_device_train_batch_size=options.batch, per_device_eval_batch_size=128,
-        weight_decay=0.01, warmup_steps=0.1, lr_scheduler_type="linear", max_grad_norm=1.0,
-        train_sampling_strategy="group_by_length", eval_strategy="epoch", save_strategy="no",
-        report_to="none", disable_tqdm=True, logging_strategy="no", adam_epsilon=1e-6,
-        use_cpu=not torch.cuda.is_available(), bf16=options.precision == "bf16",
-    )  # fmt: skip
+        folder,
+        num_train_epochs=options.epochs,
+        learning_rate=options.rate,
+        seed=seed,
+        per_device_train_batch_size=options.batch,
+        per_device_eval_batch_size=128,
+        weight_decay=0.01,
+        warmup_steps=0.1,
+        lr_scheduler_type="linear",
+        max_grad_norm=1.0,
+        train_sampling_strategy="group_by_length",
+        eval_strategy="epoch",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_strategy="no",
+        adam_epsilon=1e-6,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=options.precision == "bf16",
+    )
 
 
 if __name__ == "__main__":

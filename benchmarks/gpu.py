@@ -35,9 +35,7 @@ def stand_in_for_omegaconf() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--small", action="store_true")
@@ -64,11 +62,7 @@ def main() -> None:
 def machine(device: torch.device) -> dict[str, str]:
     """Return what the figures were measured on."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
-    return {
-        "device": name or "cpu",
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
+    return {"device": name or "cpu", "torch": torch.__version__, "python": platform.python_version()}
 
 
 if __name__ == "__main__":

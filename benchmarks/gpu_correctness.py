@@ -54,9 +54,7 @@ def inputs(device: torch.device, kind: torch.dtype) -> tuple[Any, Any, Tensor]:
     return here, [x.to(device).requires_grad_() for x in there], bounds
 
 
-def against_reference(
-    device: torch.device, kind: torch.dtype, causal: bool, window: int
-) -> dict[str, Any]:
+def against_reference(device: torch.device, kind: torch.dtype, causal: bool, window: int) -> dict[str, Any]:
     """Compare outputs and gradients of the operator with the loop in fp32 on the CPU."""
     here, there, bounds = inputs(device, kind)
     seen = None if window == flash.FAR else window
@@ -68,9 +66,7 @@ def against_reference(
     expected.backward(upstream)  # type: ignore[no-untyped-call]
     found.backward(upstream.to(device, kind))
     pairs = [(found, expected), *((x.grad, y.grad) for x, y in zip(there, here, strict=True))]
-    distance = max(
-        float((a.detach().float().cpu() - b.detach()).abs().max() / b.abs().max()) for a, b in pairs
-    )
+    distance = max(float((a.detach().float().cpu() - b.detach()).abs().max() / b.abs().max()) for a, b in pairs)
     return verdict(distance, 0.02)
 
 
@@ -114,9 +110,7 @@ def norm_is_right(device: torch.device, kind: torch.dtype) -> dict[str, Any]:
     share, width = 0.3, 768
     x = torch.rand(1000, width, device=device).add(0.5).to(kind).requires_grad_()
     residual = torch.zeros_like(x)
-    weight, bias, upstream = (
-        torch.randn(n, width, device=device, dtype=kind) for n in (1, 1, 1000)
-    )
+    weight, bias, upstream = (torch.randn(n, width, device=device, dtype=kind) for n in (1, 1, 1000))
     normed, total, *_ = add_norm(x, residual, weight[0], bias[0], share, 1e-6)
     (found,) = torch.autograd.grad(normed, x, upstream)
     y = x.detach().double().requires_grad_()
@@ -167,9 +161,7 @@ def compiled_is_the_same(device: torch.device, size: str) -> dict[str, Any]:
         distance = max(distance, abs(losses[0].item() - losses[1].item()))
         graphs.append(counters["stats"]["unique_graphs"])
     grown = graphs[-1] - graphs[0]
-    return verdict(distance, 0.05) | {
-        "ok": distance <= 0.05 and grown == 0, "graphs": graphs[-1], "recompiled": grown,
-    }  # fmt: skip
+    return verdict(distance, 0.05) | {"ok": distance <= 0.05 and grown == 0, "graphs": graphs[-1], "recompiled": grown}
 
 
 def waits_in_a_step(device: torch.device) -> dict[str, Any]:

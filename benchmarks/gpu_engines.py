@@ -65,13 +65,12 @@ def installed(name: str) -> bool:
 def ways(device: torch.device, small: bool) -> dict[str, list[str]]:
     """Return the overrides of each run by its name; a CPU tries one of a kind."""
     half = [
-        "precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32",
+        "precision=bf16",
+        "+deepspeed.data_types.grad_accum_dtype=fp32",
         "+deepspeed.communication_data_type=fp32",  # what a GPU has by default
-    ]  # fmt: skip
+    ]
     found = {"zero0": ["deepspeed=zero0"]}
-    stages = ("zero1", "zero3_offload") if small else (
-        "zero1", "zero2", "zero2_offload", "zero3", "zero3_offload",
-    )  # fmt: skip
+    stages = ("zero1", "zero3_offload") if small else ("zero1", "zero2", "zero2_offload", "zero3", "zero3_offload")
     found |= {stage: [f"deepspeed={stage}", *half] for stage in stages}
     if device.type == "cuda":
         found["fp16"] = ["deepspeed=zero2", "precision=fp16"]
@@ -91,9 +90,13 @@ def outcomes(plan: dict[str, list[str]], limit: float) -> list[dict[str, Any]]:
     """Train, and return what each run prints."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.engine_runs", json.dumps(plan)],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        check=False, timeout=max(1.0, limit),
-    )  # fmt: skip
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=max(1.0, limit),
+    )
     if done.returncode:
         raise subprocess.SubprocessError(done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -114,7 +117,11 @@ def judged(one: dict[str, Any], expected: dict[str, float]) -> dict[str, Any]:
     fine = near and whole and waits in (1, OFFLOADED)
     first, last = next(iter(losses.values())), list(losses.values())[-1]
     return {
-        "ok": fine and last < first, "began": one["began"], "distance": farthest, "waits": waits,
-        "first": first, "last": last,
+        "ok": fine and last < first,
+        "began": one["began"],
+        "distance": farthest,
+        "waits": waits,
+        "first": first,
+        "last": last,
         "places": one["places"] if waits not in (1, OFFLOADED) else [],
-    }  # fmt: skip
+    }

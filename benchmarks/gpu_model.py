@@ -21,10 +21,17 @@ def config_of(size: str, length: int, dropout: float = 0.1, attention: str = "au
     """Return a published size."""
     layers, hidden, heads, wide = PUBLISHED[size]
     return ModelConfig(
-        name=size, layers=layers, hidden=hidden, heads=heads, feed_forward=wide,
-        positions=max(512, length), vocab_size=VOCABULARY, dropout=dropout,
-        attention_dropout=dropout, attention=attention,
-    )  # fmt: skip
+        name=size,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        feed_forward=wide,
+        positions=max(512, length),
+        vocab_size=VOCABULARY,
+        dropout=dropout,
+        attention_dropout=dropout,
+        attention=attention,
+    )
 
 
 def make_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> PretrainingModel:
@@ -49,12 +56,10 @@ def make_batch(tokens: int, length: int, seed: int = 0) -> Batch:
     chosen = [
         start + 1 + torch.randperm(end - start - 1, generator=draw)[: 1 + (end - start) * 3 // 20]
         for start, end in pairwise(bounds.tolist())
-    ]  # fmt: skip
+    ]
     masked = torch.cat(chosen).sort().values
     pairs = torch.randint(0, 2, (len(lengths),), generator=draw)
-    return Batch(
-        ids, torch.zeros_like(ids), places, bounds.int(), max(lengths), masked, ids[masked], pairs
-    )
+    return Batch(ids, torch.zeros_like(ids), places, bounds.int(), max(lengths), masked, ids[masked], pairs)
 
 
 def loss_of(model: PretrainingModel, batch: Batch) -> Tensor:

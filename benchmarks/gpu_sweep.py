@@ -79,9 +79,7 @@ def product(device: torch.device, kind: torch.dtype, entries: int, small: bool) 
     return {"tflops": 2 * rows * hidden * entries / seconds / 1e12, "seconds": seconds}
 
 
-def one_attention(
-    device: torch.device, kind: torch.dtype, backend: str, length: int, tokens: int
-) -> dict[str, Any]:
+def one_attention(device: torch.device, kind: torch.dtype, backend: str, length: int, tokens: int) -> dict[str, Any]:
     """Time attention of a layer of base, forward and backward, dropout 0.1."""
     batch = make_batch(tokens, length).to(device)
     shape = (3, len(batch.input_ids), 12, 64)
@@ -113,9 +111,8 @@ def one_norm(device: torch.device, kind: torch.dtype, tokens: int, fused: bool) 
 
 
 def one_step(
-    device: torch.device, size: str, length: int, tokens: int, compiled: bool, peak: float,
-    small: bool,
-) -> dict[str, Any]:  # fmt: skip
+    device: torch.device, size: str, length: int, tokens: int, compiled: bool, peak: float, small: bool
+) -> dict[str, Any]:
     """Time forward, backward and a fused AdamW update, over batches of three sizes."""
     config = config_of(size, length)
     model = make_model(config, device, half_of(device))
@@ -136,9 +133,11 @@ def one_step(
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
     mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
     figures = {
-        "tokens_per_second": sum(lengths) / seconds, "mfu": mfu, "seconds": seconds / len(batches),
+        "tokens_per_second": sum(lengths) / seconds,
+        "mfu": mfu,
+        "seconds": seconds / len(batches),
         "memory_gib": device_peak.memory(device),
-    }  # fmt: skip
+    }
     return figures | ({"mark": MARKS[size]} if size in MARKS else {})
 
 
@@ -161,6 +160,7 @@ def kernels(device: torch.device) -> dict[str, Any]:
     spent = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
     busy = sum(event.self_device_time_total for event in spent) / 1e6
     return {
-        "seconds": seconds, "busy_share": busy / seconds,
+        "seconds": seconds,
+        "busy_share": busy / seconds,
         "kernels": [[event.key[:80], round(event.self_device_time_total)] for event in spent[:40]],
-    }  # fmt: skip
+    }

@@ -41,10 +41,18 @@ def settings(work: Path, device: torch.device, small: bool) -> list[str]:
         return [*tiny.settings(work, work / "train"), "steps=60", "save_every=10"]
     make_data(work)
     return [
-        f"workdir={work}", f"out={work / 'train'}", "model=base", "precision=bf16",
-        "batch_size=512", "micro_batch=auto", "steps=300", "save_every=50", "log_every=5",
-        "evaluate_every=150", "tracking=none",
-    ]  # fmt: skip
+        f"workdir={work}",
+        f"out={work / 'train'}",
+        "model=base",
+        "precision=bf16",
+        "batch_size=512",
+        "micro_batch=auto",
+        "steps=300",
+        "save_every=50",
+        "log_every=5",
+        "evaluate_every=150",
+        "tracking=none",
+    ]
 
 
 def make_data(work: Path) -> None:
@@ -58,9 +66,8 @@ def command(words: list[str]) -> subprocess.Popen[bytes]:
     """Start training in a group of processes of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "model.train", *words],
-        cwd=ROOT, env=environment, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "model.train", *words], cwd=ROOT, env=environment, start_new_session=True
+    )
 
 
 def saved(work: Path) -> list[str]:

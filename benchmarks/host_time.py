@@ -37,9 +37,7 @@ WIDTH, TOKENS, VOCABULARY = 16, 8, 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
@@ -62,9 +60,7 @@ def batch() -> Batch:
     masked = torch.arange(1, TOKENS, 6)
     ids = torch.randint(5, VOCABULARY, (TOKENS,))
     bounds = torch.tensor([0, TOKENS]).int()
-    return Batch(
-        ids, torch.zeros_like(ids), each, bounds, TOKENS, masked, ids[masked], each[:1] * 0
-    )
+    return Batch(ids, torch.zeros_like(ids), each, bounds, TOKENS, masked, ids[masked], each[:1] * 0)
 
 
 def compute_no_attention() -> None:
@@ -86,9 +82,15 @@ def compute_no_attention() -> None:
 
 def model(layers: int, kind: torch.dtype, compiled: bool) -> Any:
     config = ModelConfig(
-        name="x", layers=layers, hidden=WIDTH, heads=1, feed_forward=WIDTH, positions=TOKENS,
-        vocab_size=VOCABULARY, attention="flash",
-    )  # fmt: skip
+        name="x",
+        layers=layers,
+        hidden=WIDTH,
+        heads=1,
+        feed_forward=WIDTH,
+        positions=TOKENS,
+        vocab_size=VOCABULARY,
+        attention="flash",
+    )
     made = build_model(config)
     if compiled:
         made.encoder.compile_layers(torch.device("cpu"), kind)
@@ -167,10 +169,14 @@ def plain(layers: int, steps: int, kind: torch.dtype, compiled: bool) -> list[Ro
 def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     """Time the engine at ZeRO 1 in bf16, with DeepSpeed's way of handling gradients or ours."""
     config = TrainConfig(
-        out="", precision="bf16", batch_size=1, micro_batch=1, threads=1,
+        out="",
+        precision="bf16",
+        batch_size=1,
+        micro_batch=1,
+        threads=1,
         optimizer=OptimizerConfig(name="adamw"),
         deepspeed={"zero_optimization": {"stage": 1}, **deepspeed_engine.FP32},  # as on a GPU
-    )  # fmt: skip
+    )
     room: Any = deepspeed_engine
     kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():

@@ -20,9 +20,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 # By the name of the operator without its overload.
 READS = {
-    "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::nonzero",
-    "aten::masked_select", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim",
-}  # fmt: skip
+    "aten::_local_scalar_dense",
+    "aten::is_nonzero",
+    "aten::equal",
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::_unique2",
+    "aten::unique_consecutive",
+    "aten::unique_dim",
+}
 MAKES = {"aten::lift_fresh"}  # torch.tensor(...) of Python numbers
 ON_THE_HOST = ("device_copy.py", "sent")  # file and function that make what is to be copied
 INDEXES = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
@@ -40,9 +46,7 @@ class HostWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.counts: Counter[str] = Counter()
         self.places: Counter[str] = Counter()
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Run the operation, and count it if it waits."""
         kwargs = kwargs or {}
         name = func._schema.name
@@ -70,10 +74,7 @@ def waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if name in READS or name in MAKES:
         return True
     if name in INDEXES:
-        return any(
-            isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
-            for index in args[1]
-        )
+        return any(isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1])
     if name == "aten::repeat_interleave":
         return kwargs.get("output_size") is None
     if name == "aten::copy_":

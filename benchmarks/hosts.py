@@ -52,11 +52,27 @@ class Host:
         )
         with log.open("wb") as file:
             return subprocess.Popen(
-                ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--pid",
-                 "--fork", "--kill-child", "sh", "-c", inside],
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})}, start_new_session=True,
-            )  # fmt: skip
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    self.namespace,
+                    "unshare",
+                    "--mount",
+                    "--uts",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "sh",
+                    "-c",
+                    inside,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
 
     def link(self, state: str) -> None:
         """Set the host's link `up` or `down`, without notifying either end."""
@@ -64,9 +80,7 @@ class Host:
 
     def resolves(self, hosts: list["Host"]) -> None:
         """Make these host names, and its own, resolve on this host."""
-        lines = [
-            f"{host.address} {host.name}\n" for host in {h.name: h for h in [self, *hosts]}.values()
-        ]
+        lines = [f"{host.address} {host.name}\n" for host in {h.name: h for h in [self, *hosts]}.values()]
         self.names.write_text("127.0.0.1 localhost\n" + "".join(lines))  # in place: bind-mounted
 
 
@@ -101,10 +115,7 @@ class Network:
         return self.hosts
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for host in self.hosts:
             subprocess.run(["ip", "netns", "del", host.namespace], check=False)

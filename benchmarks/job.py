@@ -39,13 +39,32 @@ class Job:
         """Return node `number`'s command, through `model.launch` as in a container."""
         script = [str(ROOT / "model" / "train.py"), *settings(self.work, self.out), *self.more]
         if launcher == "torchrun":
-            options = ["--nnodes", str(nodes), "--nproc-per-node", "1", "--node-rank", str(number),
-                       "--master-addr", "node-0", "--master-port", str(port)]  # fmt: skip
+            options = [
+                "--nnodes",
+                str(nodes),
+                "--nproc-per-node",
+                "1",
+                "--node-rank",
+                str(number),
+                "--master-addr",
+                "node-0",
+                "--master-port",
+                str(port),
+            ]
         else:
             hostfile = self.folder / "hostfile"
             hostfile.write_text("".join(f"node-{n} slots=1\n" for n in range(nodes)))
-            options = ["--hostfile", str(hostfile), "--no_ssh", "--node_rank", str(number),
-                       "--master_addr", "node-0", "--master_port", str(port)]  # fmt: skip
+            options = [
+                "--hostfile",
+                str(hostfile),
+                "--no_ssh",
+                "--node_rank",
+                str(number),
+                "--master_addr",
+                "node-0",
+                "--master_port",
+                str(port),
+            ]
         return [sys.executable, "-m", "model.launch", str(BIN / launcher), *options, *script]
 
     def start(self, hosts: list[Host], launcher: str = "deepspeed") -> list[Process]:
@@ -53,9 +72,7 @@ class Job:
         self.folder.mkdir(parents=True, exist_ok=True)
         return [self.start_one(hosts, number, launcher) for number in range(len(hosts))]
 
-    def start_one(
-        self, hosts: list[Host], number: int, launcher: str = "deepspeed", port: int = 29500
-    ) -> Process:
+    def start_one(self, hosts: list[Host], number: int, launcher: str = "deepspeed", port: int = 29500) -> Process:
         """Start the job on one of the hosts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         command = self.command(number, len(hosts), launcher, port)
@@ -68,11 +85,20 @@ class Job:
         with self.log(0).open("wb") as file:
             return subprocess.Popen(
                 [
-                    str(BIN / "deepspeed"), "--num_accelerators", str(processes), "--master_port",
-                    str(free_port()), "model/train.py", *settings(self.work, self.out), *self.more,
+                    str(BIN / "deepspeed"),
+                    "--num_accelerators",
+                    str(processes),
+                    "--master_port",
+                    str(free_port()),
+                    "model/train.py",
+                    *settings(self.work, self.out),
+                    *self.more,
                 ],
-                cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def log(self, number: int) -> Path:
         """Return the log file of node `number`."""
@@ -106,9 +132,7 @@ class Job:
     def resumed_after(self) -> int:
         """Return the step from which the last start resumed."""
         text = self.log(0).read_text()
-        return int(
-            text.partition("resumed after step ")[2].partition("\n")[0].replace(",", "") or 0
-        )
+        return int(text.partition("resumed after step ")[2].partition("\n")[0].replace(",", "") or 0)
 
 
 def rank_processes(process: Process) -> list[psutil.Process]:

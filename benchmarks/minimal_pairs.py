@@ -21,9 +21,7 @@ METRICS = {"pll": "original", "word_l2r": "within_word_l2r"}  # minicons' names
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pretrained", required=True, help="a Hugging Face folder")
     parser.add_argument("--data", required=True, help="folder of BLiMP's files")
     parser.add_argument("--rows", type=int, default=1, help="pairs of each paradigm")

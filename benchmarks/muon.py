@@ -27,9 +27,7 @@ ROUNDS = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="mini", help="a name of conf/model")
     parser.add_argument("--processes", type=int, default=2, help="of the last line")
     options = parser.parse_args()

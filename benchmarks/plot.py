@@ -40,10 +40,13 @@ def draw(rows: list[dict[str, Any]]) -> str:
         groups = [group for group, s in enumerate(settings) if peer in shares[s]]
         heights = [shares[settings[group]][peer] for group in groups]
         axes.bar(
-            [group + (number - len(peers) / 2 + 0.5) * width for group in groups], heights, width,
-            label=PEERS[peer], color=plots.COLOURS[number % len(plots.COLOURS)],
+            [group + (number - len(peers) / 2 + 0.5) * width for group in groups],
+            heights,
+            width,
+            label=PEERS[peer],
+            color=plots.COLOURS[number % len(plots.COLOURS)],
             alpha=1.0 if number < len(plots.COLOURS) else 0.5,
-        )  # fmt: skip
+        )
     axes.set_xticks(range(len(settings)), [f"{s}\n{p}, {n}" for s, p, n in settings])
     axes.set_ylabel("tokens/s, ours = 1")
     figure.legend(loc="outside upper center", ncols=3, fontsize=8)

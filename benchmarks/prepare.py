@@ -45,17 +45,13 @@ class Cost:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
     parser.add_argument("--vocab", type=Path, help="a vocabulary; default: learn one")
     parser.add_argument("--megabytes", type=float, default=25)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--workers", nargs="+", type=int, default=[1], help="processes of ours")
-    parser.add_argument(
-        "--python", default=sys.executable, help="a Python with `datasets` installed"
-    )
+    parser.add_argument("--python", default=sys.executable, help="a Python with `datasets` installed")
     parser.add_argument("--passes", type=int, default=2)
     options = parser.parse_args()
 
@@ -127,10 +123,17 @@ def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
             continue
         for count in options.workers:
             found[f"prepare, {count} worker{'s' * (count > 1)}"] = [
-                sys.executable, "-m", "pipeline.prepare", "+corpus=jsonl", f"corpus.path={text}",
-                f"vocab={tokenizer}", f"out={work}/out", "force=true", f"runner.workers={count}",
+                sys.executable,
+                "-m",
+                "pipeline.prepare",
+                "+corpus=jsonl",
+                f"corpus.path={text}",
+                f"vocab={tokenizer}",
+                f"out={work}/out",
+                "force=true",
+                f"runner.workers={count}",
                 *(["split_bytes=8000000"] if count > 1 else []),
-            ]  # fmt: skip
+            ]
     return found
 
 

@@ -22,9 +22,7 @@ BATCH = 1000
 
 
 def sentences(text: str) -> list[str]:
-    return [
-        part for line in text.split("\n") for part in map(str.strip, segment("en", line)) if part
-    ]
+    return [part for line in text.split("\n") for part in map(str.strip, segment("en", line)) if part]
 
 
 def tokenize(tokenizer: Tokenizer, texts: list[str]) -> list[list[list[int]]]:
@@ -85,11 +83,11 @@ def with_datasets(text: str, tokenizer: Tokenizer) -> None:
         data = datasets.load_dataset("json", data_files=text, split="train", cache_dir=folder)
         tokenized = data.map(
             lambda batch: {"documents": tokenize(tokenizer, batch["text"])},
-            batched=True, batch_size=BATCH, remove_columns=data.column_names,
-        )  # fmt: skip
-        made = tokenized.map(
-            make_pairs, batched=True, batch_size=BATCH, remove_columns=["documents"]
+            batched=True,
+            batch_size=BATCH,
+            remove_columns=data.column_names,
         )
+        made = tokenized.map(make_pairs, batched=True, batch_size=BATCH, remove_columns=["documents"])
         made.shuffle(seed=0).save_to_disk(Path(folder, "out"))
         print(len(made))
 

@@ -37,14 +37,17 @@ def learn_vocab(texts: list[str]) -> str:
 def tokenizer_of(entries: list[str]) -> Any:
     """Return the tokenizer of `make_shards`, with what the loader needs; it cannot tokenize."""
     return SimpleNamespace(
-        vocab=entries, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(len(SPECIAL))),
-        sha256=SHA256, is_wordpiece=True,
-    )  # fmt: skip
+        vocab=entries,
+        cls=CLS,
+        sep=SEP,
+        mask=MASK,
+        special_ids=list(range(len(SPECIAL))),
+        sha256=SHA256,
+        is_wordpiece=True,
+    )
 
 
-def draw_lengths(
-    draw: np.random.Generator, rows: int, length: int, kind: str
-) -> npt.NDArray[np.int64]:
+def draw_lengths(draw: np.random.Generator, rows: int, length: int, kind: str) -> npt.NDArray[np.int64]:
     """Draw tokens per row: of pairs as the reference code's, 77 % full, or of whole documents.
 
     Lengths of documents are log-normal, with a median of a quarter of the longest.
@@ -58,10 +61,7 @@ def draw_lengths(
 def make_shards(folder: Path, rows: int, shards: int, length: int, kind: str = "pairs") -> None:
     """Write shards with lengths as `draw_lengths` has them; one token in 500 is unknown."""
     draw = np.random.default_rng(0)
-    info = ShardInfo(
-        split="train", pairs="nsp", tokenizer=SHA256, vocab_size=SIZE,
-        sequence_length=length, seed=0,
-    )  # fmt: skip
+    info = ShardInfo(split="train", pairs="nsp", tokenizer=SHA256, vocab_size=SIZE, sequence_length=length, seed=0)
     for number in range(shards):
         n = rows // shards
         lengths = draw_lengths(draw, n, length, kind)

@@ -22,9 +22,7 @@ from benchmarks.prepare import learn, measure, write
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
     parser.add_argument("--megabytes", type=float, default=200)
     parser.add_argument("--cuts", nargs="+", type=int, default=[5, 100, 400, 1600, 6400])
@@ -38,8 +36,10 @@ def main() -> None:
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
         print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-        print("| splits and shards | CPU s | CPU s per MB | vs. 100 | s | peak memory, GiB "
-              "| driver: s | GiB | graph, MB |")  # fmt: skip
+        print(
+            "| splits and shards | CPU s | CPU s per MB | vs. 100 | s | peak memory, GiB "
+            "| driver: s | GiB | graph, MB |"
+        )
         print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
         base = None
         for cut in sorted(options.cuts, key=lambda cut: (cut != 100, cut)):  # 100 first
@@ -49,8 +49,11 @@ def main() -> None:
             base = base or cost.cpu
             figures = f"{cost.cpu:.1f} | {cost.cpu / size * 1e6:.3f} | {cost.cpu / base:.2f}"
             seconds, memory, graph = driver(work, math.ceil(size / cut))
-            print(f"| {cut:,} | {figures} | {cost.wall:.0f} | {cost.memory:.2f} "
-                  f"| {seconds:.1f} | {memory:.2f} | {graph / 1e6:.2f} |", flush=True)  # fmt: skip
+            print(
+                f"| {cut:,} | {figures} | {cost.wall:.0f} | {cost.memory:.2f} "
+                f"| {seconds:.1f} | {memory:.2f} | {graph / 1e6:.2f} |",
+                flush=True,
+            )
 
 
 def driver(work: Path, part: int) -> tuple[float, float, int]:
@@ -67,9 +70,8 @@ def build(work: str, part: int) -> tuple[float, float, int]:
 
     corpus = CorpusConfig(name="jsonl", reader="jsonl", path=f"{work}/text.jsonl")
     config = PrepareConfig(
-        corpus=corpus, runner=RunnerConfig(), source="", vocab=work, out="", split_bytes=part,
-        shard_bytes=part,
-    )  # fmt: skip
+        corpus=corpus, runner=RunnerConfig(), source="", vocab=work, out="", split_bytes=part, shard_bytes=part
+    )
     plan = prepare.plan(config, Path(work, "planned"))
     pipeline = beam.Pipeline()
     transforms.build(pipeline, plan)
@@ -80,10 +82,18 @@ def build(work: str, part: int) -> tuple[float, float, int]:
 
 def command(work: Path, part: int, workers: int) -> list[str]:
     return [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=jsonl", f"corpus.path={work}/text.jsonl",
-        f"vocab={work}/tokenizer.json", f"out={work}/out", "force=true",
-        f"runner.workers={workers}", f"split_bytes={part}", f"shard_bytes={part}",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=jsonl",
+        f"corpus.path={work}/text.jsonl",
+        f"vocab={work}/tokenizer.json",
+        f"out={work}/out",
+        "force=true",
+        f"runner.workers={workers}",
+        f"split_bytes={part}",
+        f"shard_bytes={part}",
+    ]
 
 
 if __name__ == "__main__":

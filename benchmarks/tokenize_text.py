@@ -47,9 +47,7 @@ def main() -> None:
     rates = {}
     cleaned, rates["clean"] = timed(lambda: [clean.clean(text) for text in texts])
     parts, rates["sentences"] = timed(
-        lambda: [
-            part for text in cleaned for part in sentences.split_sentences(text, options.language)
-        ]
+        lambda: [part for text in cleaned for part in sentences.split_sentences(text, options.language)]
     )
     ours, rates["WordPiece, from an empty cache"] = timed(lambda: encode(fresh, parts))
     encode(tokenizer, parts)

@@ -41,9 +41,7 @@ PEERS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="tiny", help="a name of conf/model")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--length", type=int, default=128)
@@ -72,9 +70,7 @@ def main() -> None:
             make_data(options, folder)
             command = worker_command("ours", folder)
             sys.exit(subprocess.run(command, env=environment(options), check=False).returncode)
-    peers = (
-        ["ours", *(f"without-{trick}" for trick in WITHOUT)] if options.ablate else options.peers
-    )
+    peers = ["ours", *(f"without-{trick}" for trick in WITHOUT)] if options.ablate else options.peers
     with tempfile.TemporaryDirectory() as folder:
         report(options, measure(options, peers, folder))
 
@@ -98,9 +94,7 @@ def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str
     try:
         for peer in peers:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            worker = subprocess.Popen(
-                worker_command(peer, folder), text=True, env=environment(options), **pipes
-            )
+            worker = subprocess.Popen(worker_command(peer, folder), text=True, env=environment(options), **pipes)
             if ask(worker) is None:  # else built, compiled and warmed up
                 print(f"{PEERS[peer]}: failed, see its error above; skipped")
                 continue

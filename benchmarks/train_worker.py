@@ -139,9 +139,7 @@ def our_loss(model: Callable[[Batch], tuple[Tensor, Tensor | None]], batch: Batc
     return loss / len(masked) + F.cross_entropy(pair.float(), batch.next_sentence_labels)
 
 
-def ablated(
-    trick: str, config: ModelConfig, device: torch.device, dtype: torch.dtype
-) -> Callable[[Batch], None]:
+def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], None]:
     """Return a step of our model without one trick."""
     if trick == "each":
         config = dataclasses.replace(config, attention="padded")
@@ -166,9 +164,7 @@ def ablated(
 
 def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
     """Run the last layer, and optionally the masked-LM head, at every position."""
-    x = module.encoder(
-        batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length
-    )
+    x = module.encoder(batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
     pair = module.next_sentence(module.pooler(x[batch.cu_seqlens[:-1]]))
     words = module.encoder.embeddings.word.weight
     if trick == "last-layer":
@@ -183,9 +179,13 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
     from model.training.deepspeed_engine import build_engine, start_world
 
     settings = TrainConfig(
-        out="", precision=options.precision, batch_size=options.batch, micro_batch=options.batch,
-        optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": {"stage": 1}},
-    )  # fmt: skip
+        out="",
+        precision=options.precision,
+        batch_size=options.batch,
+        micro_batch=options.batch,
+        optimizer=OptimizerConfig(name="adamw"),
+        deepspeed={"zero_optimization": {"stage": 1}},
+    )
     world = start_world(rank_card.describe(settings, ""), options.threads, 600.0, 600.0)
     engine = build_engine(build_model(config), settings, world)
 
@@ -208,12 +208,17 @@ def hugging_face(config: ModelConfig) -> nn.Module:
         return modern
     module: nn.Module = HuggingFace(
         BertConfig(
-            vocab_size=SIZE, hidden_size=config.hidden, num_hidden_layers=config.layers,
-            num_attention_heads=config.heads, intermediate_size=config.feed_forward,
-            max_position_embeddings=config.positions, hidden_dropout_prob=config.dropout,
-            attention_probs_dropout_prob=config.attention_dropout, attn_implementation="sdpa",
+            vocab_size=SIZE,
+            hidden_size=config.hidden,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            intermediate_size=config.feed_forward,
+            max_position_embeddings=config.positions,
+            hidden_dropout_prob=config.dropout,
+            attention_probs_dropout_prob=config.attention_dropout,
+            attn_implementation="sdpa",
         )
-    )  # fmt: skip
+    )
     return module
 
 
@@ -227,15 +232,18 @@ class Textbook(nn.Module):
         self.segment = nn.Embedding(2, config.hidden)
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
         layer = nn.TransformerEncoderLayer(
-            config.hidden, config.heads, config.feed_forward, config.dropout, "gelu",
-            config.layer_norm_epsilon, batch_first=True,
-        )  # fmt: skip
+            config.hidden,
+            config.heads,
+            config.feed_forward,
+            config.dropout,
+            "gelu",
+            config.layer_norm_epsilon,
+            batch_first=True,
+        )
         self.layers = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
         self.pooler = nn.Linear(config.hidden, config.hidden)
         self.pair = nn.Linear(config.hidden, 2)
-        self.transform = nn.Sequential(
-            nn.Linear(config.hidden, config.hidden), nn.GELU(), nn.LayerNorm(config.hidden)
-        )
+        self.transform = nn.Sequential(nn.Linear(config.hidden, config.hidden), nn.GELU(), nn.LayerNorm(config.hidden))
         self.bias = nn.Parameter(torch.zeros(SIZE))
         self.drop = nn.Dropout(config.dropout)
 
@@ -261,11 +269,7 @@ def pad(batch: Batch, length: int, pairs: bool = True) -> dict[str, Tensor]:
     def spread(x: Tensor, fill: int) -> Tensor:
         return torch.full(valid.shape, fill, device=x.device).masked_scatter_(valid, x)
 
-    item = {
-        "input_ids": spread(batch.input_ids, 0),
-        "attention_mask": valid.long(),
-        "labels": spread(labels, -100),
-    }
+    item = {"input_ids": spread(batch.input_ids, 0), "attention_mask": valid.long(), "labels": spread(labels, -100)}
     if pairs:
         item["token_type_ids"] = spread(batch.segment_ids, 0)
         item["next_sentence_label"] = batch.next_sentence_labels

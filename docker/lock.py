@@ -15,9 +15,16 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TRAINING = {  # never imported by `prepare` or the driver
-    "torch", "deepspeed", "safetensors", "transformers", "scikit-learn", "scipy", "wandb",
-    "matplotlib", "threadpoolctl",
-}  # fmt: skip
+    "torch",
+    "deepspeed",
+    "safetensors",
+    "transformers",
+    "scikit-learn",
+    "scipy",
+    "wandb",
+    "matplotlib",
+    "threadpoolctl",
+}
 EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "s3", "gcs", "azure")  # in both images
 
 
@@ -35,11 +42,24 @@ def resolve(asked: list[str], *options: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-             "--constraint", str(HERE.parent / "constraints.txt"), "--report", str(report),
-             *options, *asked],
-            check=True, cwd=folder,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--dry-run",
+                "--ignore-installed",
+                "--constraint",
+                str(HERE.parent / "constraints.txt"),
+                "--report",
+                str(report),
+                *options,
+                *asked,
+            ],
+            check=True,
+            cwd=folder,
+        )
         found: list[dict[str, Any]] = json.loads(report.read_text())["install"]
     return found
 

@@ -96,10 +96,7 @@ def main() -> NoReturn:
         print(__doc__, end="")
         sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
-        print(
-            "error: a command is required: python -m model.launch deepspeed model/train.py …",
-            file=sys.stderr,
-        )
+        print("error: a command is required: python -m model.launch deepspeed model/train.py …", file=sys.stderr)
         sys.exit(Exit.USER)
     try:
         sys.exit(launch(sys.argv[1:]))

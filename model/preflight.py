@@ -85,9 +85,7 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
     found.device = node_checks.device_name(device)
     found.flops = 1e12 * device_peak.measured(device, device_peak.TYPES[precision])
     found.shm = node_checks.shared_memory()
-    moved, right = (
-        node_checks.all_reduce(device, seconds) if dist.get_world_size() > 1 else (0.0, True)
-    )
+    moved, right = node_checks.all_reduce(device, seconds) if dist.get_world_size() > 1 else (0.0, True)
     found.clock = node_checks.clock_ahead()
     leaders = [number for number, first in process_group.gather((rank, local == 0)) if first]
     found.link = node_checks.link(leaders) if len(leaders) > 1 else 0.0
@@ -106,13 +104,9 @@ def judge(found: list[Findings], moved: float, right: bool, share: float) -> lis
     usual = Counter(one.device for one in found).most_common(1)[0][0]
     odd = sorted({f"{one.host} ({one.device})" for one in found if one.device != usual})
     text = f"{pluralize(len(found), 'rank')} on {pluralize(len(nodes), 'node')}: {usual}"
-    lines = [
-        Line("devices", "; ".join([text, *odd]), _hosts(f for f in found if f.device != usual))
-    ]
+    lines = [Line("devices", "; ".join([text, *odd]), _hosts(f for f in found if f.device != usual))]
     speeds = {one.rank: one.flops for one in found}
-    lines.append(
-        _speed("compute", speeds, found, "TFLOP/s", 1e12, share if gpus else 0.0, PRECISION[gpus])
-    )
+    lines.append(_speed("compute", speeds, found, "TFLOP/s", 1e12, share if gpus else 0.0, PRECISION[gpus]))
     if len(found) > 1:
         over = "NCCL" if gpus else "gloo"
         wrong = "" if right else "; its sum is wrong: a GPU or a link damages data"
@@ -130,9 +124,7 @@ def judge(found: list[Findings], moved: float, right: bool, share: float) -> lis
             rates = {one.rank: one.places[place][index] for one in nodes if place in one.places}
             kept = [one for one in nodes if place in one.places]
             lines.append(_speed(done, rates, kept, "MB/s", 1e6, share, place))
-    lines += [
-        Line("folder", f"{one.host}: {fault}", (one.host,)) for one in found for fault in one.faults
-    ]
+    lines += [Line("folder", f"{one.host}: {fault}", (one.host,)) for one in found for fault in one.faults]
     least = min(nodes, key=lambda one: one.shm)
     small = _hosts(one for one in nodes if gpus and one.shm < SHM)
     lines.append(Line("/dev/shm", f"{least.shm / 2**30:.2f} GiB at least ({least.host})", small))
@@ -140,18 +132,15 @@ def judge(found: list[Findings], moved: float, right: bool, share: float) -> lis
 
 
 def _speed(
-    name: str, speeds: dict[int, float], found: list[Findings], unit: str, scale: float,
-    share: float, what: str,
-) -> Line:  # fmt: skip
+    name: str, speeds: dict[int, float], found: list[Findings], unit: str, scale: float, share: float, what: str
+) -> Line:
     """Return the line of a speed: the usual and the lowest one, and who is far below the others."""
     usual = median_high(speeds.values())
     slowest = min(found, key=lambda one: speeds[one.rank])
     bad = [one for one in found if speeds[one.rank] < share * usual]
     text = f"{usual / scale:.3g} {unit} {what}"
     if len(found) > 1:
-        text += (
-            f", {speeds[slowest.rank] / scale:.3g} at least (rank {slowest.rank}, {slowest.host})"
-        )
+        text += f", {speeds[slowest.rank] / scale:.3g} at least (rank {slowest.rank}, {slowest.host})"
     return Line(name, text, _hosts(bad))
 
 
@@ -196,17 +185,12 @@ def leave(code: int) -> NoReturn:
 def main() -> NoReturn:
     """Run the command."""
     parser = Arguments(
-        "python -m model.preflight", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument(
-        "places", nargs="*", metavar="FOLDER", help="that of the run, and others to measure"
+        "python -m model.preflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("places", nargs="*", metavar="FOLDER", help="that of the run, and others to measure")
     parser.add_argument("--wait", type=float, default=120.0, help="seconds for all ranks to come")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement, about")
-    parser.add_argument(
-        "--share", type=float, default=0.3, help="of the others' speed, below which a node is bad"
-    )
+    parser.add_argument("--share", type=float, default=0.3, help="of the others' speed, below which a node is bad")
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)  # of launchers
     options = parser.parse_args()
     output.outlive_readers()

@@ -81,9 +81,7 @@ def train(config: TrainConfig) -> None:
     settings = fingerprints.changed_settings(config).items()
     every_step = {key: value for key, value in settings if extending.is_common(key)}
     common = fingerprints.fingerprint_of("train", every_step, sources)
-    make = functools.partial(
-        rank.make, fingerprint=fingerprint, common=common, store=store, addresses=addresses
-    )
+    make = functools.partial(rank.make, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         uploads = store.uploads if store is not None else None
         stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)

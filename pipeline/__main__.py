@@ -20,9 +20,7 @@ def commands() -> dict[str, str]:
     for module in (inspect, dashboards):
         lines.append((module.__doc__ or "").partition("\n")[0].replace("`", ""))
     heads = (sentence.rstrip(".").partition(": ") for sentence in lines)
-    return {
-        " ".join(call.split()[: 2 + call.startswith("python")]): what for call, _, what in heads
-    }
+    return {" ".join(call.split()[: 2 + call.startswith("python")]): what for call, _, what in heads}
 
 
 def main() -> None:

@@ -66,8 +66,9 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
         raise InputError(
             f"train={config.train}: has no checkpoint of save_at_words; train again with that "
             "option (a finished training: with force=true), or remove checkpoints",
-            key="checkpoints", path=config.train,
-        )  # fmt: skip
+            key="checkpoints",
+            path=config.train,
+        )
     summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"
     return Result(summary=summary, figures=Conversion(checkpoints=found).to_json())
 
@@ -88,17 +89,21 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     source = initial_weights.read(config.train, config.average, config.ema)
     if config.onnx and source.config.architecture != "bert":
         raise ConfigError(
-            f"onnx=true: cannot be combined with architecture {source.config.architecture}; only "
-            "bert is exported",
+            f"onnx=true: cannot be combined with architecture {source.config.architecture}; only bert is exported",
             key="onnx",
         )
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
-        out, source.config, source.state, vocab,
+        out,
+        source.config,
+        source.state,
+        vocab,
         history.of_weights(config.train, source, config.ema),
-        dtype=dtype, shard_bytes=config.shard_bytes, remarks=remarks_of(config, source, vocab),
-    )  # fmt: skip
+        dtype=dtype,
+        shard_bytes=config.shard_bytes,
+        remarks=remarks_of(config, source, vocab),
+    )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(config, source, vocab)
     difference = checked(out, source, dtype) if config.check else None
@@ -134,9 +139,7 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     own = Path(config.train)
     if config.vocab is None:
         if not vocabulary.exists(own):
-            raise InputError(
-                f"vocab=null: no vocabulary found in {own}; set vocab", key="vocab", path=own
-            )
+            raise InputError(f"vocab=null: no vocabulary found in {own}; set vocab", key="vocab", path=own)
         return source, own, 0
     require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
@@ -282,9 +285,7 @@ def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> 
     return float(torch.stack(apart).max())  # NaN if one is
 
 
-def their_logits(
-    folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype"
-) -> "list[Tensor]":
+def their_logits(folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype") -> "list[Tensor]":
     """Return the logits that transformers computes with a folder: of tokens, and maybe of pairs."""
     import torch
     import transformers
@@ -402,8 +403,9 @@ def check_source(config: ConvertConfig) -> None:
             f"train={config.train}: this training is not finished, and out={config.out} has a "
             "model; finish it, name a checkpoint (train=FOLDER/checkpoints/RUN/step-N), or set "
             "another out",
-            key="train", path=config.train,
-        )  # fmt: skip
+            key="train",
+            path=config.train,
+        )
 
 
 def run(config: ConvertConfig, work: Callable[[ConvertConfig, Path], Result] = make) -> Manifest:

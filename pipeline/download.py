@@ -46,9 +46,7 @@ def name_of(url: str) -> str:
     """
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if not name or name.startswith(".") or name.endswith(".part") or name == MANIFEST:
-        raise ConfigError(
-            f"corpus.files: {url} must end in a file name; correct the address", key="corpus.files"
-        )
+        raise ConfigError(f"corpus.files: {url} must end in a file name; correct the address", key="corpus.files")
     return name
 
 
@@ -60,10 +58,7 @@ def check_digest(digest: str, where: str) -> str:
     """
     if len(digest) not in ALGORITHMS or not re.fullmatch("[0-9a-fA-F]+", digest):
         known = ", ".join(f"{name} ({length})" for length, name in ALGORITHMS.items())
-        raise ConfigError(
-            f"{where}: {digest} is not a checksum; expected hex digits of {known}",
-            key="corpus.files",
-        )
+        raise ConfigError(f"{where}: {digest} is not a checksum; expected hex digits of {known}", key="corpus.files")
     return digest.lower()
 
 
@@ -76,11 +71,7 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
         InputError: the list has no such file, or several dates of it.
     """
     lines = (line.split(maxsplit=1) for line in sums.splitlines())
-    entries = {
-        PurePosixPath(parts[1].strip().lstrip("*")).name: parts[0]
-        for parts in lines
-        if len(parts) == 2
-    }
+    entries = {PurePosixPath(parts[1].strip().lstrip("*")).name: parts[0] for parts in lines if len(parts) == 2}
     dated = re.compile(re.escape(name).replace(_LATEST, r"(\d{8})", 1))
     found = [name] if name in entries else sorted(filter(dated.fullmatch, entries))
     if len(found) != 1:
@@ -124,9 +115,7 @@ def checksums(path: Path, digest: str | None) -> dict[str, str]:
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with (
         path.open("rb") as file,
-        tqdm(
-            total=path.stat().st_size, desc="check", unit="B", unit_scale=True, disable=None
-        ) as bar,
+        tqdm(total=path.stat().st_size, desc="check", unit="B", unit_scale=True, disable=None) as bar,
     ):
         while chunk := file.read(http_transfer.CHUNK):
             for each in hashes.values():
@@ -236,21 +225,17 @@ def check(config: DownloadConfig, out: Path) -> None:
     corpus = config.corpus
     if not corpus.files:
         raise ConfigError(
-            f"corpus={corpus.name}: has no files to download; skip download, its text is read from "
-            "corpus.path, if any",
+            f"corpus={corpus.name}: has no files to download; skip download, its text is read from corpus.path, if any",
             key="corpus",
         )
     names = [name_of(file.url) for file in corpus.files]
     if len(set(names)) < len(names):
-        raise ConfigError(
-            f"corpus.files: names must be unique, not {', '.join(names)}", key="corpus.files"
-        )
+        raise ConfigError(f"corpus.files: names must be unique, not {', '.join(names)}", key="corpus.files")
     ours = {*names, *(f"{name}.part" for name in names)}
     for path in sorted(out.iterdir()):
         if path.name not in ours and not path.name.startswith("."):
             raise InputError(
-                f"{path}: is not a file of corpus {corpus.name}, but readers would pick it up; "
-                "delete it, or set out",
+                f"{path}: is not a file of corpus {corpus.name}, but readers would pick it up; delete it, or set out",
                 key="out",
                 path=path,
             )

@@ -49,9 +49,7 @@ def embed(config: EmbedConfig) -> None:
     most = own.longest if own and own.longest else embedder.size.positions
     longest = config.sequence_length or min(most, embedder.size.positions)
     if longest > embedder.size.positions:
-        raise ConfigError(
-            f"sequence_length={longest}: the model has {embedder.size.positions} positions"
-        )
+        raise ConfigError(f"sequence_length={longest}: the model has {embedder.size.positions} positions")
     rows = list(rows_of(config))
     wordpiece = WordPiece.load(config.pretrained)
 
@@ -109,15 +107,11 @@ def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
     array.flush()
 
 
-def write_arrow(
-    path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece, about: list[str]
-) -> None:
+def write_arrow(path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece, about: list[str]) -> None:
     """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows."""
     vector = pa.list_(pa.float32(), width)
     fields = [(name, pa.string()) for name in (*about, "text")]
-    fields += [("tokens", pa.list_(pa.string())), ("vectors", pa.list_(vector))] if tokens else [
-        ("vector", vector)
-    ]  # fmt: skip
+    fields += [("tokens", pa.list_(pa.string())), ("vectors", pa.list_(vector))] if tokens else [("vector", vector)]
     schema = pa.schema(fields)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for part, samples, vectors in blocks:

@@ -51,9 +51,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
         forced.start_over(folder)
     done = grid_search.finished(config, folder, keys)
     keeping = config.keep or config.submit
-    clean_output(
-        out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done}
-    )
+    clean_output(out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done})
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
@@ -86,19 +84,13 @@ def card_of(context: SearchContext, record: Record) -> str:
         "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
         **scores,
         "epochs": config.epochs,
-        **{
-            name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")
-        },
+        **{name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")},
         "longest sequence": f"{config.sequence_length} tokens, {config.truncation}",
     }
-    return model_card.write_tuned(
-        context.size, context.kind.head, config.pretrained, task.name, rows
-    )
+    return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
 
 
-def best_run(
-    context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
-) -> Trial:
+def best_run(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> Trial:
     """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
     config = context.config
     while True:
@@ -168,8 +160,7 @@ def score_of(context: SearchContext, records: list[Record]) -> Score:
     task = context.config.task
     constant = context.kind.majority_baseline(context.train, context.dev)
     pretrained, random = (
-        best_point(task, [record for record in records if record["start"] == start])
-        for start in (PRETRAINED, RANDOM)
+        best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
     # A dev set that is a part of the training file has the same faults.
     files = [context.train, *([] if task.dev_share else [context.dev])]
@@ -187,10 +178,7 @@ def score_of(context: SearchContext, records: list[Record]) -> Score:
         **{f"baseline_{name}": value for name, value in random.items() if name != "score"},
         majority=constant[task.metrics[0]],
         majority_scores=constant,
-        also={
-            name: also_of(context, name, records, pretrained["point"], random.get("point"))
-            for name in context.also
-        },
+        also={name: also_of(context, name, records, pretrained["point"], random.get("point")) for name in context.also},
         runs=[{name: record[name] for name in kept} for record in records],
         malformed=len(faults),
         faults=faults[:FAULTS],
@@ -224,9 +212,7 @@ def best_point(task: TaskConfig, records: list[Record]) -> Record:
     }
 
 
-def also_of(
-    context: SearchContext, name: str, records: list[Record], point: Record, random: Record | None
-) -> Score:
+def also_of(context: SearchContext, name: str, records: list[Record], point: Record, random: Record | None) -> Score:
     """Return the score on another task's dev set, at `point` of the grid, and `random` if any."""
     task = examples.task_of(name)
     metric = task.metrics[0]

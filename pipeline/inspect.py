@@ -164,9 +164,7 @@ def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int
         yield f"  {masked_text(shard, row, wordpiece, masker)}"
 
 
-def trained_on(
-    folder: Path, train: str, step: int, count: int, wordpiece: WordPiece
-) -> Iterator[str]:
+def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordPiece) -> Iterator[str]:
     """Yield the first `count` instances of a step (from 1) of a training, as it masked them.
 
     Raises:
@@ -182,9 +180,8 @@ def trained_on(
     steps = config["steps"] or TrainingSummary.of(trained).planned_steps
     if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
         raise InputError(
-            f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}",
-            key="--train", path=train,
-        )  # fmt: skip
+            f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}", key="--train", path=train
+        )
     if not 1 <= step <= steps:
         raise InputError(f"--step {step}: must be from 1 to {steps:,}", key="--step")
     sizes = [batch_size(schedule, config["batch_size"], each, steps) for each in range(step)]
@@ -211,13 +208,9 @@ def vocabulary(place: str, shard: Shard) -> WordPiece:
     try:
         wordpiece = WordPiece.load(place)
     except InputError as error:
-        raise InputError(
-            f"{error}; add --vocab FOLDER to see instances as text", path=place
-        ) from error
+        raise InputError(f"{error}; add --vocab FOLDER to see instances as text", path=place) from error
     if wordpiece.sha256 != shard.info.tokenizer:
-        raise InputError(
-            f"{place}: is not the vocabulary of these shards; add --vocab FOLDER", path=place
-        )
+        raise InputError(f"{place}: is not the vocabulary of these shards; add --vocab FOLDER", path=place)
     return wordpiece
 
 
@@ -241,9 +234,7 @@ def show(options: argparse.Namespace) -> None:
         print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
     if wrong:
-        raise InputError(
-            f"{folder}: {'; '.join(wrong)}; rerun prepare with force=true", path=folder
-        )
+        raise InputError(f"{folder}: {'; '.join(wrong)}; rerun prepare with force=true", path=folder)
     lengths = counts.lengths
     if options.png:
         from pipeline.reporting import plots  # importing matplotlib takes a second

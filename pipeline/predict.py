@@ -82,12 +82,13 @@ def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]]
         pretrained = Pretrained(config, wordpiece)
         return pretrained.answer, wordpiece.coverage
     size, found = saved_model.load(folder)
-    longest = min(
-        config.sequence_length or found.reading.sequence_length or size.positions, size.positions
-    )
+    longest = min(config.sequence_length or found.reading.sequence_length or size.positions, size.positions)
     kinds: dict[str, Callable[..., list[Answer]]] = {
-        "class": classes, "tag": tags, "answer": passages, "choice": endings,
-    }  # fmt: skip
+        "class": classes,
+        "tag": tags,
+        "answer": passages,
+        "choice": endings,
+    }
     work = kinds[found.model.config.kind]
     return lambda block: work(found, wordpiece, longest, block), wordpiece.coverage
 
@@ -130,29 +131,30 @@ class Pretrained:
         if MASK not in line and not self.model.judges_pairs:
             raise InputError(
                 f"{where}: has no {MASK} to fill, and this model does not classify pairs of texts",
-                key="pretrained", path=self.folder,
-            )  # fmt: skip
+                key="pretrained",
+                path=self.folder,
+            )
         if MASK in line and self.size.causal:
             raise InputError(
                 f"{where}: {self.folder} was trained from left to right and fills no masks; use a "
                 "model that was trained with attention=full",
-                key="pretrained", path=self.folder,
-            )  # fmt: skip
+                key="pretrained",
+                path=self.folder,
+            )
         unpaired = sorted({"next_sentence", "pooler"} & self.initialised)
         lost = sorted({"masked_head"} & self.initialised) if MASK in line else unpaired
         if lost:
             raise InputError(
                 f"{where}: {self.folder} has no {' and '.join(lost)}, which "
                 f"{'fills masks' if MASK in line else 'classifies pairs'}; use a model that has it",
-                key="pretrained", path=self.folder,
-            )  # fmt: skip
+                key="pretrained",
+                path=self.folder,
+            )
         ids, start = self.frame(where, first, second if tab else None)
         masked, pair = self.model(mask_filling.batch_of(ids, start, self.wordpiece.mask))
         found: Answer = {"text": line}
         if MASK in line:
-            found["masks"] = [
-                mask_filling.likeliest(self.wordpiece, row, self.top, digits=6) for row in masked
-            ]
+            found["masks"] = [mask_filling.likeliest(self.wordpiece, row, self.top, digits=6) for row in masked]
         if pair is not None and not unpaired and tab:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
@@ -181,9 +183,7 @@ def predicted(found: "SavedModel", samples: Any) -> Any:
     return loop.predict(found.model, samples, device_of())
 
 
-def classes(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
-) -> list[Answer]:
+def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the class of each line with all probabilities, or its score.
 
     Raises:
@@ -212,8 +212,7 @@ def texts_of(row: Row, most: int) -> list[str]:
     texts = row.parts(most)
     if len(texts) > most:
         raise InputError(
-            f"{row.where}: {len(texts)} columns, but the model reads {most}; set columns to these",
-            key="columns",
+            f"{row.where}: {len(texts)} columns, but the model reads {most}; set columns to these", key="columns"
         )
     return texts
 
@@ -255,9 +254,7 @@ def class_logits(
 
 def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the tags of the words of each line."""
-    task = TaskConfig(
-        name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"]
-    )
+    task = TaskConfig(name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"])
     kind = Tagging("", task, wordpiece, longest)
     words = [texts_of(row, 1)[0].split() for row in block]
     part = kind.part_of([(one, []) for one in words], False, [], "")
@@ -265,9 +262,7 @@ def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Ro
     return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
 
 
-def passages(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
-) -> list[Answer]:
+def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
 
     Raises:
@@ -289,9 +284,7 @@ def passages(
     ]
 
 
-def endings(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]
-) -> list[Answer]:
+def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the most likely ending of each line.
 
     Raises:
@@ -303,9 +296,7 @@ def endings(
     for row in block:
         first, *others = row.parts()
         if len(others) < 2:
-            raise InputError(
-                f"{row.where}: expected a sentence and at least two endings, separated by tabs"
-            )
+            raise InputError(f"{row.where}: expected a sentence and at least two endings, separated by tabs")
         framing = TruncationConfig(longest, found.reading.truncation)
         count = len(others)
         made = tokenize(wordpiece, [first] * count, others, [0.0] * count, framing)

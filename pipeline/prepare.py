@@ -72,10 +72,7 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
 
 
 def layout(
-    config: PrepareConfig,
-    splits: list[readers.FileRange],
-    shards: dict[str, int],
-    firsts: list[int],
+    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], firsts: list[int]
 ) -> Exchange:
     """Return the layout of the exchange."""
     portions = 0
@@ -83,13 +80,7 @@ def layout(
         most = portion(config) * PER_TOKEN
         tasks = itertools.pairwise([*firsts, len(splits)])
         portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
-    return Exchange.choose(
-        len(firsts),
-        sum(shards.values()),
-        text_bytes(splits),
-        config.runner.task_bytes,
-        portions,
-    )
+    return Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes, portions)
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -256,8 +247,7 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     start = f"corpus {config.corpus.name}: no training instances"
     if left := counts.written - held:
         raise InputError(
-            f"{start}, as {pluralize(left, 'training document')} cannot give any for "
-            f"pairs={config.pairs}; {MORE_TEXT}",
+            f"{start}, as {pluralize(left, 'training document')} cannot give any for pairs={config.pairs}; {MORE_TEXT}",
             key="pairs",
         )
     if held:

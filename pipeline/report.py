@@ -79,15 +79,17 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
 def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
     """Return the section of a corpus: source, document counts and instance lengths."""
     counts, corpus = CorpusCounts.of(manifest), manifest.config.get("corpus") or {}
-    origin = {"corpus": corpus.get("name"), "language": corpus.get("language"),
-              "from": ", ".join(model_card.sources(corpus))}  # fmt: skip
+    origin = {
+        "corpus": corpus.get("name"),
+        "language": corpus.get("language"),
+        "from": ", ".join(model_card.sources(corpus)),
+    }
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
     rows += [("warning", text) for text in counts.warnings]
     plot = plots.histogram(
-        list(counts.lengths), list(counts.lengths.values()), "tokens of an instance",
-        "instances (log scale)",
-    )  # fmt: skip
+        list(counts.lengths), list(counts.lengths.values()), "tokens of an instance", "instances (log scale)"
+    )
     return {"title": f"Corpus ({name})", "rows": rows, "plots": [(counts.lengths_line, plot)]}
 
 
@@ -98,10 +100,15 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
 
     def curves(*keys: str) -> list[plots.Curve]:
         return [
-            (f"{kind}" if len(keys) == 1 else f"{kind}, {key.replace('_', ' ')}",
-             [r["step"] for r in part if key in r], [r[key] for r in part if key in r])
-            for key in keys for kind, part in kinds.items() if any(key in r for r in part)
-        ]  # fmt: skip
+            (
+                f"{kind}" if len(keys) == 1 else f"{kind}, {key.replace('_', ' ')}",
+                [r["step"] for r in part if key in r],
+                [r[key] for r in part if key in r],
+            )
+            for key in keys
+            for kind, part in kinds.items()
+            if any(key in r for r in part)
+        ]
 
     wanted = [
         ("Masked-LM loss", "masked_lm_loss", "nats per masked token"),
@@ -114,11 +121,7 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         ("Model FLOP/s utilisation", "mfu", "share of the device's peak"),
         ("Waiting for data", "data_wait_share", "share of time"),
     ]
-    drawn = [
-        (title, plots.lines(found, "step", unit))
-        for title, key, unit in wanted
-        if (found := curves(key))
-    ]
+    drawn = [(title, plots.lines(found, "step", unit)) for title, key, unit in wanted if (found := curves(key))]
     losses = {"Masked-LM loss": "masked_lm_loss", "Next-sentence loss": "next_sentence_loss"}
     warnings = (overfitting(kinds, title, key) for title, key in losses.items())
     return {
@@ -224,8 +227,7 @@ def make(config: ReportConfig, out: Path) -> Result:
             sections.append(train_section(name, folder))
     pairs = minimal_pair_tables.sections(manifest for _, manifest in leading.values())
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "reporting"),
-        autoescape=select_autoescape(["j2"]),
+        loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
     )
     seconds = sum(manifest.seconds for _, manifest in stages.values())
     page = environment.get_template("report.html.j2").render(

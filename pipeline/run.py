@@ -24,10 +24,7 @@ from pipeline.stages import stage, store_folder, store_inputs
 def draw(nodes: list[graph.Node]) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
     width = max(len(node.name) for node in nodes)
-    sources = [
-        ", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages"
-        for node in nodes
-    ]
+    sources = [", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages" for node in nodes]
     longest = max(map(len, sources))
     lines = []
     for node, source in zip(nodes, sources, strict=True):
@@ -51,8 +48,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
-                f"workdir={config.workdir}: must be a local path with executor=slurm, whose nodes "
-                "share one",
+                f"workdir={config.workdir}: must be a local path with executor=slurm, whose nodes share one",
                 key="workdir",
             )
     if config.dry_run:
@@ -124,9 +120,7 @@ def keep_command(workdir: Path) -> None:
         (workdir / "logs").mkdir(parents=True, exist_ok=True)
         write_text(workdir / COMMAND, shlex.join(map(redact.one_line, words)) + "\n")
     except OSError as error:
-        raise InputError(
-            f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir
-        ) from error
+        raise InputError(f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir) from error
 
 
 def show_samples(nodes: list[graph.Node]) -> None:

@@ -92,9 +92,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
                 continue
             key = int.from_bytes(digest[:8], "big")
             language = document.language or config.corpus.language
-            found_parts = sentences.split_sentences(
-                text, language, by_lines=document.sentence_lines
-            )
+            found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
             parts = [" ".join(sentence.split()) for sentence in found_parts]
             if len(parts) < 2:
                 continue
@@ -237,9 +235,7 @@ class Task:
     parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]]
     spoil: Callable[[list[Row], np.uint64], list[Row]]
 
-    def rows(
-        self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64
-    ) -> list[Row]:
+    def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> list[Row]:
         """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
@@ -289,18 +285,12 @@ def make(config: TasksConfig, out: Path) -> Result:
                 )
             write(out / task.folder / f"{side}.tsv", task.columns, rows)
             figures[task.folder][side] = len(rows)
-    listed = ", ".join(
-        f"{name} {made['train']:,} + {made['dev']:,}" for name, made in figures.items()
-    )
+    listed = ", ".join(f"{name} {made['train']:,} + {made['dev']:,}" for name, made in figures.items())
     whole = all(made[side] >= wanted[side] - 1 for made in figures.values() for side in wanted)
     note = "" if whole else f" (fewer than requested: {config.train_rows:,} + {config.dev_rows:,})"
     return Result(
         summary=f"{pluralize(len(documents), 'held-out document')}, rows {listed}{note}",
-        figures={
-            "documents": {side: len(held) for side, held in parts.items()},
-            "wanted": wanted,
-            "rows": figures,
-        },
+        figures={"documents": {side: len(held) for side, held in parts.items()}, "wanted": wanted, "rows": figures},
     )
 
 

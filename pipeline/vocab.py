@@ -75,9 +75,7 @@ def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample
     return sample
 
 
-def no_text_error(
-    name: str, splits: list[readers.FileRange], read: int, tally: readers.SkipCounts
-) -> InputError:
+def no_text_error(name: str, splits: list[readers.FileRange], read: int, tally: readers.SkipCounts) -> InputError:
     """Return the error for a corpus without text, with its files and skipped documents."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
@@ -149,9 +147,10 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
         raise InputError(
-            f"existing={config.existing}: is a {kind} tokenizer; entries can only be added to "
-            "WordPiece", key="existing", path=config.existing,
-        )  # fmt: skip
+            f"existing={config.existing}: is a {kind} tokenizer; entries can only be added to WordPiece",
+            key="existing",
+            path=config.existing,
+        )
     known = dict.fromkeys(WordPiece(source).vocab)
     added: list[str] = []
     if config.additions is not None:
@@ -161,8 +160,10 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
             raise InputError(
                 f"{config.additions}: {word!r} can never match, as the tokenizer turns it into "
                 f"{' '.join(tokens)}; add the normalized form",
-                key="additions", path=config.additions, line=listed.index(word) + 1,
-            )  # fmt: skip
+                key="additions",
+                path=config.additions,
+                line=listed.index(word) + 1,
+            )
         known |= dict.fromkeys(added)
     if config.learn:
         size = max(len(known) + config.learn, 100)

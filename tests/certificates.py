@@ -24,23 +24,17 @@ def certify(folder: Path, address: str) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(today - datetime.timedelta(days=1))
         .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .add_extension(identity, False)
-        .add_extension(
-            x509.KeyUsage(True, False, False, False, False, True, True, False, False), True
-        )
+        .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), True)
         .sign(key, hashes.SHA256())
     )
     paths = folder / "server.crt", folder / "server.key"
     paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     paths[1].write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         )
     )
     return paths

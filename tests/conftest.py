@@ -54,8 +54,7 @@ def store_module(kind: str) -> ModuleType:
 
 
 @pytest.fixture(
-    scope="session",
-    params=["s3", *(pytest.param(kind, marks=pytest.mark.store) for kind in ("gs", "abfs"))],
+    scope="session", params=["s3", *(pytest.param(kind, marks=pytest.mark.store) for kind in ("gs", "abfs"))]
 )
 def store_kind(request: pytest.FixtureRequest) -> str:
     """The scheme of the store that a test works in."""
@@ -65,9 +64,7 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def store_server(
-    store_kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, int]]:
+def store_server(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     """A server of this machine."""
     with store_module(store_kind).server(tmp_path_factory.mktemp("store")) as place:
         yield place

@@ -24,17 +24,29 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # ranks share their files
 PRELOADED = (
-    "pipeline.beam.transforms", "pipeline.cli.entry_point", "pipeline.cli.help_text",
-    "pipeline.orchestration.local", "pyarrow.dataset", "deepspeed", "transformers",
-    "model.training.trainer", "model.finetuning.loop", "model.huggingface.bert_format",
+    "pipeline.beam.transforms",
+    "pipeline.cli.entry_point",
+    "pipeline.cli.help_text",
+    "pipeline.orchestration.local",
+    "pyarrow.dataset",
+    "deepspeed",
+    "transformers",
+    "model.training.trainer",
+    "model.finetuning.loop",
+    "model.huggingface.bert_format",
     "deepspeed.runtime.zero.muon.original_muon",  # seconds, at the first optimizer
-)  # fmt: skip
+)
 
 
 def run(
-    command: Sequence[str], cwd: Path | str | None = None, env: Mapping[str, str] | None = None,
-    capture_output: bool = True, text: bool = True, check: bool = False, ranks: int = 0,
-) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    command: Sequence[str],
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    capture_output: bool = True,
+    text: bool = True,
+    check: bool = False,
+    ranks: int = 0,
+) -> subprocess.CompletedProcess[str]:
     """Run `[sys.executable, "-m", MODULE, ...]` or `[sys.executable, SCRIPT, ...]`; text output.
 
     `ranks` processes run it at the same time as the ranks of one training, as a launcher would
@@ -47,10 +59,13 @@ def run(
 
     with tempfile.TemporaryDirectory() as folder:
         order = {
-            "words": [str(word) for word in command[1:]], "cwd": str(cwd or Path.cwd()),
-            "env": dict(os.environ if env is None else env), "folder": folder,
-            "ranks": ranks, "port": free_port() if ranks else 0,
-        }  # fmt: skip
+            "words": [str(word) for word in command[1:]],
+            "cwd": str(cwd or Path.cwd()),
+            "env": dict(os.environ if env is None else env),
+            "folder": folder,
+            "ranks": ranks,
+            "port": free_port() if ranks else 0,
+        }
         server = _server()
         assert server.stdin
         assert server.stdout

@@ -24,9 +24,9 @@ AREAS = ("pipeline", "model", "conf", "docs", "k8s", "deploy", "docker", "benchm
 
 def counts() -> dict[str, int]:
     """Return the number of banned words per folder of code or documents."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
     found: dict[str, int] = {}
     for name in listed:
         path = ROOT / name
@@ -43,8 +43,11 @@ def long_subjects() -> list[str]:
     """Return the subjects of new commits that are too long; none outside a full clone."""
     done = subprocess.run(
         ["git", "log", "--no-merges", "--format=%s", f"{FIRST}..HEAD"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return [subject for subject in done.stdout.splitlines() if len(subject) > SUBJECT]
 
 

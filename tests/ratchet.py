@@ -29,9 +29,7 @@ FOREIGN = re.compile(
     r"(AWS|AZURE|CUDA|GOOGLE|HF|JOB|KUBE|KUBERNETES|LOCAL|MASTER|NCCL|OMP|PYTHON|RANK|SLURM|TORCH"
     r"|WANDB|WORLD|XDG|DS|TOKENIZERS|TRITON|STORAGE|TRAINJOB|TRAINER)(_|$)|^(HOME|USER|PATH|TERM)$"
 )
-LIBRARIES = re.compile(
-    r"^(deepspeed|distributed_c10d|wandb|hub|transformers|beam|torch|dist|ops)\."
-)
+LIBRARIES = re.compile(r"^(deepspeed|distributed_c10d|wandb|hub|transformers|beam|torch|dist|ops)\.")
 QUESTION = re.compile(r"\b(in_store|is_address|localised|local_place)\(|\.stored\b")
 ASKED_IN = ("pipeline/stages/", "pipeline/common/stores/", "pipeline/common/storage.py")
 

@@ -31,9 +31,7 @@ def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(ro
     modules = ", ".join(f"pipeline.{name}" for name in names if name != "__init__")
     heavy = {"torch", "deepspeed", "transformers"}
     script = f"import sys, {modules}; print(*sorted({heavy} & sys.modules.keys()))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
 
@@ -58,17 +56,19 @@ def test_make_help_explains_every_target(root: Path) -> None:
     targets = re.search(r"^\.PHONY: (.*)$", text, re.M)
     assert targets
     shown = subprocess.run(  # another make may be running these tests: it would say where this is
-        ["make", "--no-print-directory", "help"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True
+    )
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(targets[1].split())
 
 
 def test_benchmarks_install_their_peers(root: Path, tmp_path: Path) -> None:
     shown = subprocess.run(
         ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     install, run = shown.stdout.find("benchmarks]'"), shown.stdout.find("-m benchmarks.finetune")
     assert 0 < install < run
 
@@ -82,9 +82,7 @@ def test_the_workflow_does_what_ci_does(root: Path) -> None:
 
 
 def test_hooks_fetch_nothing(root: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False)
     assert done.returncode == 0
     config = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())
     assert {repo["repo"] for repo in config["repos"]} == {"local"}

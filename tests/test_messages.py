@@ -157,10 +157,7 @@ def message(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_typical_mistakes_are_explained_as_agreed(
-    files: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    files: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", sys.argv)  # restored afterwards
     monkeypatch.setenv("PATH", "")  # sbatch is not found

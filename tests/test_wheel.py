@@ -35,17 +35,14 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pip(*words: str) -> None:
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*command, words[0], "--no-deps", *words[1:]], capture_output=True, text=True
-    )
+    done = subprocess.run([*command, words[0], "--no-deps", *words[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run(site: Path, cwd: Path, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(site)},
-    )  # fmt: skip
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(site)}
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,9 +55,7 @@ def test_a_wheel_has_every_file_of_the_tree_that_is_read(root: Path, wheel: Path
                 continue
             name = path.relative_to(root).as_posix()
             assert (f"pipeline/{name}" if folder == "conf" else name) in names
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "model", "pipeline",
-    }  # fmt: skip
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"model", "pipeline"}
 
 
 def test_commands_run_from_any_folder(site: Path, tmp_path: Path) -> None:

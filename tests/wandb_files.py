@@ -31,9 +31,7 @@ def records(path: Path) -> Iterator[Any]:
 
 def history(folder: Path) -> list[dict[str, Any]]:
     """The logged rows of all runs below a folder, oldest first."""
-    paths = sorted(
-        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime
-    )
+    paths = sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime)
     found = [record for path in paths for record in records(path)]
     return [
         {item.key or item.nested_key[0]: json.loads(item.value_json) for item in r.history.item}

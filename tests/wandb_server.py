@@ -13,18 +13,51 @@ Object = dict[str, Any]
 KEY = "0" * 40
 SECRET = base64.b64encode(f"api:{KEY}".encode()).decode()
 OWNER = {"id": "1", "name": "me"}
-PROJECT = {"id": "1", "internalId": "1", "name": "bert-pipeline", "entityName": "me",
-           "createdAt": "", "isBenchmark": False, "user": None, "entity": OWNER}  # fmt: skip
-VIEWER = {"id": "1", "username": "me", "entity": "me", "flags": "{}", "email": "", "admin": False,
-          "teams": {"edges": []}, "apiKeys": {"edges": []}}  # fmt: skip
-NEW = {"config": "{}", "summaryMetrics": "{}", "description": None, "notes": None, "tags": [],
-       "sweepName": None, "project": PROJECT}  # fmt: skip
+PROJECT = {
+    "id": "1",
+    "internalId": "1",
+    "name": "bert-pipeline",
+    "entityName": "me",
+    "createdAt": "",
+    "isBenchmark": False,
+    "user": None,
+    "entity": OWNER,
+}
+VIEWER = {
+    "id": "1",
+    "username": "me",
+    "entity": "me",
+    "flags": "{}",
+    "email": "",
+    "admin": False,
+    "teams": {"edges": []},
+    "apiKeys": {"edges": []},
+}
+NEW = {
+    "config": "{}",
+    "summaryMetrics": "{}",
+    "description": None,
+    "notes": None,
+    "tags": [],
+    "sweepName": None,
+    "project": PROJECT,
+}
 ARTIFACT = {
-    "__typename": "Artifact", "versionIndex": 0, "description": None, "metadata": "{}",
-    "ttlDurationSeconds": -2, "ttlIsInherited": True, "tags": [], "aliases": [], "size": 0,
-    "historyStep": None, "commitHash": None, "fileCount": 0, "createdAt": "2026-01-01T00:00:00",
+    "__typename": "Artifact",
+    "versionIndex": 0,
+    "description": None,
+    "metadata": "{}",
+    "ttlDurationSeconds": -2,
+    "ttlIsInherited": True,
+    "tags": [],
+    "aliases": [],
+    "size": 0,
+    "historyStep": None,
+    "commitHash": None,
+    "fileCount": 0,
+    "createdAt": "2026-01-01T00:00:00",
     "updatedAt": None,
-}  # fmt: skip
+}
 PAGES = {"endCursor": "1", "hasNextPage": False}
 FIXED: Object = {
     "viewer": VIEWER,
@@ -70,9 +103,7 @@ class WandbServer:
 
     def references(self, artifact: str) -> Object:
         """Return the entries of the newest artifact of a name."""
-        found: Object = json.loads(self.files[f"{self.newest(artifact)['id']}/manifest"])[
-            "contents"
-        ]
+        found: Object = json.loads(self.files[f"{self.newest(artifact)['id']}/manifest"])["contents"]
         return found
 
     def newest(self, name: str) -> Object:
@@ -100,11 +131,7 @@ class WandbServer:
             return {"model": {**PROJECT, "bucket": None}}
         lines = self.lines.get(name, [])
         counts = {"historyLineCount": len(lines), "logLineCount": 0, "eventsLineCount": 0}
-        tails = {
-            "historyTail": json.dumps(lines[-1:]),
-            "eventsTail": "[]",
-            "wandbConfig": '{"t": 1}',
-        }
+        tails = {"historyTail": json.dumps(lines[-1:]), "eventsTail": "[]", "wandbConfig": '{"t": 1}'}
         return {"model": {**PROJECT, "bucket": {**self.runs[name], **counts, **tails}}}
 
     def _UpsertBucket(self, name: str, **given: Any) -> Object:
@@ -130,13 +157,20 @@ class WandbServer:
             return {"project": {"artifactCollectionMembership": None}}
         sequence = {"__typename": "ArtifactSequence", "name": base, "project": PROJECT}
         artifact = {
-            **ARTIFACT, **{key: found[key] for key in ("id", "state", "digest")},
-            "artifactSequence": sequence, "artifactType": {"name": found["artifactTypeName"]},
-        }  # fmt: skip
+            **ARTIFACT,
+            **{key: found[key] for key in ("id", "state", "digest")},
+            "artifactSequence": sequence,
+            "artifactType": {"name": found["artifactTypeName"]},
+        }
         member = {
-            "__typename": "ArtifactCollectionMembership", "id": "1", "versionIndex": 0,
-            "createdAt": "", "aliases": [], "artifactCollection": sequence, "artifact": artifact,
-        }  # fmt: skip
+            "__typename": "ArtifactCollectionMembership",
+            "id": "1",
+            "versionIndex": 0,
+            "createdAt": "",
+            "aliases": [],
+            "artifactCollection": sequence,
+            "artifact": artifact,
+        }
         return {"project": {"artifactCollectionMembership": member}}
 
     def _UseArtifact(self, **given: Any) -> Object:
@@ -156,11 +190,15 @@ class WandbServer:
 
     def _CreateArtifactFiles(self, input: Object) -> Object:
         nodes = [
-            {"storagePath": one["name"], "uploadHeaders": [], "uploadMultipartUrls": None,
-             "uploadUrl": f"{self.url}/upload/{one['artifactID']}/{one['name']}",
-             "artifact": {"id": one["artifactID"]}}
+            {
+                "storagePath": one["name"],
+                "uploadHeaders": [],
+                "uploadMultipartUrls": None,
+                "uploadUrl": f"{self.url}/upload/{one['artifactID']}/{one['name']}",
+                "artifact": {"id": one["artifactID"]},
+            }
             for one in input["artifactFiles"]
-        ]  # fmt: skip
+        ]
         return {"createArtifactFiles": {"files": {"edges": [{"node": node} for node in nodes]}}}
 
     def _CommitArtifact(self, artifactID: str) -> Object:
@@ -169,8 +207,16 @@ class WandbServer:
         return {"commitArtifact": {"artifact": {"id": artifactID, "digest": made["digest"]}}}
 
     def _UpsertView2(self, spec: str, **_: Any) -> Object:
-        view = {"id": "Vmlldzox", "name": "v", "type": "runs", "displayName": "d",
-                "description": "", "spec": spec, "project": PROJECT, "user": None}  # fmt: skip
+        view = {
+            "id": "Vmlldzox",
+            "name": "v",
+            "type": "runs",
+            "displayName": "d",
+            "description": "",
+            "spec": spec,
+            "project": PROJECT,
+            "user": None,
+        }
         return {"upsertView": {"view": view, "inserted": True}}
 
     _upsertView = _UpsertView2  # of a report

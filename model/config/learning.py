@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import (
-    Section,
-    check,
-    option,
-)
+from pipeline.common.schema import Section, check, option
 
 
 @dataclass(kw_only=True)
@@ -16,41 +12,30 @@ class ObjectiveConfig(Section, key="objective"):
 
     name: str = option(help="Name of the objective.")
     predict: str = option(
-        "masked", "Tokens to predict: masked ones, or the next one from those before it.",
-        choices=("masked", "next"),
-    )  # fmt: skip
-    next_sentence: bool = option(True, "Add the loss of sentence pairs to that of tokens.")
-    pairs: str = option(
-        "nsp", "Which pairs it classifies, as `prepare` made them.", choices=("nsp", "sop")
+        "masked", "Tokens to predict: masked ones, or the next one from those before it.", choices=("masked", "next")
     )
+    next_sentence: bool = option(True, "Add the loss of sentence pairs to that of tokens.")
+    pairs: str = option("nsp", "Which pairs it classifies, as `prepare` made them.", choices=("nsp", "sop"))
     mask_share: Any = option(
         0.15,
         "Share of tokens to predict; a list, as [0.3,0.15]: from the first step to the last, "
         "linear between its values. Held-out samples have the last.",
-        above=0, below=1,
-    )  # fmt: skip
-    mask_token_share: float = option(
-        0.8, "Share of these that is replaced by [MASK].", at_least=0, at_most=1
+        above=0,
+        below=1,
     )
+    mask_token_share: float = option(0.8, "Share of these that is replaced by [MASK].", at_least=0, at_most=1)
     random_token_share: float = option(
-        0.1, "Share of these that is replaced by random tokens; the rest is kept.", at_least=0,
-        at_most=1,
-    )  # fmt: skip
+        0.1, "Share of these that is replaced by random tokens; the rest is kept.", at_least=0, at_most=1
+    )
     whole_word: bool = option(False, "Mask all tokens of a word, or none.")
     span: int = option(1, "Largest number of tokens, or whole words, masked in a row.", at_least=1)
-    span_stop: float = option(
-        0.2, "Probability that a run ends after each of them.", above=0, at_most=1
-    )
+    span_stop: float = option(0.2, "Probability that a run ends after each of them.", above=0, at_most=1)
 
     def __post_init__(self) -> None:
         """Check the shares."""
         check(
             is_share(self.mask_share)
-            or (
-                isinstance(self.mask_share, list)
-                and len(self.mask_share) > 1
-                and all(map(is_share, self.mask_share))
-            ),
+            or (isinstance(self.mask_share, list) and len(self.mask_share) > 1 and all(map(is_share, self.mask_share))),
             f"objective.mask_share={self.mask_share}: must be a number, or a list of two or more",
             "objective.mask_share",
         )
@@ -99,9 +84,7 @@ class OptimizerConfig(Section, key="optimizer"):
     betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
     epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
-    momentum: float = option(
-        0.95, "Decay rate of the momentum of hidden matrices (muon).", at_least=0, below=1
-    )
+    momentum: float = option(0.95, "Decay rate of the momentum of hidden matrices (muon).", at_least=0, below=1)
     adam_share: float = option(
         0.015,
         "Learning rate of what AdamW updates (embeddings, heads, vectors), as a share of that of "
@@ -112,11 +95,7 @@ class OptimizerConfig(Section, key="optimizer"):
     def __post_init__(self) -> None:
         """Check the limits and the number of betas."""
         super().__post_init__()
-        check(
-            len(self.betas) == 2,
-            f"optimizer.betas={self.betas}: must be two numbers",
-            "optimizer.betas",
-        )
+        check(len(self.betas) == 2, f"optimizer.betas={self.betas}: must be two numbers", "optimizer.betas")
 
 
 @dataclass(kw_only=True)
@@ -127,35 +106,23 @@ class ScheduleConfig(Section, key="schedule"):
     two phases begins at `first_step` where the first one ended, of `total_steps` of both.
     """
 
-    name: str = option(
-        help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd")
-    )
+    name: str = option(help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd"))
     warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)
-    warmup_steps: int | None = option(
-        None, "Steps of warm-up; null: warmup_share of all steps.", at_least=0
-    )
-    final_share: float = option(
-        0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1
-    )
-    power: float = option(
-        1.0, "Exponent of the remaining share of steps: polynomial and wsd.", above=0
-    )
-    decay_share: float = option(
-        0.1, "Share of all steps, the last ones, in which wsd decays.", at_least=0, at_most=1
-    )
+    warmup_steps: int | None = option(None, "Steps of warm-up; null: warmup_share of all steps.", at_least=0)
+    final_share: float = option(0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1)
+    power: float = option(1.0, "Exponent of the remaining share of steps: polynomial and wsd.", above=0)
+    decay_share: float = option(0.1, "Share of all steps, the last ones, in which wsd decays.", at_least=0, at_most=1)
     decay: str = option(
-        "power", "Decay of wsd: by `power`, or sqrt: one minus the root of the share that is done.",
+        "power",
+        "Decay of wsd: by `power`, or sqrt: one minus the root of the share that is done.",
         choices=("power", "sqrt"),
-    )  # fmt: skip
+    )
     first_step: int = option(0, "Step of the schedule at which this run begins.", at_least=0)
     total_steps: int | None = option(None, "Steps of the schedule; null: it ends with this run.")
-    first_batch: int | None = option(
-        None, "Samples of the first step; null: batch_size.", at_least=1
-    )
+    first_batch: int | None = option(None, "Samples of the first step; null: batch_size.", at_least=1)
     batch_share: float = option(
-        0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.",
-        at_least=0, at_most=1,
-    )  # fmt: skip
+        0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.", at_least=0, at_most=1
+    )
 
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""

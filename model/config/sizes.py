@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.common.schema import (
-    Section,
-    check,
-    option,
-)
+from pipeline.common.schema import Section, check, option
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
 PUBLISHED = {
@@ -41,27 +37,18 @@ class ModelConfig(Section, key="model"):
     initializer_range: float = option(0.02, "Standard deviation of initial weights.", above=0)
     layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
     attention: str = option(
-        "auto",
-        "Attention implementation: each, padded or flash; auto: the fastest one supported here.",
+        "auto", "Attention implementation: each, padded or flash; auto: the fastest one supported here."
     )
     causal: bool = option(False, "Let each token attend only to those before it.")
     local_window: int = option(
-        128,
-        "modernbert: tokens on both sides together that a token of a local layer attends to.",
-        at_least=2,
+        128, "modernbert: tokens on both sides together that a token of a local layer attends to.", at_least=2
     )
     global_every: int = option(
         3, "modernbert: layers from one that attends to whole sequences to the next.", at_least=1
     )
-    rotary_local: float = option(
-        10_000.0, "modernbert: base of the rotary positions in local layers.", above=0
-    )
-    rotary_global: float = option(
-        160_000.0, "modernbert: base of the rotary positions in the other layers.", above=0
-    )
-    classifier_pooling: str = option(
-        "cls", "modernbert: what fine-tuned heads read.", choices=("cls", "mean")
-    )
+    rotary_local: float = option(10_000.0, "modernbert: base of the rotary positions in local layers.", above=0)
+    rotary_global: float = option(160_000.0, "modernbert: base of the rotary positions in the other layers.", above=0)
+    classifier_pooling: str = option("cls", "modernbert: what fine-tuned heads read.", choices=("cls", "mean"))
 
     def __post_init__(self) -> None:
         """Check the limits and what fits what."""
@@ -78,11 +65,7 @@ class ModelConfig(Section, key="model"):
             "model.heads",
         )
         if self.architecture == "modernbert" and self.heads:
-            check(
-                not self.causal,
-                "model.causal=true: cannot be combined with modernbert; use bert",
-                "model.causal",
-            )
+            check(not self.causal, "model.causal=true: cannot be combined with modernbert; use bert", "model.causal")
             check(
                 self.hidden // self.heads % 2 == 0,
                 f"model.heads={self.heads}: rotary positions need heads of an even width, not "
@@ -101,8 +84,6 @@ class ModelConfig(Section, key="model"):
 
     def filled(self, other: "ModelConfig") -> "ModelConfig":
         """Return this size with the values of `other` where it has zeros, under its true name."""
-        zeros = {
-            key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)
-        }
+        zeros = {key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)}
         found = replace(self, **{key: getattr(other, key) for key in zeros})
         return replace(found, name=found.size_name)

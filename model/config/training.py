@@ -7,15 +7,7 @@ from model.config import deepspeed_keys
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, ModelConfig
 from pipeline.common.formatting import byte_count
-from pipeline.common.schema import (
-    Section,
-    StageConfig,
-    check,
-    group,
-    input_path,
-    option,
-    runtime_option,
-)
+from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 
 SMALL = 256  # hidden size up to which a rank on a CPU has one thread
 SHARE = 8  # samples per batch that a rank on a CPU should have
@@ -26,12 +18,8 @@ class ComputeConfig:
     """How the same numbers are computed."""
 
     name: str = option("plain", "Name of the choice.")
-    recompute: bool = option(
-        False, "Compute activations again in the backward pass instead of storing them."
-    )
-    compile: bool | None = option(
-        None, "Use torch.compile; null: on a GPU, up to ZeRO stage 2, not on a CPU."
-    )
+    recompute: bool = option(False, "Compute activations again in the backward pass instead of storing them.")
+    compile: bool | None = option(None, "Use torch.compile; null: on a GPU, up to ZeRO stage 2, not on a CPU.")
 
 
 @dataclass(kw_only=True)
@@ -39,16 +27,13 @@ class TrackingConfig(Section, key="tracking"):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
     name: str = option(help="Tracker.", choices=("wandb", "none"))
-    project: str | None = option(
-        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
-    )
+    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
     mode: str = option(
-        "auto", "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",
+        "auto",
+        "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",
         choices=("auto", "online", "offline"),
-    )  # fmt: skip
-    prometheus_port: int | None = option(
-        None, "Port on which rank 0 serves its metrics; null: none."
     )
+    prometheus_port: int | None = option(None, "Port on which rank 0 serves its metrics; null: none.")
     prometheus_host: str = option(
         "127.0.0.1", "Address of that port; 0.0.0.0: all, for a Prometheus on another machine."
     )
@@ -66,28 +51,24 @@ class DataConfig(Section, key="data"):
     more: list[str] = input_path([], "Further folders of `prepare`.")
     weights: list[float] = option([], "Weights of `dir` and of each of `more`.", above=0)
     vocab: str = input_path(help="Vocabulary that the shards were made with.")
-    verify: bool = runtime_option(
-        True, "Compare all shards with their checksums before the first step."
-    )
-    window_rows: int = option(
-        1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1
-    )
+    verify: bool = runtime_option(True, "Compare all shards with their checksums before the first step.")
+    window_rows: int = option(1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1)
 
     cache: str | None = runtime_option(
-        None, "Local folder through which the shards of an object store are read, fetched ahead in "
+        None,
+        "Local folder through which the shards of an object store are read, fetched ahead in "
         "the order of training; null: all of them are fetched first, into `mirror`.",
-    )  # fmt: skip
-    cache_size: str | None = runtime_option(
-        None, "Most bytes of shards in `cache`: 200GB, 1.5TB; null: no limit."
     )
+    cache_size: str | None = runtime_option(None, "Most bytes of shards in `cache`: 200GB, 1.5TB; null: no limit.")
 
     def __post_init__(self) -> None:
         """Check the limits, the number of weights and the cache."""
         super().__post_init__()
         check(
             self.cache is None or "://" not in self.cache,
-            f"data.cache={self.cache}: must be a local folder", "data.cache",
-        )  # fmt: skip
+            f"data.cache={self.cache}: must be a local folder",
+            "data.cache",
+        )
         check(
             self.cache_size is None or (self.cache is not None and byte_count(self.cache_size) > 0),
             f"data.cache_size={self.cache_size}: must be a number of bytes above 0, such as 200GB, "
@@ -96,8 +77,7 @@ class DataConfig(Section, key="data"):
         )
         check(
             len(self.weights) in (0, len(self.folders)),
-            f"data.weights={self.weights}: must be empty, or one for each of "
-            f"{', '.join(self.folders)}",
+            f"data.weights={self.weights}: must be empty, or one for each of {', '.join(self.folders)}",
             "data.weights",
         )
 
@@ -118,19 +98,12 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = option()
     tracking: TrackingConfig = runtime_option()
     compute: ComputeConfig = group(ComputeConfig, role="runtime")
-    deepspeed: dict[str, Any] = option(
-        {}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output
-    )
-    start: str | None = input_path(
-        None, "Weights to start from: a folder of `train` or in Hugging Face's format."
-    )
-    start_optimizer: bool = option(
-        False, "Load the optimizer's state too, from a `start` that `train` made."
-    )
+    deepspeed: dict[str, Any] = option({}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output)
+    start: str | None = input_path(None, "Weights to start from: a folder of `train` or in Hugging Face's format.")
+    start_optimizer: bool = option(False, "Load the optimizer's state too, from a `start` that `train` made.")
     precision: str = option(
-        "fp32", "Precision of the passes; the optimizer keeps weights in fp32.",
-        choices=("fp32", "bf16", "fp16"),
-    )  # fmt: skip
+        "fp32", "Precision of the passes; the optimizer keeps weights in fp32.", choices=("fp32", "bf16", "fp16")
+    )
     batch_size: int = option(256, "Samples per step, over all ranks.", at_least=1)
     micro_batch: Any = runtime_option(
         32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
@@ -139,20 +112,21 @@ class TrainConfig(StageConfig):
         None, "The same in tokens, of samples of full length; null: as micro_batch.", at_least=1
     )
     steps: int | None = option(
-        1000, "Steps of this run, with `words` or `epochs` at most; null: as many as these allow.",
-        at_least=1,
-    )  # fmt: skip
-    words: int | None = option(
-        None, "Words of the text, counted each time that they are read, that the run may not "
-        "exceed; null: no limit.", at_least=1,
-    )  # fmt: skip
-    epochs: int | None = option(
-        None, "Epochs over all shards that the run may not exceed; null: no limit.", at_least=1
+        1000, "Steps of this run, with `words` or `epochs` at most; null: as many as these allow.", at_least=1
     )
+    words: int | None = option(
+        None,
+        "Words of the text, counted each time that they are read, that the run may not exceed; null: no limit.",
+        at_least=1,
+    )
+    epochs: int | None = option(None, "Epochs over all shards that the run may not exceed; null: no limit.", at_least=1)
     ema: float | None = option(
-        None, "Decay of a moving average of the weights, as 0.999, which checkpoints have and "
-        "`convert ema=true` exports; null: none.", above=0, below=1,
-    )  # fmt: skip
+        None,
+        "Decay of a moving average of the weights, as 0.999, which checkpoints have and "
+        "`convert ema=true` exports; null: none.",
+        above=0,
+        below=1,
+    )
     clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
     seed: int = option(0, "Seed of weights, order and masks.")
     log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)
@@ -166,27 +140,19 @@ class TrainConfig(StageConfig):
         None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
     )
     save_at_words: list[float] = runtime_option(
-        [], "Words seen at which a checkpoint is kept for good; adds one before the first step. "
-        "The last step reaches marks up to 2 % above it.", at_least=1,
-    )  # fmt: skip
-    start_timeout: float = runtime_option(
-        1800.0, "Seconds until all ranks have started and finished a step.", above=0
+        [],
+        "Words seen at which a checkpoint is kept for good; adds one before the first step. "
+        "The last step reaches marks up to 2 % above it.",
+        at_least=1,
     )
-    timeout: float = runtime_option(
-        900.0, "Seconds that a rank waits for another, at most.", above=0
-    )
-    watchdog: float = runtime_option(
-        600.0, "Seconds without progress after which a rank exits.", above=0
-    )
-    heartbeat: str | None = runtime_option(
-        None, "Folder of this node where ranks show that they are alive."
-    )
+    start_timeout: float = runtime_option(1800.0, "Seconds until all ranks have started and finished a step.", above=0)
+    timeout: float = runtime_option(900.0, "Seconds that a rank waits for another, at most.", above=0)
+    watchdog: float = runtime_option(600.0, "Seconds without progress after which a rank exits.", above=0)
+    heartbeat: str | None = runtime_option(None, "Folder of this node where ranks show that they are alive.")
     bad_steps: int = runtime_option(
         10, "Non-finite steps in a row (loss or gradient) after which training ends.", at_least=1
     )
-    peak_tflops: float | None = runtime_option(
-        None, "Peak of a device, for MFU; null: known or measured.", above=0
-    )
+    peak_tflops: float | None = runtime_option(None, "Peak of a device, for MFU; null: known or measured.", above=0)
     threads: int | None = runtime_option(
         None, "Threads per rank on a CPU; null: an equal share of the cores.", at_least=1
     )
@@ -213,8 +179,7 @@ class TrainConfig(StageConfig):
         super().__post_init__()
         deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
         check(
-            self.micro_batch == AUTO
-            or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
+            self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
             f"micro_batch={self.micro_batch}: must be at least 1, or auto",
             "micro_batch",
         )
@@ -226,11 +191,7 @@ class TrainConfig(StageConfig):
         limits = (self.steps, self.epochs, self.words)
         check(any(limits), "steps=null: needs a limit; set epochs or words", "steps")
         marks = self.save_at_words
-        check(
-            sorted(set(marks)) == list(marks),
-            f"save_at_words={marks}: must be increasing",
-            "save_at_words",
-        )
+        check(sorted(set(marks)) == list(marks), f"save_at_words={marks}: must be increasing", "save_at_words")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
@@ -249,9 +210,7 @@ class TrainConfig(StageConfig):
             )
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
             layers, hidden, heads, width = PUBLISHED["base"]
-            base = ModelConfig(
-                name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width
-            )
+            base = ModelConfig(name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width)
             self.model = replace(self.model.filled(base), name="base")
         check(
             not self.start_optimizer or self.start is not None,

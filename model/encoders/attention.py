@@ -69,9 +69,7 @@ def attend(
     return (equal_lengths if backend == EQUAL else BACKENDS[backend])(q, k, v, how)
 
 
-def resolve(
-    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
-) -> str:
+def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT) -> str:
     """Return the name of the backend that `backend` means here; `auto` takes the fastest that fits.
 
     `width` is that of a head.
@@ -85,21 +83,15 @@ def resolve(
         return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
     if backend not in BACKENDS:
         raise ConfigError(
-            f"model.attention={backend}: must be one of auto, {', '.join(BACKENDS)}",
-            key="model.attention",
+            f"model.attention={backend}: must be one of auto, {', '.join(BACKENDS)}", key="model.attention"
         )
     reason = unsupported_reason(backend, device, dtype, width)
     if reason:
-        raise ConfigError(
-            f"model.attention={backend}: {reason}; use model.attention=auto",
-            key="model.attention",
-        )
+        raise ConfigError(f"model.attention={backend}: {reason}; use model.attention=auto", key="model.attention")
     return backend
 
 
-def unsupported_reason(
-    backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT
-) -> str | None:
+def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT) -> str | None:
     """Return why a backend cannot work here; None if it can."""
     if backend != "flash" or device.type == "cpu":  # there it is a reference, for all types
         return None
@@ -136,8 +128,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
             mixed += [whole(*one) for one in zip(*(x.split(length) for x in piece), strict=True)]
             continue
         query, key, value = (
-            x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width)
-            for x in piece
+            x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width) for x in piece
         )  # (nN, l, D) each
         unseen = unseen_scores(length, how, q)
         score = (
@@ -146,9 +137,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
             else torch.baddbmm(unseen, query, key.transpose(1, 2))
         )  # (nN, l, l)
         share = drop(score.softmax(-1), how.dropout)
-        mixed.append(
-            torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1)
-        )
+        mixed.append(torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1))
     return torch.cat([*mixed, padding] if len(padding) else mixed)
 
 
@@ -195,9 +184,7 @@ def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | Non
     return kept_score_bias(size, how.causal, window, like.dtype, like.device)[:length, :length]
 
 
-def score_bias(
-    size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return 0 where a query attends to a key, minus infinity elsewhere: `(size, size)`."""
     unseen = torch.zeros(size, size, dtype=torch.bool, device=device)
     if causal:
@@ -250,9 +237,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     if window is not None:
         # Padding queries, whose output is unused, must attend to something: else they are NaN.
         seen = seen & (in_window(max_length, window, q.device) | ~real[:, None, :, None])
-    mixed = F.scaled_dot_product_attention(
-        pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout
-    )  # (B, N, L, D)
+    mixed = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
@@ -260,9 +245,7 @@ def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """PyTorch's flash attention, one operator for all of it: see `flash`."""
     window = flash.FAR if how.window is None else how.window
     mixed: Tensor
-    mixed, _, _ = flash.flash_attention(
-        q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window
-    )
+    mixed, _, _ = flash.flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)
     return mixed
 
 
@@ -284,11 +267,7 @@ def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor
 
 
 EQUAL = "equal"
-BACKENDS = {
-    "each": per_sequence,
-    "padded": padded,
-    "flash": flash_kernel,
-}
+BACKENDS = {"each": per_sequence, "padded": padded, "flash": flash_kernel}
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

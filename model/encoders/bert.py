@@ -10,14 +10,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import (
-    Architecture,
-    EncoderLayer,
-    MaskedHead,
-    PretrainingModel,
-    Sequences,
-    WordEmbeddings,
-)
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
 from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 
@@ -71,9 +64,7 @@ class Layer(EncoderLayer):
         """Return what attention mixes: `(T, H)` -> `(T, H)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        mixed = attention.attend(
-            q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal
-        )
+        mixed = attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
         return mixed.flatten(1)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:

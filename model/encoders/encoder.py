@@ -60,10 +60,7 @@ class WordEmbeddings(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         if config.vocab_size is None:
-            raise ConfigError(
-                "model.vocab_size: is required; set it to the tokenizer's size",
-                key="model.vocab_size",
-            )
+            raise ConfigError("model.vocab_size: is required; set it to the tokenizer's size", key="model.vocab_size")
         self.word = nn.Embedding(config.vocab_size, config.hidden)  # the decoder's matrix too
 
 
@@ -87,10 +84,7 @@ class EncoderLayer(nn.Module):
         """
         mixed = self.attend(x, where)
         if keep is not None:
-            mixed, x = (
-                attention.pad_rows(attention.take_rows(rows, keep), where.multiple)
-                for rows in (mixed, x)
-            )
+            mixed, x = (attention.pad_rows(attention.take_rows(rows, keep), where.multiple) for rows in (mixed, x))
         return self.after(mixed, x)
 
     def compile_rest(self) -> None:
@@ -168,12 +162,7 @@ class Encoder(nn.Module):
         return x
 
     def states(
-        self,
-        input_ids: Tensor,
-        segment_ids: Tensor,
-        position_ids: Tensor,
-        cu_seqlens: Tensor,
-        max_length: int,
+        self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int
     ) -> list[Tensor]:
         """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.
 
@@ -187,9 +176,7 @@ class Encoder(nn.Module):
             found[-1] = self.norm(found[-1])
         return found
 
-    def _sequences(
-        self, x: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int
-    ) -> Sequences:
+    def _sequences(self, x: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int) -> Sequences:
         """Return where the sequences of `x` are, with what the layers have in common."""
         backend = self.backend(x.device, x.dtype)
         where = Sequences(position_ids, cu_seqlens, max_length, backend, self.multiple)
@@ -212,9 +199,7 @@ class Encoder(nn.Module):
         config = self.config
         return attention.resolve(config.attention, device, dtype, config.hidden // config.heads)
 
-    def compile_layers(
-        self, device: torch.device, dtype: torch.dtype, compiler: str = "inductor"
-    ) -> None:
+    def compile_layers(self, device: torch.device, dtype: torch.dtype, compiler: str = "inductor") -> None:
         """Compile the layers, a few of them as one graph for batches of all sizes.
 
         The host needs as long to enter a graph as to launch half of a layer. But a graph gives no
@@ -235,10 +220,7 @@ class Encoder(nn.Module):
         size = 1 if self.recompute else group_size(self.period)
         run = torch.compile(run_layers, dynamic=True, fullgraph=True, backend=compiler)
         layers: tuple[Any, ...] = tuple(self.layers)
-        self._calls = [
-            functools.partial(run, layers[start : start + size])
-            for start in range(0, len(layers), size)
-        ]
+        self._calls = [functools.partial(run, layers[start : start + size]) for start in range(0, len(layers), size)]
 
 
 def group_size(period: int) -> int:
@@ -250,9 +232,7 @@ def group_size(period: int) -> int:
     return max(1, TOGETHER // period) * period
 
 
-def run_layers(
-    layers: Sequence[EncoderLayer], x: Tensor, where: Sequences, keep: Tensor | None
-) -> Tensor:
+def run_layers(layers: Sequence[EncoderLayer], x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
     """Compute layers, one after another; the last of them at the positions `keep`, if any."""
     *inner, last = layers
     for layer in inner:
@@ -328,9 +308,8 @@ class PretrainingModel(nn.Module):
         # Summary tokens are never masked or predicted from: `keep` has distinct positions.
         keep = torch.cat((summary, batch.masked_positions))  # (K,) = (B + M,)
         x = self.encoder(
-            batch.input_ids, batch.segment_ids, batch.position_ids,
-            batch.cu_seqlens, batch.max_length, keep,
-        )  # fmt: skip
+            batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length, keep
+        )
         pooled, masked = x[: len(summary)], x[len(summary) :]  # (B, H), (M, H)
         words = self.encoder.embeddings.word.weight
         logits = self.masked_head(masked, words)

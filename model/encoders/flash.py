@@ -23,13 +23,10 @@ EIGHT = 8
 _TAGS = (torch.Tag.nondeterministic_seeded,)
 
 
-@torch.library.custom_op(
-    "bert_pipeline::flash_attention", mutates_args=(), device_types="cuda", tags=_TAGS
-)
+@torch.library.custom_op("bert_pipeline::flash_attention", mutates_args=(), device_types="cuda", tags=_TAGS)
 def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool,
-    window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return what each token mixes `(T, N, D)`, the logarithm of its weights' sum, and the seed.
 
     Three times `(T, N, D)`; `bounds` `(B+1,)` int32; no sequence is longer than `longest`. A token
@@ -37,33 +34,64 @@ def flash_attention(
     """
     right = 0 if causal else window
     out, total, seed, _, _ = torch.ops.aten._flash_attention_forward(
-        q, k, v, bounds, bounds, longest, longest, dropout, causal, False,
-        window_size_left=window, window_size_right=right,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        dropout,
+        causal,
+        False,
+        window_size_left=window,
+        window_size_right=right,
+    )
     return out.contiguous(), total, seed
 
 
-@torch.library.custom_op(
-    "bert_pipeline::flash_attention_backward", mutates_args=(), device_types="cuda"
-)
+@torch.library.custom_op("bert_pipeline::flash_attention_backward", mutates_args=(), device_types="cuda")
 def flash_attention_backward(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, total: Tensor, seed: Tensor,
-    bounds: Tensor, longest: int, dropout: float, causal: bool, window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    total: Tensor,
+    seed: Tensor,
+    bounds: Tensor,
+    longest: int,
+    dropout: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values, each `(T, N, D)`."""
     right = 0 if causal else window
     found = torch.ops.aten._flash_attention_backward(
-        gradient, q, k, v, out, total, bounds, bounds, longest, longest, dropout, causal, seed,
-        torch.empty(0, device=q.device), window_size_left=window, window_size_right=right,
-    )  # fmt: skip
+        gradient,
+        q,
+        k,
+        v,
+        out,
+        total,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        dropout,
+        causal,
+        seed,
+        torch.empty(0, device=q.device),
+        window_size_left=window,
+        window_size_right=right,
+    )
     return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
 
 
 @flash_attention.register_kernel("cpu")
 def _forward_on_cpu(
-    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool,
-    window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
     kind = _sum_type(q)
     seed = torch.empty(2, dtype=torch.int64).random_()
     out, total = q.new_empty(q.shape), q.new_empty((q.shape[1], len(q)), dtype=kind)
@@ -79,26 +107,30 @@ def _forward_on_cpu(
 
 @flash_attention_backward.register_kernel("cpu")
 def _backward_on_cpu(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, total: Tensor, seed: Tensor,
-    bounds: Tensor, longest: int, dropout: float, causal: bool, window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    total: Tensor,
+    seed: Tensor,
+    bounds: Tensor,
+    longest: int,
+    dropout: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     kind = _sum_type(q)
     found = (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape))
     draws = torch.Generator().manual_seed(int(seed.view(torch.int64)[0]))
     for start, end in pairwise(bounds.tolist()):
-        query, key, value, above, mixed = (
-            x[start:end].transpose(0, 1).to(kind) for x in (q, k, v, gradient, out)
-        )
+        query, key, value, above, mixed = (x[start:end].transpose(0, 1).to(kind) for x in (q, k, v, gradient, out))
         score = _scores(query, key, causal, window)
         share = (score - total[:, start:end, None]).exp()  # (N, l, l)
         kept = _kept(score, dropout, draws)
         inner = share * (above @ value.transpose(1, 2) * kept - (above * mixed).sum(-1, True))
         inner = inner * q.shape[-1] ** -0.5
-        pieces = (
-            inner @ key,
-            inner.transpose(1, 2) @ query,
-            (share * kept).transpose(1, 2) @ above,
-        )
+        pieces = (inner @ key, inner.transpose(1, 2) @ query, (share * kept).transpose(1, 2) @ above)
         for whole, piece in zip(found, pieces, strict=True):
             whole[start:end] = piece.transpose(0, 1).to(q.dtype)
     return found
@@ -129,18 +161,27 @@ def _kept(score: Tensor, dropout: float, draws: torch.Generator) -> Tensor:
 
 @flash_attention.register_fake
 def _forward_shapes(
-    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool,
-    window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
     total = q.new_empty((q.shape[1], q.shape[0]), dtype=_sum_type(q))
     return q.new_empty(q.shape), total, q.new_empty((2,), dtype=torch.uint64)
 
 
 @flash_attention_backward.register_fake
 def _backward_shapes(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, total: Tensor, seed: Tensor,
-    bounds: Tensor, longest: int, dropout: float, causal: bool, window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    total: Tensor,
+    seed: Tensor,
+    bounds: Tensor,
+    longest: int,
+    dropout: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 

@@ -15,14 +15,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import (
-    Architecture,
-    EncoderLayer,
-    MaskedHead,
-    PretrainingModel,
-    Sequences,
-    WordEmbeddings,
-)
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
 from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 from model.encoders.rotary import rotate, rotation
@@ -77,9 +70,15 @@ class Layer(EncoderLayer):
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(where, self.positions, q.shape[-1], self.base)
         return attention.attend(
-            rotate(q, angles), rotate(k, angles), v, where.cu_seqlens, where.max_length,
-            self.share if self.training else 0.0, where.backend, window=self.window,
-        ).flatten(1)  # fmt: skip
+            rotate(q, angles),
+            rotate(k, angles),
+            v,
+            where.cu_seqlens,
+            where.max_length,
+            self.share if self.training else 0.0,
+            where.backend,
+            window=self.window,
+        ).flatten(1)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

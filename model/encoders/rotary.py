@@ -40,9 +40,7 @@ class Rotate(torch.autograd.Function):
     """Rotation of rows by their angles; the backward pass rotates the gradient back."""
 
     @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx, x: Tensor, cosines: Tensor, sines: Tensor
-    ) -> Tensor:
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
         """Map `(T, N, D)`, `(T, 1, D)` and `(T, 1, D/2)` -> `(T, N, D)`."""
         ctx.save_for_backward(cosines, sines)
         return turn(x, cosines, sines, 1.0)

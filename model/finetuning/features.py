@@ -63,9 +63,8 @@ def texts(wordpiece: WordPiece, sentences: Sequence[str]) -> list[Ids]:
 
 
 def tokenize(
-    wordpiece: WordPiece, first: list[str], second: list[str] | None, labels: Sequence[float],
-    framing: TruncationConfig,
-) -> Samples:  # fmt: skip
+    wordpiece: WordPiece, first: list[str], second: list[str] | None, labels: Sequence[float], framing: TruncationConfig
+) -> Samples:
     """Encode texts as [CLS] first [SEP] or [CLS] first [SEP] second [SEP], chunked if configured.
 
     A pair that is too long loses tokens from its longer part first, one at a time, as in the
@@ -83,9 +82,8 @@ def tokenize(
         groups.append(len(ids))
     chunked = framing.truncation == "chunks"
     return Samples(
-        ids, np.array(starts, np.int64), np.array(labels, np.float64),
-        np.array(groups if chunked else [], np.int64),
-    )  # fmt: skip
+        ids, np.array(starts, np.int64), np.array(labels, np.float64), np.array(groups if chunked else [], np.int64)
+    )
 
 
 def frame(wordpiece: WordPiece, a: Ids, b: Ids | None) -> tuple[Ids, int]:

@@ -78,9 +78,8 @@ class BertWithHead(nn.Module):
         return self
 
     def forward(
-        self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int,
-        bounds: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+        self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int, bounds: Tensor | None
+    ) -> Tensor:
         """Return logits `(B, C)`, or `(T, C)` per token.
 
         Ids, segments and positions are `(T,)`, `starts` is `(S+1,)`. `bounds` `(B+1,)` holds the
@@ -131,9 +130,7 @@ class BertWithHead(nn.Module):
             score = self.attention(x)[:, 0]  # (S,)
             share = (score - pool(score[:, None], groups, count, "max")[groups, 0]).exp()
             total = share.new_zeros(count).index_add(0, groups, share)
-            return x.new_zeros(count, x.shape[1]).index_add(
-                0, groups, x * (share / total[groups])[:, None]
-            )
+            return x.new_zeros(count, x.shape[1]).index_add(0, groups, x * (share / total[groups])[:, None])
         return pool(x, groups, count, kind)
 
 

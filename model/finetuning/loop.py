@@ -79,9 +79,7 @@ def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.
     return loss_of(kind, model(*arguments).float(), labels, starts, longest)
 
 
-def build(
-    size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int
-) -> BertWithHead:
+def build(size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int) -> BertWithHead:
     """Build a new head on an encoder with pre-trained weights, or random ones for None."""
     torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
     model = BertWithHead(size, head)
@@ -93,9 +91,12 @@ def build(
 
 
 def train(
-    model: BertWithHead, samples: Samples, recipe: Recipe, device: torch.device,
+    model: BertWithHead,
+    samples: Samples,
+    recipe: Recipe,
+    device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
-) -> Iterator[float]:  # fmt: skip
+) -> Iterator[float]:
     """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
@@ -132,9 +133,7 @@ def half_copy(model: BertWithHead, device: torch.device) -> BertWithHead:
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:
     """Update `model` with the gradients of `worker`, then copy the weights to `worker`."""
     pairs = [
-        (mine, its)
-        for mine, its in zip(model.parameters(), worker.parameters(), strict=True)
-        if its.grad is not None
+        (mine, its) for mine, its in zip(model.parameters(), worker.parameters(), strict=True) if its.grad is not None
     ]
     for mine, its in pairs:
         if worker is not model and its.grad is not None:
@@ -148,9 +147,8 @@ def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Opt
 
 @torch.no_grad()
 def predict(
-    model: BertWithHead, samples: Samples, device: torch.device,
-    on_batch: Callable[[], object] = lambda: None,
-) -> list[npt.NDArray[np.float32]]:  # fmt: skip
+    model: BertWithHead, samples: Samples, device: torch.device, on_batch: Callable[[], object] = lambda: None
+) -> list[npt.NDArray[np.float32]]:
     """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers."""
     model.to(device).eval()
     found: list[Any] = [None] * len(samples)

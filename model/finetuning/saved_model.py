@@ -43,9 +43,14 @@ class SavedModel:
 
 
 def save(
-    folder: Path, model: BertWithHead, size: ModelConfig, labels: list[str], source: Path,
-    texts: int | None = None, reading: Reading | None = None,
-) -> None:  # fmt: skip
+    folder: Path,
+    model: BertWithHead,
+    size: ModelConfig,
+    labels: list[str],
+    source: Path,
+    texts: int | None = None,
+    reading: Reading | None = None,
+) -> None:
     """Write weights, configuration and the vocabulary of `source` into `folder`.
 
     `texts` says how many texts the samples of a classification have, `reading` which part of them
@@ -57,15 +62,11 @@ def save(
     check(size, source)
     kind = model.config.kind
     names = bert_format.names_for(size)
-    state = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
-    }
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     head = head_name(names, kind)
     own = {f"{head}.{part}": state.pop(f"head.{part}") for part in ("weight", "bias")}
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        names.their_tensors(state) | own, folder / bert_format.WEIGHTS, metadata={"format": "pt"}
-    )
+    save_file(names.their_tensors(state) | own, folder / bert_format.WEIGHTS, metadata={"format": "pt"})
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
@@ -85,8 +86,7 @@ def check(size: ModelConfig, source: Path | str) -> None:
     """
     if size.causal:
         raise InputError(
-            f"{source}: causal models are not supported by keep and submit; use a model with "
-            "attention=full",
+            f"{source}: causal models are not supported by keep and submit; use a model with attention=full",
             path=source,
         )
 
@@ -134,9 +134,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     name = head_name(names, kind)
     head = {part: tensors.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
-        raise InputError(
-            f"{folder}: {name}.weight and {name}.bias, the head of {named}, not found", path=folder
-        )
+        raise InputError(f"{folder}: {name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     check_problem(folder, content, kind, len(head["bias"]))
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
     weights = model.pretrained(state)

@@ -92,9 +92,7 @@ class SentenceScorer:
             found[rows] = np.bincount(queries.sentence, values, len(rows))
         return found
 
-    def _values(
-        self, queries: Queries, on_share: Callable[[float], object]
-    ) -> npt.NDArray[np.float64]:
+    def _values(self, queries: Queries, on_share: Callable[[float], object]) -> npt.NDArray[np.float64]:
         """Return the log-probability `(P,)` of each label."""
         found = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
@@ -158,9 +156,7 @@ def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Te
     return (total.log_() + greatest).squeeze(-1)
 
 
-def masked_queries(
-    ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None
-) -> Queries:
+def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None) -> Queries:
     """Return a masked copy of sentences `(S, L)` for each token from position `first` `(S,)`.
 
     With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later

@@ -91,9 +91,13 @@ def save(
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
     text = model_card.write(
-        config, parameters, manifests, remarks or {},
-        type(Tokenizer.from_str(source).model).__name__, special_names(entries)[-1],
-    )  # fmt: skip
+        config,
+        parameters,
+        manifests,
+        remarks or {},
+        type(Tokenizer.from_str(source).model).__name__,
+        special_names(entries)[-1],
+    )
     (folder / "README.md").write_text(text, encoding="utf-8")
     make_readable(folder)
 
@@ -182,10 +186,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else "run python -m pipeline.convert"
         if not made and not folder.exists() and HUB.fullmatch(str(folder)):
-            cure += (
-                f"; if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and "
-                "name that folder"
-            )
+            cure += f"; if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and name that folder"
         raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
     return foreign_json.read_object(folder / CONFIG)
 
@@ -237,8 +238,7 @@ def map_state_dict(
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
         raise InputError(
-            f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights",
-            path=folder / CONFIG,
+            f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG
         )
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
@@ -266,9 +266,7 @@ def map_state_dict(
     return config, {name: state[name] for name in shapes}, notes
 
 
-def without_padding(
-    folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]
-) -> ModelConfig:
+def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]) -> ModelConfig:
     """Check the weights against the vocabulary in `folder`, and remove padding rows.
 
     Raises:
@@ -298,16 +296,13 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         listed = theirs.get("architectures")
         named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
         raise InputError(
-            f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or "
-            "ModernBERT",
+            f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or ModernBERT",
             path=folder,
         )
     names = NAMES[kind]
     for key, value in names.fixed.items():
         if theirs.get(key, value) != value:
-            raise InputError(
-                f"{folder / CONFIG}: {key} is {theirs[key]}, must be {value}", path=folder / CONFIG
-            )
+            raise InputError(f"{folder / CONFIG}: {key} is {theirs[key]}, must be {value}", path=folder / CONFIG)
     try:
         said = {ours: theirs.get(key) for ours, key in names.sizes.items()}
         sizes = {ours: value for ours, value in said.items() if value is not None}
@@ -345,8 +340,7 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
     layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
     if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
         raise InputError(
-            f"{folder / CONFIG}: its sizes need far more than the {weights:,} weights that are "
-            "there; correct it",
+            f"{folder / CONFIG}: its sizes need far more than the {weights:,} weights that are there; correct it",
             path=folder / CONFIG,
         )
 

@@ -56,11 +56,7 @@ def canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
     """Return the fields of config.json for special entries and constants."""
-    return {
-        "pad_token_id": entries.index("[PAD]"),
-        "classifier_dropout": None,
-        "use_cache": True,
-    }
+    return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
 
 
 BERT = Names(

@@ -91,9 +91,7 @@ def _texts(folder: Path | str, split: str, entries: Sequence[str]) -> Iterator[l
 def masked(tokens: Sequence[str]) -> str | None:
     """Return a sentence's text with its longest whole word masked, or None if not plain."""
     *inside, end = tokens
-    if len(inside) not in WORDS or not all(
-        token in INNER or _is_word(token.removeprefix("##")) for token in inside
-    ):
+    if len(inside) not in WORDS or not all(token in INNER or _is_word(token.removeprefix("##")) for token in inside):
         return None
     pieces = [*inside[1:], end]
     whole = [

@@ -28,10 +28,8 @@ HEAD = """---
 # By architecture: its name, its tag on the hub, and its publication.
 PUBLISHED = {
     "bert": ("BERT", "bert", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
-    "modernbert": (
-        "ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"
-    ),
-}  # fmt: skip
+    "modernbert": ("ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"),
+}
 UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"
 
 ENGLISH = "The capital of France is [MASK]."
@@ -48,9 +46,13 @@ fill({example})
 
 
 def write(
-    config: ModelConfig, parameters: int, manifests: Iterable[Manifest], remarks: dict[str, Any],
-    kind_of_entries: str = "WordPiece", mask: str = "[MASK]",
-) -> str:  # fmt: skip
+    config: ModelConfig,
+    parameters: int,
+    manifests: Iterable[Manifest],
+    remarks: dict[str, Any],
+    kind_of_entries: str = "WordPiece",
+    mask: str = "[MASK]",
+) -> str:
     """Return the text of README.md, without sections of stages that left no manifest.
 
     `remarks` are rows about the weights; of these, `license` goes to the header, and `example`, a
@@ -74,9 +76,7 @@ def write(
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     license, language = remarks.pop("license", None), corpus.get("language")
-    header: dict[str, Any] = {
-        "license": one_line(license or "unknown"), "library_name": "transformers"
-    }  # fmt: skip
+    header: dict[str, Any] = {"license": one_line(license or "unknown"), "library_name": "transformers"}
     header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
     header |= {"language": one_line(language)} if language else {}
     header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}
@@ -85,11 +85,13 @@ def write(
     text = HEAD.format(
         header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
         title=one_line(title),
-        kind=kind, paper=paper,
-        size=config.size_name, start=one_line(how),
+        kind=kind,
+        paper=paper,
+        size=config.size_name,
+        start=one_line(how),
         objective=objective_of(config, train),
         rows=table(rows | remarks),
-    )  # fmt: skip
+    )
     for part, prepare in enumerate(data, 1):
         title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
         text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))
@@ -105,9 +107,11 @@ def write(
 
 
 TASKS = {  # of the hub, by type of head
-    "class": "text-classification", "choice": "multiple-choice", "tag": "token-classification",
+    "class": "text-classification",
+    "choice": "multiple-choice",
+    "tag": "token-classification",
     "answer": "question-answering",
-}  # fmt: skip
+}
 TUNED_USE = """
 ## Use
 
@@ -117,19 +121,20 @@ python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
 """
 
 
-def write_tuned(
-    config: ModelConfig, head: str, origin: Path | str, task: str, rows: dict[str, Any]
-) -> str:
+def write_tuned(config: ModelConfig, head: str, origin: Path | str, task: str, rows: dict[str, Any]) -> str:
     """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
     kind, tag, paper = PUBLISHED[config.architecture]
-    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head],
-              "tags": [tag]}  # fmt: skip
+    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head], "tags": [tag]}
     text = HEAD.format(
-        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True), kind=kind, paper=paper,
-        title=one_line(f"{kind} {config.size_name}, {task}"), size=config.size_name,
-        start=one_line(f"`{name_of(str(origin))}` fine-tuned"), objective=one_line(f"on {task}"),
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
+        kind=kind,
+        paper=paper,
+        title=one_line(f"{kind} {config.size_name}, {task}"),
+        size=config.size_name,
+        start=one_line(f"`{name_of(str(origin))}` fine-tuned"),
+        objective=one_line(f"on {task}"),
         rows=table(rows | {"licence": UNLICENSED}),
-    )  # fmt: skip
+    )
     return text + TUNED_USE
 
 
@@ -146,9 +151,7 @@ def origin_of(start: str | None, copied: str | None) -> str:
     """Describe the origin of the weights as a sentence fragment."""
     if start:
         return f"pre-training continued from `{name_of(start)}`"
-    return (
-        f"the weights of `{name_of(copied)}`, pre-trained" if copied else "pre-trained from scratch"
-    )
+    return f"the weights of `{name_of(copied)}`, pre-trained" if copied else "pre-trained from scratch"
 
 
 def name_of(origin: str) -> str:
@@ -166,10 +169,7 @@ def section(title: str, rows: dict[str, Any]) -> str:
 
 def table(rows: dict[str, Any]) -> str:
     """Return Markdown table rows."""
-    cells = (
-        [one_line(str(cell)).replace("|", r"\|") for cell in row]
-        for row in rows.items() if row[1] is not None
-    )  # fmt: skip
+    cells = ([one_line(str(cell)).replace("|", r"\|") for cell in row] for row in rows.items() if row[1] is not None)
     return "\n".join(f"| {key} | {value} |" for key, value in cells)
 
 

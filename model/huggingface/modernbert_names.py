@@ -54,9 +54,7 @@ def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
     return {
         "layer_types": kinds,
         "global_attn_every_n_layers": config.global_every,
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
-        },
+        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},
         "global_rope_theta": config.rotary_global,
         "local_rope_theta": config.rotary_local,
         "embedding_dropout": config.dropout,
@@ -82,10 +80,7 @@ def read(theirs: dict[str, Any]) -> dict[str, Any]:
         indices = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
         every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
         if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
-            raise ValueError(
-                f"layer_types is {kinds}, must repeat one {GLOBAL} followed by a fixed number of "
-                f"{LOCAL}"
-            )
+            raise ValueError(f"layer_types is {kinds}, must repeat one {GLOBAL} followed by a fixed number of {LOCAL}")
     found: dict[str, Any] = {"global_every": every}
     bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
     for ours, kind, old in (
@@ -139,12 +134,7 @@ MODERNBERT = Names(
         "local_window": "local_attention",
         "classifier_pooling": "classifier_pooling",
     },
-    defaults={
-        "positions": 8192,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "layer_norm_epsilon": 1e-5,
-    },
+    defaults={"positions": 8192, "dropout": 0.0, "attention_dropout": 0.0, "layer_norm_epsilon": 1e-5},
     fixed={
         "hidden_activation": "gelu",
         "classifier_activation": "gelu",
@@ -162,9 +152,6 @@ MODERNBERT = Names(
     pack=pack,
     settings=settings,
     read=read,
-    tokenizer={
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": ["input_ids", "attention_mask"],
-    },
+    tokenizer={"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]},
     exact_attention="sdpa",  # "eager" computes its softmax in single precision
 )

@@ -28,9 +28,7 @@ def check_installed() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ConfigError(
-                f"onnx=true: {name} is not installed; pip install -e '.[onnx]'", key="onnx"
-            ) from error
+            raise ConfigError(f"onnx=true: {name} is not installed; pip install -e '.[onnx]'", key="onnx") from error
 
 
 class Outputs(nn.Module):
@@ -66,9 +64,7 @@ def write(folder: Path) -> float:
     """
     from transformers import BertForPreTraining
 
-    theirs = BertForPreTraining.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
+    theirs = BertForPreTraining.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     model = Outputs(theirs.eval())
     batch = torch.export.Dim("batch")
     limit = theirs.config.max_position_embeddings
@@ -77,14 +73,19 @@ def write(folder: Path) -> float:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")  # from inside the exporter
         torch.onnx.export(
-            model, traced, folder / MODEL, input_names=INPUTS, output_names=OUTPUTS,
-            dynamo=True, external_data=False, dynamic_shapes=[{0: batch, 1: length}] * 3,
-        )  # fmt: skip
+            model,
+            traced,
+            folder / MODEL,
+            input_names=INPUTS,
+            output_names=OUTPUTS,
+            dynamo=True,
+            external_data=False,
+            dynamic_shapes=[{0: batch, 1: length}] * 3,
+        )
     difference = compare(folder / MODEL, model, sample(theirs.config, 3, limit, seed=1))
     if not difference <= TOLERANCE:
         raise RuntimeError(
-            f"wrong ONNX export: logits differ from PyTorch by {difference:.1e}, more than "
-            f"{TOLERANCE:.0e}"
+            f"wrong ONNX export: logits differ from PyTorch by {difference:.1e}, more than {TOLERANCE:.0e}"
         )
     return difference
 

@@ -14,12 +14,7 @@ from pipeline.common.errors import InputError, first_line
 from pipeline.common.file_search import inside
 
 # In order of preference; an index lists the files of the parts.
-FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
@@ -36,9 +31,7 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
                 found |= read_file(part)
             words = ".".join(names.words.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
-                raise InputError(
-                    f"{folder / name}: not a {names.title}: {words} not found", path=folder / name
-                )
+                raise InputError(f"{folder / name}: not a {names.title}: {words} not found", path=folder / name)
             return names.canonical({n.removeprefix("module."): t for n, t in found.items()})
     raise InputError(f"{folder}: no weights found; expected one of {', '.join(FILES)}", path=folder)
 
@@ -61,10 +54,7 @@ def parts_of(index: Path) -> list[Path]:
     parts = [inside(index.parent, name, index) for name in names]
     lost = [part.name for part in parts if not part.is_file()]
     if lost:
-        raise InputError(
-            f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}",
-            path=index,
-        )
+        raise InputError(f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}", path=index)
     return sorted(parts)
 
 
@@ -82,11 +72,7 @@ def read_file(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: cannot be read ({first_line(error)})", path=path) from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: contains no named tensors", path=path)
-    found = {
-        name: tensor
-        for name, tensor in content.items()
-        if isinstance(name, str) and isinstance(tensor, Tensor)
-    }
+    found = {name: tensor for name, tensor in content.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
     for name, tensor in found.items():
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise InputError(f"{path}: {name} is stored in part; save it whole", path=path)

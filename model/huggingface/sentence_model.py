@@ -12,8 +12,7 @@ from pipeline.common.file_search import inside, leads_out, say_left_out
 MODULES, BERT = "modules.json", "sentence_bert_config.json"
 # Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, "config_sentence_transformers.json", BERT)
-POOLING = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean", "max": "max",
-           "max_tokens": "max"}  # fmt: skip
+POOLING = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean", "max": "max", "max_tokens": "max"}
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,11 @@ def pooling_of(folder: Path) -> Pooling | None:
     if not modules or "Pooling" not in names:
         return None
     stated = _read(folder / modules[names.index("Pooling")]["path"] / "config.json")
-    modes = [key.removeprefix("pooling_mode_") for key, value in stated.items()
-             if key.startswith("pooling_mode_") and value is True]  # fmt: skip
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, value in stated.items()
+        if key.startswith("pooling_mode_") and value is True
+    ]
     modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
     others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLING:

@@ -85,10 +85,7 @@ def extend_embeddings(
     grown = dict(state)
     for name in WORD_ROWS:
         rows = state[name]  # (V, H) or (V,)
-        new = [
-            (rows[ids] if ids and unknown not in ids else rows).mean(0, dtype=torch.float64)
-            for ids in pieces
-        ]
+        new = [(rows[ids] if ids and unknown not in ids else rows).mean(0, dtype=torch.float64) for ids in pieces]
         grown[name] = torch.cat((rows, torch.stack(new).to(rows.dtype)))
     return replace(config, vocab_size=len(entries)), grown
 
@@ -132,9 +129,7 @@ def framed(source: str, segments: bool) -> str:
     first, last = entries.index(cls), entries.index(sep)
     right = [first, *bare.ids, last]
     types = [0] * len(right) + [1] * (len(bare.ids) + 1)
-    if (single.ids, pair.ids) == (right, [*right, *bare.ids, last]) and (
-        not segments or pair.type_ids == types
-    ):
+    if (single.ids, pair.ids) == (right, [*right, *bare.ids, last]) and (not segments or pair.type_ids == types):
         return source
     template = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
@@ -199,8 +194,7 @@ def notes_on(folder: Path, original: Path) -> list[str]:
     ours = AutoTokenizer.from_pretrained(folder)
     try:
         theirs = AutoTokenizer.from_pretrained(original)
-        ids = [[made(text, add_special_tokens=False)["input_ids"] for made in (ours, theirs)]
-               for text in SAMPLES]  # fmt: skip
+        ids = [[made(text, add_special_tokens=False)["input_ids"] for made in (ours, theirs)] for text in SAMPLES]
     except Exception as error:  # the library raises nothing narrower
         return [f"tokenizer of {original}: transformers cannot open it ({first_line(error)})"]
     others = [text for text, (mine, other) in zip(SAMPLES, ids, strict=True) if mine != other]

@@ -7,14 +7,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
 
 HOSTFILE = Path("/job/hostfile")  # deepspeed's default
-FLAGS = (
-    "--no_ssh",
-    "--no_ssh_check",
-    "--no_python",
-    "--no_local_rank",
-    "--module",
-    "--force_multi",
-)
+FLAGS = ("--no_ssh", "--no_ssh_check", "--no_python", "--no_local_rank", "--module", "--force_multi")
 
 
 @dataclass(frozen=True)
@@ -128,9 +121,7 @@ def read_hosts(path: Path) -> dict[str, int]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"hostfile={path}: cannot be read ({error})", key="hostfile", path=path
-        ) from error
+        raise ConfigError(f"hostfile={path}: cannot be read ({error})", key="hostfile", path=path) from error
     hosts: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -142,13 +133,13 @@ def read_hosts(path: Path) -> dict[str, int]:
         if not slots.isdecimal() or not int(slots) or name in hosts or name.startswith("-"):
             raise ConfigError(
                 f"hostfile={path}: line {number}: must be NAME slots=GPUS, with each host once",
-                key="hostfile", path=path, line=number,
-            )  # fmt: skip
+                key="hostfile",
+                path=path,
+                line=number,
+            )
         hosts[name] = int(slots)
     if not hosts:
-        raise ConfigError(
-            f"hostfile={path}: must list at least one host", key="hostfile", path=path
-        )
+        raise ConfigError(f"hostfile={path}: must list at least one host", key="hostfile", path=path)
     return hosts
 
 

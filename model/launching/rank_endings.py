@@ -77,8 +77,5 @@ class Endings:
         now = oom_kills()
         for place, before in self.oom_before.items():
             if now.get(place, before) > before:
-                return (
-                    f" (out of memory: the kernel ended {now[place] - before} of the processes of "
-                    f"{place} meanwhile)"
-                )
+                return f" (out of memory: the kernel ended {now[place] - before} of the processes of {place} meanwhile)"
         return " (the kernel counted no kill for memory)" if now else ""

@@ -7,10 +7,26 @@ from pipeline.common.errors import ConfigError
 
 # Prefixes of the variables that are always sent.
 ALONG = (
-    "NCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_", "KMP_", "TORCH_", "PYTORCH_", "WANDB_", "HF_",
-    "DS_", "DEEPSPEED_", "PYTHONHASHSEED", "CUDA_LAUNCH", "CUDA_DEVICE_MAX", "AWS_", "GOOGLE_",
+    "NCCL_",
+    "GLOO_",
+    "UCX_",
+    "FI_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "TORCH_",
+    "PYTORCH_",
+    "WANDB_",
+    "HF_",
+    "DS_",
+    "DEEPSPEED_",
+    "PYTHONHASHSEED",
+    "CUDA_LAUNCH",
+    "CUDA_DEVICE_MAX",
+    "AWS_",
+    "GOOGLE_",
     "AZURE_",
-)  # fmt: skip
+)
 
 
 def along(environment: Mapping[str, str]) -> dict[str, str]:

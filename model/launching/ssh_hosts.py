@@ -34,24 +34,19 @@ ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 1800.0  # as the setting `start_timeout` of training
 AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
 # Detect a disconnected host after half a minute.
-OPTIONS = (
-    "-T",
-    "-o",
-    "BatchMode=yes",
-    "-o",
-    "ServerAliveInterval=10",
-    "-o",
-    "ServerAliveCountMax=3",
-)
+OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 # ssh errors of a host that may still start.
 LATE = (
-    "timed out", "No route to host", "Connection refused", "Connection reset", "closed by remote",
-    "Network is unreachable", "Connection closed by",
-)  # fmt: skip
-OURS = ("--hostfile", "-H", "--master_addr", "--master_port", "--ssh_port", "--launcher",
-        "--no_ssh_check")  # fmt: skip
-REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--num_accelerators",
-           "--launcher_args")  # fmt: skip
+    "timed out",
+    "No route to host",
+    "Connection refused",
+    "Connection reset",
+    "closed by remote",
+    "Network is unreachable",
+    "Connection closed by",
+)
+OURS = ("--hostfile", "-H", "--master_addr", "--master_port", "--ssh_port", "--launcher", "--no_ssh_check")
+REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--num_accelerators", "--launcher_args")
 
 
 @dataclass
@@ -72,14 +67,17 @@ class SshHost:
         self.errors, self.tried = [], time.monotonic()
         # In a new session: Ctrl-C must not end the connection before the ranks have saved.
         self.process = subprocess.Popen(
-            [*self.ssh, self.name, self.remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            [*self.ssh, self.name, self.remote],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self.readers = [
-            _reader(self.process.stdout, self._hear), _reader(self.process.stderr, self._hear_error)
-        ]  # fmt: skip
+        self.readers = [_reader(self.process.stdout, self._hear), _reader(self.process.stderr, self._hear_error)]
 
     def tell(self, line: str) -> None:
         """Write a line to the host; a lost host is detected elsewhere."""
@@ -163,8 +161,7 @@ class SshHosts:
                 )
         if command.option("--launcher") not in (None, "pdsh", "ssh"):
             raise ConfigError(
-                "--launcher: cannot be combined with model.launch, which starts the hosts by ssh; "
-                "remove one of them",
+                "--launcher: cannot be combined with model.launch, which starts the hosts by ssh; remove one of them",
                 key="launcher",
             )
 
@@ -205,9 +202,7 @@ class SshHosts:
                     host.open()
             if time.monotonic() > until:
                 names = ", ".join(host.name for host in waiting)
-                raise Restart(
-                    f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})"
-                )
+                raise Restart(f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})")
             time.sleep(POLL)
 
     @staticmethod
@@ -222,13 +217,14 @@ class SshHosts:
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
         environment = self.environment | {
-            HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4), SECRET: secrets.token_hex(16),
-        }  # fmt: skip
+            HOSTS: rank_hosts(self.slots),
+            RUN: secrets.token_hex(4),
+            SECRET: secrets.token_hex(16),
+        }
         for number, host in enumerate(self.hosts):
             words = command.adding(
-                "--no_ssh", "--node_rank", str(number), "--master_addr", address,
-                "--master_port", port,
-            ).words()  # fmt: skip
+                "--no_ssh", "--node_rank", str(number), "--master_addr", address, "--master_port", port
+            ).words()
             job = {
                 "command": words,
                 "environment": environment,

@@ -53,8 +53,7 @@ class Copier:
         # end, for which CUDA takes hundreds of MB of that GPU's memory, from each rank of a node.
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             moved: dict[str, Any] = {
-                name: tensor.pin_memory().to(self._device, non_blocking=True)
-                for name, tensor in tensors(batch).items()
+                name: tensor.pin_memory().to(self._device, non_blocking=True) for name, tensor in tensors(batch).items()
             }
             arrived.record(self._stream)
         return Copied(batch, replace(batch, **moved), arrived)

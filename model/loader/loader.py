@@ -67,10 +67,7 @@ class Loader:
         """
         check_whole_words(objective, tokenizer)
         self._cache = cache
-        folders = [
-            open_folder(folder, split) if cache is None else cache.shards(folder)
-            for folder in data.folders
-        ]
+        folders = [open_folder(folder, split) if cache is None else cache.shards(folder) for folder in data.folders]
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
@@ -98,9 +95,14 @@ class Loader:
             self._rows(0, min(len(samples), self.samples))  # fail now on unreadable shards
 
     def batch(
-        self, start: int, count: int, rank: int = 0, world: int = 1, micro_batch: int = 2**31,
+        self,
+        start: int,
+        count: int,
+        rank: int = 0,
+        world: int = 1,
+        micro_batch: int = 2**31,
         share: float | None = None,
-    ) -> GlobalBatch:  # fmt: skip
+    ) -> GlobalBatch:
         """Return rank `rank`'s part of the global batch of samples `start` to `start + count - 1`.
 
         Concatenated over ranks, the parts are the same sequences with the same masks for every
@@ -145,9 +147,7 @@ class Loader:
             return self._streams[0].rows(start, stop)
         ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
         parts = [
-            stream.rows(low, high)
-            for stream, (low, high) in zip(self._streams, ranges, strict=True)
-            if high > low
+            stream.rows(low, high) for stream, (low, high) in zip(self._streams, ranges, strict=True) if high > low
         ]
         position = np.empty(stop - start, np.int64)
         by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
@@ -267,9 +267,7 @@ def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def _check(
-    folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: Tokenizer
-) -> None:
+def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
     info = shards[0].info
     if not sum(shard.rows for shard in shards):
         raise InputError(

@@ -57,9 +57,7 @@ class Masker:
     whole.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, objective: ObjectiveConfig, longest: int, key: np.uint64
-    ):
+    def __init__(self, tokenizer: Tokenizer, objective: ObjectiveConfig, longest: int, key: np.uint64):
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
         size = len(tokenizer.vocab)
@@ -70,9 +68,7 @@ class Masker:
         # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
-    def counts(
-        self, lengths: npt.ArrayLike, maskable: npt.ArrayLike, share: float | None = None
-    ) -> Ints:
+    def counts(self, lengths: npt.ArrayLike, maskable: npt.ArrayLike, share: float | None = None) -> Ints:
         """Return the number of predictions for each sequence, `(B,)`.
 
         Args:
@@ -88,12 +84,7 @@ class Masker:
         return np.minimum(np.maximum(wanted, 1), maskable)
 
     def draw(
-        self,
-        ids: npt.NDArray[Any],
-        starts: Ints,
-        samples: npt.ArrayLike,
-        counts: Ints,
-        continues: Bools | None = None,
+        self, ids: npt.NDArray[Any], starts: Ints, samples: npt.ArrayLike, counts: Ints, continues: Bools | None = None
     ) -> Masks:
         """Mask tokens of a batch, in place.
 
@@ -141,9 +132,7 @@ class Masker:
         lengths = np.diff(starts)
         pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two positions
         places = np.broadcast_to(_ORDER + np.arange(pairs), (len(keys), pairs))
-        words = np.ascontiguousarray(counter_rng.random_bits(keys[:, None], places)).astype(
-            "<u8", copy=False
-        )
+        words = np.ascontiguousarray(counter_rng.random_bits(keys[:, None], places)).astype("<u8", copy=False)
         order = words.view("<u4")
         place = np.arange(2 * pairs, dtype=np.uint32)
         order &= ~self._place_bits
@@ -198,9 +187,7 @@ class Masker:
         shift = np.repeat(firsts - (np.cumsum(amounts) - amounts), amounts)
         return np.asarray(shift + np.arange(len(shift)))
 
-    def _replacements(
-        self, keys: counter_rng.Bits, places: Ints, deciding: Ints, labels: Ints
-    ) -> Ints:
+    def _replacements(self, keys: counter_rng.Bits, places: Ints, deciding: Ints, labels: Ints) -> Ints:
         """Return the replacements at the masked positions, `(M,)`.
 
         Each position is decided independently, as in the paper, or with the first of its run.
@@ -209,11 +196,7 @@ class Masker:
         action = counter_rng.uniform(keys, _ACTION + deciding)
         random = self._ordinary[counter_rng.integers(keys, _TOKEN + places, len(self._ordinary))]
         changed = objective.mask_token_share + objective.random_token_share
-        return np.where(
-            action < objective.mask_token_share,
-            self._mask,
-            np.where(action < changed, random, labels),
-        )
+        return np.where(action < objective.mask_token_share, self._mask, np.where(action < changed, random, labels))
 
 
 def join_words(continues: Bools, cut: Bools, longest: int) -> Bools:

@@ -123,9 +123,7 @@ class Mixture:
         """Return the global index of sample `number` of a source."""
         total, share = sum(self.shares), self.shares[source]
         after = (number + 1 + len(self.shares)) * total // share + 1
-        return bisect.bisect_right(
-            range(after), number, key=lambda index: self.before(index + 1)[source]
-        )
+        return bisect.bisect_right(range(after), number, key=lambda index: self.before(index + 1)[source])
 
     def sources(self, start: int, stop: int) -> Ints:
         """Return the source of each of the samples `start` to `stop - 1`: `(stop-start,)`."""

@@ -50,9 +50,9 @@ class CachedShard(Shard):
         there = open_shard(folder / self.source.name)
         if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
             raise InputError(
-                f"{self.source.address}: is not as its manifest says; rerun prepare with "
-                "force=true", path=self.source.address,
-            )  # fmt: skip
+                f"{self.source.address}: is not as its manifest says; rerun prepare with force=true",
+                path=self.source.address,
+            )
         self._batch = there._batch
         self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
 
@@ -101,8 +101,9 @@ class ShardCache:
             if folder not in addresses:
                 raise ConfigError(
                     f"data.cache={data.cache}: is for shards in an object store, and {folder} is a "
-                    "local folder; remove data.cache", key="data.cache",
-                )  # fmt: skip
+                    "local folder; remove data.cache",
+                    key="data.cache",
+                )
         self._addresses = addresses
         self._shards: list[CachedShard] = []
         self._failure: Failure | None = None
@@ -124,8 +125,9 @@ class ShardCache:
             raise InputError(
                 f"{self._addresses[folder]}: its manifest does not list training shards and their "
                 "rows, which data.cache needs; run prepare again with force=true",
-                key="data.cache", path=self._addresses[folder],
-            )  # fmt: skip
+                key="data.cache",
+                path=self._addresses[folder],
+            )
         found: list[CachedShard] = []
         for name in names:
             file, rows = manifest.files[name], known[name]
@@ -150,8 +152,9 @@ class ShardCache:
         except OSError as error:
             raise InputError(
                 f"data.cache={self._top}: is not writable ({error.strerror}); set another folder",
-                key="data.cache", path=self._top,
-            ) from error  # fmt: skip
+                key="data.cache",
+                path=self._top,
+            ) from error
         self._open: list[Span] = []
         self._ahead = reading.until_stop(reading.start)
         self._next = next(self._ahead, None)
@@ -243,9 +246,13 @@ class ShardCache:
             self._progress = _progress(self._folder, len(peers), "r+")
             return
         self._fetcher = Fetcher(
-            self._folder, self._limit, [shard.source for shard in self._shards],
-            reading.until_stop, reading.start, self._progress,
-        )  # fmt: skip
+            self._folder,
+            self._limit,
+            [shard.source for shard in self._shards],
+            reading.until_stop,
+            reading.start,
+            self._progress,
+        )
 
     def _locked_folder(self) -> Path:
         """Return the folder of this training on this node; remove those of trainings that ended."""

@@ -31,9 +31,12 @@ class ShardFiles:
         return hashlib.sha256("".join(sums).encode()).hexdigest()
 
     def verify(
-        self, rank: int, world: int, gather: Callable[[list[str]], list[list[str]]],
+        self,
+        rank: int,
+        world: int,
+        gather: Callable[[list[str]], list[list[str]]],
         beat: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Compare all shards with their manifests' checksums, each rank a part of them.
 
         Every rank must call it, and all raise the same error: `gather` returns every rank's value.
@@ -43,15 +46,12 @@ class ShardFiles:
             InputError: A shard is missing, damaged, changed, or not in the manifest.
         """
         found = [path for folder in self._folders for path in sorted(folder.glob("*.arrow"))]
-        wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world]
-                 if path not in self._listed]  # fmt: skip
+        wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world] if path not in self._listed]
         for path in list(self._listed)[rank::world]:
             beat()
             if not path.exists():
                 wrong.append(f"{path} is missing")
-            elif path.stat().st_size != self._listed[path]["bytes"] or (
-                sha256(path) != self._listed[path]["sha256"]
-            ):
+            elif path.stat().st_size != self._listed[path]["bytes"] or (sha256(path) != self._listed[path]["sha256"]):
                 wrong.append(f"{path} has changed since prepare")
         problems = [problem for of_rank in gather(wrong) for problem in of_rank]
         if problems:

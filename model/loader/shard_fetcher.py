@@ -189,8 +189,7 @@ class Fetcher:
         info = objects.head(source.address)
         if info is None or info.size != source.size:
             raise StoreError(
-                f"{source.address}: not found as the manifest lists it; run prepare again with "
-                "force=true",
+                f"{source.address}: not found as the manifest lists it; run prepare again with force=true",
                 path=source.address,
             )
         objects.fetch(source.address, info, path, source.sha256)
@@ -204,8 +203,7 @@ class Fetcher:
         elif (what := disk_failure(error)) is not None:
             place = self._folder.parent
             failure = Failure(
-                InputError.__name__,
-                f"data.cache={place}: {what.lower()}; free some space, or set data.cache_size",
+                InputError.__name__, f"data.cache={place}: {what.lower()}; free some space, or set data.cache_size"
             )
         else:
             failure = Failure(RuntimeError.__name__, traceback.format_exc())

@@ -31,8 +31,7 @@ def require_gpus() -> None:
         visible = os.environ.get(VISIBLE)
         of = "" if visible is None else f" of {VISIBLE}={visible}"
         raise ConfigError(
-            f"{PROMISED}={promised}: PyTorch {torch.__version__} can use only {usable}{of} "
-            f"({reason()}); {advice()}",
+            f"{PROMISED}={promised}: PyTorch {torch.__version__} can use only {usable}{of} ({reason()}); {advice()}",
             key=PROMISED,
         )
 

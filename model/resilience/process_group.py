@@ -23,9 +23,7 @@ VISIBLE = 15.0  # seconds until a file written on one node must be seen on anoth
 _host_group: Any = None  # of all ranks, through host memory; None: the default one is such a group
 
 
-def join(
-    backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device
-) -> None:
+def join(backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device) -> None:
     """Create the process group when all ranks have joined, with a timeout for every operation.
 
     The start has a timeout of its own, as nodes may start late and names may not resolve yet.
@@ -42,9 +40,7 @@ def join(
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else where the machine's name leads
     store.set_timeout(limit)
     bound = device if device.type == "cuda" and size > 1 else None
-    dist.init_process_group(
-        backend, store=store, rank=rank, world_size=size, timeout=limit, device_id=bound
-    )
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit, device_id=bound)
     _host_group = None if backend == "gloo" else dist.new_group(backend="gloo", timeout=limit)
 
 
@@ -132,6 +128,5 @@ def is_peer_failure(error: BaseException) -> bool:
     """Return whether an error means that another rank is lost or does not respond."""
     text = str(error)
     return isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError)
-        and any(word in text for word in ("gloo", "NCCL", "ProcessGroup"))
+        isinstance(error, RuntimeError) and any(word in text for word in ("gloo", "NCCL", "ProcessGroup"))
     )

@@ -76,8 +76,7 @@ def describe(config: Any, fingerprint: str) -> RankCard:
         host=socket.gethostname(),
         world=int(os.environ.get("WORLD_SIZE", "1")),
         fingerprint=fingerprint,
-        versions={"Python": platform.python_version()}
-        | {name: metadata.version(name) for name in PACKAGES},
+        versions={"Python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
         settings={key: value for key, value in settings.items() if key not in OF_A_NODE},
         code=code_digests(ROOT),
     )
@@ -88,14 +87,11 @@ def code_digests(root: Path) -> dict[str, str]:
     """Return a digest of every source file of the two packages."""
     files = [path for name in ("model", "pipeline") for path in (root / name).rglob("*.py")]
     return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-        for path in sorted(files)
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in sorted(files)
     }
 
 
-def _listed(
-    what: str, mine: Mapping[str, Any], others: Mapping[str, Any], values: bool = True
-) -> str:
+def _listed(what: str, mine: Mapping[str, Any], others: Mapping[str, Any], values: bool = True) -> str:
     keys = [key for key in sorted({*mine, *others}) if mine.get(key) != others.get(key)]
     if not keys:
         return ""

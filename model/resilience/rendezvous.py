@@ -168,10 +168,14 @@ def _served(until: float) -> Store:
         try:
             own = listening(address, port)
             return TCPStore(
-                own.getsockname()[0] if own else address, port, is_master=True,
-                timeout=_left(until), wait_for_workers=False, multi_tenant=True,
+                own.getsockname()[0] if own else address,
+                port,
+                is_master=True,
+                timeout=_left(until),
+                wait_for_workers=False,
+                multi_tenant=True,
                 master_listen_fd=own.detach() if own else None,
-            )  # fmt: skip
+            )
         except (dist.DistError, OSError) as error:
             taken = "EADDRINUSE" in str(error) or "already in use" in str(error)
             if taken and time.monotonic() < patience:
@@ -244,8 +248,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
                 time.sleep(RETRY)
                 continue
             raise Restart(
-                f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s "
-                f"({first_line(error)})"
+                f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s ({first_line(error)})"
             ) from error
         mine = known and first.same_run(card)
         if mine and not started:
@@ -264,9 +267,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
         time.sleep(RETRY)
 
 
-def _arrive(
-    store: Store, card: RankCard, rank: int, size: int, start_timeout: float, until: float
-) -> None:
+def _arrive(store: Store, card: RankCard, rank: int, size: int, start_timeout: float, until: float) -> None:
     """Store the differences from rank 0, and wait for its answer."""
     try:
         first = RankCard.from_json(answer(store, _CARD))

@@ -10,9 +10,16 @@ from model.training.schedule import batch_size
 
 
 def begin(
-    cache: ShardCache, loader: Loader, config: TrainConfig, run: str, rank: int, step: int,
-    last: int, start: int, beat: Callable[[], None],
-) -> None:  # fmt: skip
+    cache: ShardCache,
+    loader: Loader,
+    config: TrainConfig,
+    run: str,
+    rank: int,
+    step: int,
+    last: int,
+    start: int,
+    beat: Callable[[], None],
+) -> None:
     """Fetch ahead what the steps from `step` to `last` read, from sample `start` on, on all ranks.
 
     Raises:
@@ -25,7 +32,13 @@ def begin(
         stop = min(stop, config.epochs * loader.samples)
     cache.begin(
         Reading(
-            run=run, rank=rank, spans=loader.spans, start=start, stop=stop,
-            batch=max(sizes, default=1), gather=process_group.gather, beat=beat,
+            run=run,
+            rank=rank,
+            spans=loader.spans,
+            start=start,
+            stop=stop,
+            batch=max(sizes, default=1),
+            gather=process_group.gather,
+            beat=beat,
         )
-    )  # fmt: skip
+    )

@@ -39,9 +39,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import sha256
 
 
-def write(
-    folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
-) -> Path:
+def write(folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]) -> Path:
     """Write a checkpoint below `folder`, first under a temporary name; return its path.
 
     Raises:

@@ -25,13 +25,7 @@ from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_patches import (
-    before_start,
-    gather_flat,
-    look_once,
-    require_version,
-    usual_wrapper,
-)
+from model.training.deepspeed_patches import before_start, gather_flat, look_once, require_version, usual_wrapper
 from model.training.device_peak import TYPES
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
@@ -59,9 +53,7 @@ class World:
     device: torch.device
 
 
-def start_world(
-    card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0
-) -> World:
+def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0) -> World:
     """Join the launcher's process group, or make one of this process alone.
 
     Raises:
@@ -143,23 +135,17 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
     if precision != "fp32" and stage == 0:
         # DeepSpeed then uses another optimizer wrapper, which trains measurably worse.
         raise ConfigError(
-            f"precision={precision}: requires ZeRO stage 1 or above; add deepspeed=zero1",
-            key="precision",
+            f"precision={precision}: requires ZeRO stage 1 or above; add deepspeed=zero1", key="precision"
         )
     if precision == "fp16" and world.device.type != "cuda":
-        raise ConfigError(
-            "precision=fp16: requires a GPU; use bf16 or fp32 on a CPU", key="precision"
-        )
+        raise ConfigError("precision=fp16: requires a GPU; use bf16 or fp32 on a CPU", key="precision")
     if config.compute.compile and stage == 3:
         # Stage 3 gathers parameters in hooks that a compiled layer does not call.
-        raise ConfigError(
-            "compute=compile: requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", key="compute"
-        )
+        raise ConfigError("compute=compile: requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", key="compute")
     if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
         # PyTorch 2.13 fails on matrix products with a dynamic number of rows.
         raise ConfigError(
-            f"compute=compile: not supported on a CPU with precision={precision}; use plain",
-            key="compute",
+            f"compute=compile: not supported on a CPU with precision={precision}; use plain", key="compute"
         )
 
 
@@ -208,9 +194,7 @@ def check_names(settings: Mapping[str, Any]) -> None:
         prefix = ".".join(["deepspeed", *([] if first in settings else top[:1]), *place])
         if wrong["type"] == "extra_forbidden":
             raise no_such_key(prefix, name, field_names(error.title, place)) from error
-        raise ConfigError(
-            f"{prefix}.{name}={wrong['input']}: {wrong['msg']}", key=f"{prefix}.{name}"
-        ) from error
+        raise ConfigError(f"{prefix}.{name}={wrong['input']}: {wrong['msg']}", key=f"{prefix}.{name}") from error
     except Exception as error:  # keys of earlier versions, and numbers that should be sections
         raise ConfigError(f"deepspeed: {first_line(error)}", key="deepspeed") from error
     for prefix, part in {"": seen, **sections}.items():
@@ -252,10 +236,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
     with usual_wrapper():
         engine, *_ = deepspeed.initialize(
-            model=module.to(world.device),
-            optimizer=optimizer,
-            config=settings,
-            dist_init_required=False,
+            model=module.to(world.device), optimizer=optimizer, config=settings, dist_init_required=False
         )
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
@@ -277,9 +258,7 @@ def _optimizer(engine: Any) -> torch.optim.Optimizer:
     return inner
 
 
-def gather_state(
-    engine: Any, compare: bool = True
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Gather whole fp32 weights and moments by name on rank 0; every rank must call it.
 
     `compare` looks whether they are the weights that the model computes with, to the bit. On a CPU
@@ -316,9 +295,7 @@ def gather_state(
         if keep:
             weights[name] = weight.to("cpu", torch.float32, copy=True).contiguous()
             for key, moment in found.items():
-                moments[f"{key}.{name}"] = (
-                    moment.to("cpu", torch.float32, copy=True).view(weight.shape).contiguous()
-                )
+                moments[f"{key}.{name}"] = moment.to("cpu", torch.float32, copy=True).view(weight.shape).contiguous()
     if process_group.any_rank(infinite):
         raise FloatingPointError("a weight is not finite")
     if process_group.any_rank(different):
@@ -362,11 +339,9 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     for name, parameter in engine.module.named_parameters():
         moments = {
             # An average that is not there yet begins with the weights.
-            key: (
-                tensors.moment(key, name)
-                if (key, name) in tensors.moments
-                else tensors.weight(name)
-            ).to(engine.device)
+            key: (tensors.moment(key, name) if (key, name) in tensors.moments else tensors.weight(name)).to(
+                engine.device
+            )
             for key in engine.moments[name]
         }
         if engine.zero_optimization_stage() == 3:
@@ -432,7 +407,5 @@ def _link_optimizer_state(engine: Any) -> None:
     """
     wrapper = engine.optimizer
     if engine.zero_optimization_stage() in (1, 2):
-        for parameters, flat in zip(
-            wrapper.bit16_groups, wrapper.single_partition_of_fp32_groups, strict=True
-        ):
+        for parameters, flat in zip(wrapper.bit16_groups, wrapper.single_partition_of_fp32_groups, strict=True):
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)

@@ -70,10 +70,7 @@ def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
 
 
 def of_a_sample(
-    data: DataConfig,
-    model: ModelConfig,
-    sequence_lengths: Mapping[str, int],
-    masked_share: float = cost.MASKED,
+    data: DataConfig, model: ModelConfig, sequence_lengths: Mapping[str, int], masked_share: float = cost.MASKED
 ) -> tuple[float, float]:
     """Return the tokens of a sample and the operations to train on it, on average."""
     expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
@@ -105,9 +102,15 @@ def marked(config: TrainConfig) -> int:
 
 
 def training(
-    config: TrainConfig, model: ModelConfig, speed: float | None, ranks: int = 1, done: int = 0,
-    sequence_lengths: Mapping[str, int] = {}, timed: bool = True, gpu: float | None = None,
-) -> Estimate:  # fmt: skip
+    config: TrainConfig,
+    model: ModelConfig,
+    speed: float | None,
+    ranks: int = 1,
+    done: int = 0,
+    sequence_lengths: Mapping[str, int] = {},
+    timed: bool = True,
+    gpu: float | None = None,
+) -> Estimate:
     """Return the estimate of the steps after `done`.
 
     Args:
@@ -155,9 +158,7 @@ def remember(config: TrainConfig) -> None:
     estimate.remember_rate(config.workdir, "train", work * rate / ranks)
 
 
-def tuning(
-    model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike
-) -> float:
+def tuning(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:
     """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
     once = [cost.operations(known(model), lengths, 0.0) for lengths in (train, dev)]
     return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from

@@ -79,10 +79,7 @@ def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, checkpoints.Sta
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
             continue
         _take_up(path, state.step, folder)
-        print(
-            f"train: the first {state.step:,} steps are those of {path.parent}: not repeated",
-            flush=True,
-        )
+        print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
         return folder / path.name, state
     return own
 

@@ -49,8 +49,7 @@ class FlatGradients:
         groups = list(enumerate(wrapper.bit16_groups))
         places = {parameter: place for place, parameter in enumerate(parameters)}
         self.buckets = in_backward_order(
-            [b for n, group in groups for b in buckets(n, group, wrapper.reduce_bucket_size)],
-            places,
+            [b for n, group in groups for b in buckets(n, group, wrapper.reduce_bucket_size)], places
         )
         rank = dist.get_rank(self.ranks)
         self.parts = [  # of each group: where this rank's begins, its size, and those of its pieces
@@ -122,9 +121,7 @@ class FlatGradients:
 
     def _make(self) -> None:
         """Make the buffers of a step, with zeros where a gradient is missing."""
-        for weights, metas in zip(
-            self.wrapper.bit16_groups_flat, self.wrapper.round_robin_bit16_meta, strict=True
-        ):
+        for weights, metas in zip(self.wrapper.bit16_groups_flat, self.wrapper.round_robin_bit16_meta, strict=True):
             flat = torch.zeros_like(weights, dtype=torch.float32)
             self.flat.append(flat)
             self.views.append(torch._C._nn.unflatten_dense_tensors(flat, metas))

@@ -13,9 +13,7 @@ from model.training.step_metrics import Meter, losses
 
 
 @torch.no_grad()
-def evaluate(
-    engine: Any, loader: Loader, config: TrainConfig, world: World, guard: Watchdog
-) -> dict[str, float]:
+def evaluate(engine: Any, loader: Loader, config: TrainConfig, world: World, guard: Watchdog) -> dict[str, float]:
     """Return losses and accuracies on held-out samples, of the average of the weights too.
 
     Samples and masks do not depend on the number of ranks; all ranks take part.
@@ -30,9 +28,7 @@ def evaluate(
     return found
 
 
-def _figures(
-    engine: Any, loader: Loader, config: TrainConfig, world: World, guard: Watchdog
-) -> dict[str, float]:
+def _figures(engine: Any, loader: Loader, config: TrainConfig, world: World, guard: Watchdog) -> dict[str, float]:
     """Return losses and accuracies of the weights that the engine computes with now."""
     meter = Meter(world)
     count = min(config.evaluate_samples, loader.samples)

@@ -19,10 +19,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
 # Keys that may differ from those of the start, as in an extension of the context.
-CHOICES = (
-    "rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_pooling", "dropout",
-    "attention_dropout",
-)  # fmt: skip
+CHOICES = ("rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_pooling", "dropout", "attention_dropout")
 
 
 @dataclass(frozen=True)
@@ -68,9 +65,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
     if is_foreign(place):
         if ema:
             raise ConfigError(
-                f"ema=true: {place} is a single model without a moving average; set ema=false",
-                key="ema",
-                path=place,
+                f"ema=true: {place} is a single model without a moving average; set ema=false", key="ema", path=place
             )
         if average > 1:
             raise ConfigError(
@@ -104,10 +99,10 @@ def moving_average(path: Path) -> dict[str, Tensor]:
     names = sorted(name for key, name in tensors.moments if key == AVERAGE)
     if not names:
         raise InputError(
-            f"{path}: contains no moving average of the weights; train with ema=0.999, or set "
-            "ema=false",
-            key="ema", path=path,
-        )  # fmt: skip
+            f"{path}: contains no moving average of the weights; train with ema=0.999, or set ema=false",
+            key="ema",
+            path=path,
+        )
     return {name: tensors.moment(AVERAGE, name) for name in names}
 
 
@@ -158,8 +153,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
         raise ConfigError(
-            f"model.vocab_size={size}: must be {wordpiece.size}, the tokenizer's size; unset it",
-            key="model.vocab_size",
+            f"model.vocab_size={size}: must be {wordpiece.size}, the tokenizer's size; unset it", key="model.vocab_size"
         )
     return replace(model, vocab_size=size, name=model.size_name)
 
@@ -187,15 +181,17 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
             f"start={folder}: a model of {there.layers} layers x {there.hidden} does not match the "
             f"configured size ({', '.join(differ)} differ); add model=auto to use its size, or "
             f"set {keys}",
-            key=f"model.{differ[0]}", path=folder,
-        )  # fmt: skip
+            key=f"model.{differ[0]}",
+            path=folder,
+        )
     if there.vocab_size != here.vocab_size:
         raise InputError(
             f"start={folder}: its vocabulary has {there.vocab_size:,} entries, but data.vocab has "
             f"{here.vocab_size:,}; if data.vocab extends the model's, run python -m "
             f"pipeline.convert train={folder} vocab=FOLDER and start from the result",
-            key="start", path=folder,
-        )  # fmt: skip
+            key="start",
+            path=folder,
+        )
 
 
 def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -> None:
@@ -215,8 +211,9 @@ def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -
             f"start={folder}: was trained with another vocabulary than data.vocab, although both "
             f"have {wordpiece.size:,} entries: every embedding would be another word's; make the "
             "shards with the model's own (vocab.existing)",
-            key="start", path=folder,
-        )  # fmt: skip
+            key="start",
+            path=folder,
+        )
 
 
 def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Source:
@@ -233,12 +230,12 @@ def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Sour
         raise InputError(
             f"start={folder}: {len(broken)} of {len(source.state)} tensors contain NaN or infinite "
             f"values, first {broken[0]}; use another checkpoint or model",
-            key="start", path=folder,
-        )  # fmt: skip
+            key="start",
+            path=folder,
+        )
     if source.config.causal and not config.causal:
         source.notes.append(
-            f"{folder}: is causal, but trained with full attention here; set attention=causal to "
-            "keep it causal"
+            f"{folder}: is causal, but trained with full attention here; set attention=causal to keep it causal"
         )
     changed = [key for key in CHOICES if getattr(source.config, key) != getattr(config, key)]
     if changed:

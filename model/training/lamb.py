@@ -9,22 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.training.partitioned import (
-    Layout,
-    PartitionedAdam,
-    multiply,
-    pieces_of,
-    squares,
-    whole_sums,
-)
+from model.training.partitioned import Layout, PartitionedAdam, multiply, pieces_of, squares, whole_sums
 
 
 class Lamb(PartitionedAdam):
     """LAMB; `adapt` of a parameter group enables trust ratios for its parameters."""
 
-    def _scale(
-        self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> None:
+    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
         """Scale each parameter's update by its trust ratio, |parameter| / |update|, in place."""
         if not group["adapt"]:
             return

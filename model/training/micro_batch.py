@@ -48,9 +48,15 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     zero = config.deepspeed.get("zero_optimization", {})
     share = max(config.objective.mask_shares)
     setting = cost.Setting(
-        model, config.precision != "fp32", config.compute.recompute, share, zero.get("stage", 0),
-        world.size, offload="offload_optimizer" in zero, average=config.ema is not None,
-    )  # fmt: skip
+        model,
+        config.precision != "fp32",
+        config.compute.recompute,
+        share,
+        zero.get("stage", 0),
+        world.size,
+        offload="offload_optimizer" in zero,
+        average=config.ema is not None,
+    )
     memory = torch.cuda.get_device_properties(world.device).total_memory
     return cost.tokens_that_fit(setting, memory)
 
@@ -84,9 +90,7 @@ def advice_of_another(folder: Path) -> ConfigError | None:
         return None
 
 
-def ending(
-    error: BaseException, config: TrainConfig, rank: int, folder: Path
-) -> ConfigError | Restart | None:
+def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> ConfigError | Restart | None:
     """Return what an error that ends training means, where it is not a bug."""
     if is_too_large(error):
         return advice(config, rank, folder)

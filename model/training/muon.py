@@ -29,9 +29,8 @@ class Muon(PartitionedAdam):
     """
 
     def __init__(
-        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float,
-        bf16: bool = False,
-    ):  # fmt: skip
+        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, bf16: bool = False
+    ):
         super().__init__(groups, lr, betas, eps)
         self.bf16 = bf16
 
@@ -51,10 +50,16 @@ class Muon(PartitionedAdam):
             [state["exp_avg_sq"] for state in states],
             [],  # no greatest second moments
             [state["step"] for state in states],
-            fused=fused, foreach=not fused, amsgrad=False, maximize=False,
-            lr=group["lr"] * group["rate_share"], beta1=beta1, beta2=beta2, eps=group["eps"],
+            fused=fused,
+            foreach=not fused,
+            amsgrad=False,
+            maximize=False,
+            lr=group["lr"] * group["rate_share"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"],
             weight_decay=group["weight_decay"],
-        )  # fmt: skip
+        )
 
     def _updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
         """Update the momentum of matrices; return Nesterov's."""
@@ -74,9 +79,7 @@ class Muon(PartitionedAdam):
             state |= {key: torch.zeros_like(parameter) for key in group["moments"]}
         return state
 
-    def _scale(
-        self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> None:
+    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
         if self.partitions:
             for parameter, update in zip(parameters, updates, strict=True):

@@ -28,22 +28,17 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, o
 def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
     """Return the matrices of hidden layers, and the groups of AdamW: other matrices, vectors."""
     hidden = [
-        parameter
-        for name, parameter in module.named_parameters()
-        if parameter.dim() == 2 and ".layers." in f".{name}"
+        parameter for name, parameter in module.named_parameters() if parameter.dim() == 2 and ".layers." in f".{name}"
     ]
     known = {id(parameter) for parameter in hidden}
     matrices, vectors = parameter_groups(module, config.weight_decay)
     matrices["params"] = [p for p in matrices["params"] if id(p) not in known]  # type: ignore[attr-defined]
     by_adam = {"moments": ADAM, "rate_share": config.adam_share}
     return [
-        {
-            "params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,),
-            "momentum": config.momentum,
-        },
+        {"params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,), "momentum": config.momentum},
         matrices | by_adam,
         vectors | by_adam,
-    ]  # fmt: skip
+    ]
 
 
 ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
@@ -60,9 +55,7 @@ def moment_keys(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tupl
     return (*keys, AVERAGE) if hasattr(optimizer, "average_decay") else keys
 
 
-def build_optimizer(
-    module: nn.Module, config: OptimizerConfig, bf16: bool = False
-) -> torch.optim.Optimizer:
+def build_optimizer(module: nn.Module, config: OptimizerConfig, bf16: bool = False) -> torch.optim.Optimizer:
     """Build the configured optimizer for the module, which may be trained in bf16.
 
     None needs a compiler at start-up.

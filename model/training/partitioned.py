@@ -42,9 +42,7 @@ class PartitionedAdam(torch.optim.Optimizer):
     A subclass implements `_scale`.
     """
 
-    def __init__(
-        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float
-    ):
+    def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self.partitions: dict[Tensor, Layout] = {}
 
@@ -61,9 +59,7 @@ class PartitionedAdam(torch.optim.Optimizer):
         self._scale(parameters, updates, group)
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _scale(
-        self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> None:
+    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
         """Scale the updates in place, by norms of whole parameters."""
         raise NotImplementedError
 
@@ -146,23 +142,15 @@ def layouts(engine: Any) -> dict[Tensor, Layout]:
     if stage == 3:
         return {
             flat: layout_of(equal_shares(group, rank), [p.ds_shape for p in group], *common)
-            for flat, group in zip(
-                wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True
-            )
+            for flat, group in zip(wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True)
         }
     return {
-        flat: layout_of(
-            fragments(group, rank * flat.numel(), flat.numel()), [p.shape for p in group], *common
-        )
-        for flat, group in zip(
-            wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True
-        )
+        flat: layout_of(fragments(group, rank * flat.numel(), flat.numel()), [p.shape for p in group], *common)
+        for flat, group in zip(wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True)
     }
 
 
-def layout_of(
-    pieces: list[Piece], shapes: list[torch.Size], group: Any, device: torch.device
-) -> Layout:
+def layout_of(pieces: list[Piece], shapes: list[torch.Size], group: Any, device: torch.device) -> Layout:
     """Return the layout of a partition. Every rank of its group must call it."""
     whole = torch.zeros(len(shapes), device=device)
     whole[[p.parameter for p in pieces if p.size == shapes[p.parameter].numel()]] = 1

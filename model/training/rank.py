@@ -49,9 +49,7 @@ def make(
             trainer.tracker.close()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(
-            error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint)
-        )
+        found = micro_batch.ending(error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint))
         if found is not None:
             raise found from error
         raise

@@ -37,7 +37,6 @@ def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
             found[wish] = known[wish]
         else:
             raise ConfigError(
-                f"push_revisions={wish}: {train} has no such checkpoint, only {', '.join(known)}",
-                key="push_revisions",
+                f"push_revisions={wish}: {train} has no such checkpoint, only {', '.join(known)}", key="push_revisions"
             )
     return found

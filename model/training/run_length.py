@@ -24,8 +24,7 @@ def steps_of(config: TrainConfig) -> int:
     """
     if config.steps is not None:
         return config.steps
-    made = [CorpusCounts.of(require_manifest(Path(d), "prepare", "data.dir"))
-            for d in config.data.folders]  # fmt: skip
+    made = [CorpusCounts.of(require_manifest(Path(d), "prepare", "data.dir")) for d in config.data.folders]
     samples = [counts.train for counts in made]
     limits: dict[str, int] = {}
     if config.epochs is not None:

@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 def lines(
-    config: TrainConfig,
-    model: ModelConfig,
-    engine: Any,
-    world: "World",
-    peak: float,
-    step: int,
-    steps: int,
+    config: TrainConfig, model: ModelConfig, engine: Any, world: "World", peak: float, step: int, steps: int
 ) -> Iterator[str]:
     """Yield what is trained and how, and an estimate if it is long.
 

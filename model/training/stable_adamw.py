@@ -11,23 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.training.partitioned import (
-    Layout,
-    PartitionedAdam,
-    multiply,
-    on_device,
-    pieces_of,
-    squares,
-    whole_sums,
-)
+from model.training.partitioned import Layout, PartitionedAdam, multiply, on_device, pieces_of, squares, whole_sums
 
 
 class StableAdamW(PartitionedAdam):
     """AdamW with update clipping, including biases and layer norms."""
 
-    def _scale(
-        self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> None:
+    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
         """Divide each parameter's update by the RMS of its ratios where above one, in place."""
         ratios = self._ratios(parameters, group)
         if not self.partitions:

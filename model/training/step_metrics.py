@@ -20,8 +20,16 @@ from model.training.phase_timer import PhaseTimer
 if TYPE_CHECKING:  # figures need no DeepSpeed
     from model.training.deepspeed_engine import World
 
-SUMS = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct",
-        "masked", "sequences", "samples", "tokens")  # fmt: skip
+SUMS = (
+    "masked_lm_loss",
+    "masked_lm_correct",
+    "next_sentence_loss",
+    "next_sentence_correct",
+    "masked",
+    "sequences",
+    "samples",
+    "tokens",
+)
 WORK = ("samples", "tokens")  # always counted; the others only if all are finite
 
 
@@ -47,22 +55,17 @@ def losses(
                 (pair_logits.argmax(-1) == batch.next_sentence_labels).sum().double(),
                 *(
                     masked.new_full((), size, dtype=torch.float64)  # by a kernel, not a copy
-                    for size in (
-                        len(batch.masked_labels), len(pair_logits), len(pair_logits),
-                        len(batch.input_ids),
-                    )
+                    for size in (len(batch.masked_labels), len(pair_logits), len(pair_logits), len(batch.input_ids))
                 ),
             ]
-        )  # fmt: skip
+        )
     return masked, pair, sums
 
 
 class Meter:
     """Metrics summed over micro-batches and ranks, and time by phase, since the last read."""
 
-    def __init__(
-        self, world: "World", work: Callable[[Batch], float] | None = None, peak: float = 0
-    ):
+    def __init__(self, world: "World", work: Callable[[Batch], float] | None = None, peak: float = 0):
         """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
         self.world, self.rate = world, 0.0
         self.clock = PhaseTimer(world.device)

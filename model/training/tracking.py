@@ -27,9 +27,13 @@ RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
 MODES = {  # values of WANDB_MODE
-    "online": "online", "run": "online", "shared": "online", "offline": "offline",
-    "dryrun": "offline", "disabled": "disabled",
-}  # fmt: skip
+    "online": "online",
+    "run": "online",
+    "shared": "online",
+    "offline": "offline",
+    "dryrun": "offline",
+    "disabled": "disabled",
+}
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
@@ -197,10 +201,7 @@ def _is_validation(row: dict[str, Any], step: int) -> bool:
 class Tracker:
     """Metrics writer of rank 0; on other ranks every method is a no-op."""
 
-    def __init__(
-        self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int,
-        settings: dict[str, Any],
-    ):  # fmt: skip
+    def __init__(self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int, settings: dict[str, Any]):
         self.active = rank == 0
         if not self.active:
             return
@@ -211,21 +212,13 @@ class Tracker:
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, start, settings)
         self._trainjob = TrainJobStatus()
-        self._exporter = Exporter(
-            config.prometheus_host, config.prometheus_port, "tracking.prometheus_port"
-        )
+        self._exporter = Exporter(config.prometheus_host, config.prometheus_port, "tracking.prometheus_port")
         self._exporter.set("train_steps", steps, "total updates")
         self._exporter.set("train_step", start, "updates done")
         self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
         self._start, self._steps, self._began = start, steps, time.monotonic()
         self._done, self._last = 0, time.time()  # updates of this process, and the last one's end
-        self._bar = tqdm(
-            initial=start,
-            total=steps,
-            desc="train",
-            bar_format=BAR,
-            disable=not sys.stderr.isatty(),
-        )
+        self._bar = tqdm(initial=start, total=steps, desc="train", bar_format=BAR, disable=not sys.stderr.isatty())
 
     def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
         """Write one record; `kind` is train or validation, `step` counts updates from 1."""
@@ -247,9 +240,7 @@ class Tracker:
             self._trainjob.report(step, self._steps, seconds, figures)
             if self._bar.disable:  # no terminal: print a line instead
                 left = tqdm.format_interval(seconds)
-                print(
-                    f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True
-                )
+                print(f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True)
 
     def advance(self) -> None:
         """Count one finished update."""

@@ -37,12 +37,7 @@ from model.training import (
     run_length,
     run_summary,
 )
-from model.training.deepspeed_engine import (
-    build_engine,
-    gather_state,
-    load_state,
-    start_world,
-)
+from model.training.deepspeed_engine import build_engine, gather_state, load_state, start_world
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
@@ -61,9 +56,15 @@ class Trainer:
     """Training loop of one rank."""
 
     def __init__(
-        self, config: TrainConfig, out: Path, fingerprint: str, common: str, guard: Watchdog,
-        store: CheckpointStore | None = None, addresses: Mapping[str, str] = {},
-    ):  # fmt: skip
+        self,
+        config: TrainConfig,
+        out: Path,
+        fingerprint: str,
+        common: str,
+        guard: Watchdog,
+        store: CheckpointStore | None = None,
+        addresses: Mapping[str, str] = {},
+    ):
         self.config, self.out, self.guard = config, out, guard
         self.began, self.earlier = time.monotonic(), 0.0  # seconds of earlier starts
         self.store = store or CheckpointStore()
@@ -73,9 +74,7 @@ class Trainer:
         wordpiece = self.wordpiece = WordPiece.load(config.data.vocab)
         self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
         self.cache = ShardCache(config.data, addresses) if config.data.cache else None
-        self.loader = Loader(
-            config.data, config.objective, wordpiece, config.seed, "train", self.cache
-        )
+        self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train", self.cache)
         self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
         self.folder = checkpoints.runs(out) / checkpoints.run_name(fingerprint)
         card = rank_card.describe(config, fingerprint)
@@ -101,9 +100,7 @@ class Trainer:
         settings = dataclasses.asdict(config) | {"world_size": self.world.size, "steps": self.steps}
         if self.world.rank == 0:
             take_back(out, self.folder)
-        self.tracker = Tracker(
-            config.tracking, out, self.world.rank, self.step, self.steps, settings
-        )
+        self.tracker = Tracker(config.tracking, out, self.world.rank, self.step, self.steps, settings)
         self.guard.stalled = lambda: self.tracker.alert(
             "Training stalled", f"no progress after step {self.step:,}; see the ranks' logs"
         )
@@ -181,9 +178,16 @@ class Trainer:
                 self._save(meter, mark=0.0)
         if self.cache is not None:
             cached_shards.begin(
-                self.cache, self.loader, self.config, self.folder.name, self.world.rank, self.step,
-                self.steps, self.samples, self.guard.beat,
-            )  # fmt: skip
+                self.cache,
+                self.loader,
+                self.config,
+                self.folder.name,
+                self.world.rank,
+                self.step,
+                self.steps,
+                self.samples,
+                self.guard.beat,
+            )
         with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.loader):
             meter.clock.skip()
             for batch, parts in batches:
@@ -233,8 +237,7 @@ class Trainer:
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
             raise Restart(
-                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same "
-                "command to resume"
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same command to resume"
             )
 
     def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:

@@ -41,9 +41,7 @@ class WordsSeen:
         """
         self.count = None if self.count is None else count
         if count is None:
-            self._refuse(
-                f"{checkpoint} was saved before words were counted; train again with force=true"
-            )
+            self._refuse(f"{checkpoint} was saved before words were counted; train again with force=true")
 
     def _refuse(self, reason: str) -> None:
         """Raise if a setting needs the number of words."""

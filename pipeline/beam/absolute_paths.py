@@ -21,9 +21,7 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
     if starts_workers(config.runner):
         return config
     parts = {
-        name: {**part, "path": absolute(part["path"])}
-        if isinstance(part, Mapping) and part.get("path")
-        else part
+        name: {**part, "path": absolute(part["path"])} if isinstance(part, Mapping) and part.get("path") else part
         for name, part in config.corpus.parts.items()
     }
     return dataclasses.replace(

@@ -89,9 +89,7 @@ class DocumentCounts:
         documents = self.documents
         listed = ", ".join(f"{documents[outcome]} {outcome}" for outcome in OUTCOMES)
         if documents["read"] != sum(documents[outcome] for outcome in OUTCOMES):
-            raise RuntimeError(
-                f"outcomes do not add up to the {documents['read']} documents read: {listed}"
-            )
+            raise RuntimeError(f"outcomes do not add up to the {documents['read']} documents read: {listed}")
         if documents["filtered"] != sum(self.filtered.values()):
             raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
 
@@ -119,9 +117,7 @@ class DocumentReader:
         for index, split in splits:
             counts, start, read = DocumentCounts(), before, account.documents["read"]
 
-            def reached(
-                position: int, counts: DocumentCounts = counts, start: int = start, read: int = read
-            ) -> None:
+            def reached(position: int, counts: DocumentCounts = counts, start: int = start, read: int = read) -> None:
                 report(start + position, read + counts.documents["read"])
 
             with read_position.followed(split, reached):
@@ -149,9 +145,7 @@ class DocumentReader:
         account.notes.update(tally.notes)
         account.named["broken"] = tally.broken
 
-    def accept(
-        self, document: Document, account: DocumentCounts, split: int = 0
-    ) -> KeptDocument | None:
+    def accept(self, document: Document, account: DocumentCounts, split: int = 0) -> KeptDocument | None:
         """Return the document if it is kept; counted either way."""
         config, counts = self.config, account.documents
         counts["read"] += 1
@@ -173,9 +167,7 @@ class DocumentReader:
             return KeptDocument(digest, text, parts, document.copies, *place)
         return None
 
-    def drop(
-        self, place: tuple[str, int, int], account: DocumentCounts, outcome: str, **more: str
-    ) -> None:
+    def drop(self, place: tuple[str, int, int], account: DocumentCounts, outcome: str, **more: str) -> None:
         """Count a document that is left out, and trace it; `place`: its id, number and split."""
         account.documents[outcome] += 1
         name, number, split = place

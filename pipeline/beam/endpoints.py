@@ -89,8 +89,7 @@ def check_flink(master: str) -> None:
         if isinstance(error, requests.ConnectionError | requests.Timeout):
             cause = "cannot connect"
         raise ConfigError(
-            f"runner.options.flink_master={master}: {cause}; set it to HOST:PORT of the job "
-            "manager's REST interface",
+            f"runner.options.flink_master={master}: {cause}; set it to HOST:PORT of the job manager's REST interface",
             key="runner.options.flink_master",
         ) from error
 
@@ -98,9 +97,7 @@ def check_flink(master: str) -> None:
 def check_java(purpose: str) -> None:
     """Raise ConfigError unless `java` is on PATH."""
     if shutil.which("java") is None:
-        raise ConfigError(
-            f"runner: {purpose} requires Java, but `java` is not on PATH; install it", key="runner"
-        )
+        raise ConfigError(f"runner: {purpose} requires Java, but `java` is not on PATH; install it", key="runner")
 
 
 def reason(error: BaseException) -> str:

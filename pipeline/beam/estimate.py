@@ -31,9 +31,7 @@ PER_TEXT = 4.8  # bytes of memory per byte of text of a worker's task
 
 def text_bytes(splits: list[FileRange]) -> float:
     """Return the bytes of text in the input, about."""
-    return sum(
-        (split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits
-    )
+    return sum((split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits)
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,7 @@ class Exchange:
     text: float = 0.0  # bytes
 
     @classmethod
-    def choose(
-        cls, reads: int, buckets: int, text: float, task_bytes: int, portions: int = 0
-    ) -> "Exchange":
+    def choose(cls, reads: int, buckets: int, text: float, task_bytes: int, portions: int = 0) -> "Exchange":
         """Return the layout for a corpus of `text` bytes: a function of the arguments only."""
         portions = max(reads, portions)
         writes = min(buckets, max(1, int(text // task_bytes)))
@@ -57,9 +55,8 @@ class Exchange:
             ranges = min(writes, max(1, round(math.sqrt(parts * writes / portions))))
             groups = min(reads, max(1, math.ceil(parts / ranges)))
         return cls(
-            buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups,
-            portions=portions, text=text,
-        )  # fmt: skip
+            buckets=buckets, reads=reads, writes=writes, ranges=ranges, groups=groups, portions=portions, text=text
+        )
 
     @property
     def merges(self) -> bool:

@@ -10,9 +10,7 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.ListA
     def offsets(sizes: np.ndarray) -> pa.Array:
         return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
 
-    return pa.ListArray.from_arrays(
-        offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids))
-    )
+    return pa.ListArray.from_arrays(offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids)))
 
 
 def count(documents: pa.ListArray) -> int:

@@ -81,9 +81,7 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
                 time.sleep(0.05)
         process.kill()
         last = b"".join(output[-1:]).decode(errors="replace").strip() or f"exit {process.wait()}"
-        return fn_messages.StartWorkerResponse(
-            error=f"a worker did not start in {sys.executable}: {last}"
-        )
+        return fn_messages.StartWorkerResponse(error=f"a worker did not start in {sys.executable}: {last}")
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Stop the worker that the same peer started under this id, else the only one."""

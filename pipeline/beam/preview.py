@@ -17,9 +17,7 @@ RATE = 6e6  # bytes of text per second and core, where nothing can be measured
 WORKERS = (1, 8, 64, 512)
 
 
-def lines(
-    config: PrepareConfig, splits: list[FileRange], shards: int, layout: Exchange
-) -> list[str]:
+def lines(config: PrepareConfig, splits: list[FileRange], shards: int, layout: Exchange) -> list[str]:
     """Return the plan in lines, one per part."""
     whole = sum(split.end - split.start for split in splits)
     estimate.calibrate(config, splits[0])  # loads what only the first document needs
@@ -34,9 +32,7 @@ def lines(
     made = estimate.BYTES_OF_TOKEN * tokens * config.duplicates
     tasks = max(layout.reads, layout.writes)
     times = "; ".join(
-        f"{count:,}: {rounded(estimate.START + seconds / count)}"
-        for count in WORKERS
-        if count == 1 or count <= tasks
+        f"{count:,}: {rounded(estimate.START + seconds / count)}" for count in WORKERS if count == 1 or count <= tasks
     )
     carrier = "the engine" if engine else "files in out"
     step = f", merged in {layout.groups * layout.ranges:,} tasks" if layout.merges else ""
@@ -45,8 +41,7 @@ def lines(
         "corpus": f"{size(whole)} in files, {size(text)} of text, {tokens / 1e6:,.1f} M tokens",
         "splits": f"{len(splits):,}, read in {layout.reads:,} tasks",
         "shards": f"{shards:,}, written in {layout.writes:,} tasks",
-        "exchange": f"{size(moved)} in {parts:,} parts of {in_kilobytes(moved / parts)} through "
-        f"{carrier}{step}",
+        "exchange": f"{size(moved)} in {parts:,} parts of {in_kilobytes(moved / parts)} through {carrier}{step}",
         "time": f"by workers of one core, if a start takes no longer than here: {times}",
         "disk": f"{size(kept)} in out, of which {size(made)} are shards"
         + (f"; the engine's own store: {size(moved)} over all workers" if engine else ""),

@@ -92,9 +92,7 @@ def start_over(plan: PreparePlan) -> str:
     )
 
 
-def _summed(
-    reports: list[Path], finished: dict[int, tuple[float, int]], there: set[str]
-) -> tuple[float, int]:
+def _summed(reports: list[Path], finished: dict[int, tuple[float, int]], there: set[str]) -> tuple[float, int]:
     """Return what all tasks have done; add those that are now `finished`."""
     done, documents = 0.0, 0
     for index, report in enumerate(reports):
@@ -163,16 +161,23 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
             print(
                 f"prepare: no task has made progress for {minutes:.0f} minutes; look at the load "
                 f"of the workers{engine}",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
     """Draw both bars until `pause` returns True."""
     progress, over = Progress(plan), False
     size = sum(split.end - split.start for split in plan.splits)
-    with tqdm(total=size, unit="B", unit_scale=True, unit_divisor=1024, desc="reading",
-              bar_format=FORMAT.replace("{rate_fmt}", ", {rate_fmt}")) as bar:  # fmt: skip
+    with tqdm(
+        total=size,
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        desc="reading",
+        bar_format=FORMAT.replace("{rate_fmt}", ", {rate_fmt}"),
+    ) as bar:
         while progress.reading and not over:
             over = pause()
             progress.look()

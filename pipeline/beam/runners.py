@@ -23,12 +23,7 @@ import grpc
 
 from pipeline.beam.endpoints import check_endpoints, find_prism, listens
 from pipeline.beam.exchange import Exchange
-from pipeline.beam.fast_import import (
-    FnApiRunner,
-    PipelineOptions,
-    SubprocessSDKEnvironment,
-    worker_handlers,
-)
+from pipeline.beam.fast_import import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment, worker_handlers
 from pipeline.beam.pool import environment, secret, serve
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
@@ -141,14 +136,11 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         from apache_beam.runners.dask.dask_runner import DaskRunner
     except ImportError as error:
         raise ConfigError(
-            f"runner=dask: Dask is not installed ({error}); run pip install distributed",
-            key="runner",
+            f"runner=dask: Dask is not installed ({error}); run pip install distributed", key="runner"
         ) from error
     address, cluster = runner.options.get("dask_client_address"), None
     if address is None:
-        cluster = distributed.LocalCluster(
-            n_workers=runner.workers, threads_per_worker=1, dashboard_address=None
-        )
+        cluster = distributed.LocalCluster(n_workers=runner.workers, threads_per_worker=1, dashboard_address=None)
         address = cluster.scheduler_address
     try:
         # Without a number of partitions, up to 128 splits would all go to one worker.
@@ -158,8 +150,7 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         if cluster is not None or not str(error).startswith("Timed out"):
             raise
         raise ConfigError(
-            f"runner.options.dask_client_address={address}: {error}; start the scheduler, or "
-            "correct the address",
+            f"runner.options.dask_client_address={address}: {error}; start the scheduler, or correct the address",
             key="runner.options.dask_client_address",
         ) from error
     finally:
@@ -203,17 +194,19 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         [binary, f"--job_port={port}", "--serve_http=false"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         until = time.monotonic() + 30
         while not listens("localhost", port):
             if process.poll() is not None or time.monotonic() > until:
                 raise ConfigError(
-                    f"runner.options.prism_location={binary}: does not start; use a Prism binary "
-                    "of Beam 2.77",
-                    key="runner.options.prism_location", path=binary,
-                )  # fmt: skip
+                    f"runner.options.prism_location={binary}: does not start; use a Prism binary of Beam 2.77",
+                    key="runner.options.prism_location",
+                    path=binary,
+                )
             time.sleep(0.1)
         with loopback() as where:
             flags = {**where.flags, "job_endpoint": f"localhost:{port}"}

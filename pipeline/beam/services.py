@@ -168,8 +168,7 @@ class Job:
             )
         if found := re.search(r"a worker did not start in [^\n]*", reason):
             return ConfigError(
-                f"runner.options.environment_config: {found[0]}",
-                key="runner.options.environment_config",
+                f"runner.options.environment_config: {found[0]}", key="runner.options.environment_config"
             )
         if "Traceback (most recent call last)" in reason:
             start = reason.index("Traceback (most recent call last)")

@@ -31,8 +31,7 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
     count = sum(shards.values())
     check(
         count <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {count:,} shards, more than {MOST_SHARDS:,}; "
-        "increase shard_bytes",
+        f"shard_bytes={config.shard_bytes}: gives {count:,} shards, more than {MOST_SHARDS:,}; increase shard_bytes",
     )
     for split, tokens in tokens_per_shard(config, splits, shards).items():
         if tokens > MOST_TOKENS:
@@ -56,18 +55,14 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
         )
 
 
-def text_per_shard(
-    config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]
-) -> dict[str, float]:
+def text_per_shard(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> dict[str, float]:
     """Return the bytes of text that the documents of a shard have, about, per split of the data."""
     text, share = text_bytes(splits), config.validation_share
     parts = {"train": text * (1 - share), "validation": text * share}
     return {split: parts[split] / count for split, count in shards.items() if count}
 
 
-def tokens_per_shard(
-    config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]
-) -> dict[str, float]:
+def tokens_per_shard(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> dict[str, float]:
     """Return the tokens of a shard, about, per split of the data, with repeated documents."""
     weights = {name: float(part.get("weight", 1.0)) for name, part in config.corpus.parts.items()}
     weighted = sum(text_bytes([split]) * weights.get(split.part, 1.0) for split in splits)

@@ -14,15 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.beam import writing
-from pipeline.beam.buckets import (
-    BatchFile,
-    TokenizedDocuments,
-    batches,
-    merge,
-    pack_batches,
-    places_of,
-    unpack_batches,
-)
+from pipeline.beam.buckets import BatchFile, TokenizedDocuments, batches, merge, pack_batches, places_of, unpack_batches
 from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, Splits, unpack
@@ -124,9 +116,7 @@ class Tokenize(Task):
         size = sum(split.end - split.start for _, split in splits)
         report.finish(size, account.documents["read"])
 
-    def portions(
-        self, chunks: Iterator[list[KeptDocument]], found: TokenizedDocuments
-    ) -> Iterator[pa.Table]:
+    def portions(self, chunks: Iterator[list[KeptDocument]], found: TokenizedDocuments) -> Iterator[pa.Table]:
         """Yield the documents in portions, until a task has found an error."""
         most = self.plan.portion
         given = 0
@@ -226,9 +216,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
         loaded.cache_clear()
         wordpiece = loaded(place)
     if wordpiece.sha256 != sha256:
-        raise InputError(
-            f"vocab={place}: was changed during the run; rerun the command", key="vocab", path=place
-        )
+        raise InputError(f"vocab={place}: was changed during the run; rerun the command", key="vocab", path=place)
     return wordpiece
 
 
@@ -251,8 +239,9 @@ class NearDuplicates(Task):
         paths = [plan.signatures(read) for read in range(plan.exchange.reads)]
         found = minhash.find_duplicates(
             [path for path in paths if path.exists()],  # some have no documents
-            config.permutations, config.near_duplicates,
-        )  # fmt: skip
+            config.permutations,
+            config.near_duplicates,
+        )
         with atomic_path(plan.near_duplicates()) as path:
             np.concatenate(found, axis=1).tofile(path)
         yield from ((write, sorted(sources)) for write, sources in element[1])

@@ -52,10 +52,10 @@ class Trace:
                 lines = [line.strip() for line in text.splitlines()]
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(
-                    f"trace_file={config.trace_file}: cannot be read ({error}); name a text file "
-                    "with one id per line",
-                    key="trace_file", path=config.trace_file,
-                ) from error  # fmt: skip
+                    f"trace_file={config.trace_file}: cannot be read ({error}); name a text file with one id per line",
+                    key="trace_file",
+                    path=config.trace_file,
+                ) from error
         return cls(config.trace, frozenset(filter(None, lines)))
 
     def follows(self, name: str) -> bool:
@@ -84,17 +84,14 @@ class Origins:
     near: npt.NDArray[np.bool_]  # (K,) whether it was left out for that
     named: npt.NDArray[np.bool_]  # (K,) whether a document was left out as similar to it
 
-    def account(
-        self, trace: Trace, shard: str, rows: Callable[[], list[list[int]]]
-    ) -> dict[str, Any]:
+    def account(self, trace: Trace, shard: str, rows: Callable[[], list[list[int]]]) -> dict[str, Any]:
         """Return the records of traced documents, and ids of documents that others are similar to.
 
         `rows` returns the rows of the shard that hold text of each document that was written.
         """
         columns = (self.table[name].to_pylist() for name in COLUMNS)
         places = [
-            (name.decode("utf-8", "surrogatepass"), number, split)
-            for name, number, split in zip(*columns, strict=True)
+            (name.decode("utf-8", "surrogatepass"), number, split) for name, number, split in zip(*columns, strict=True)
         ]
         kept = np.searchsorted(self.group, np.arange(len(self.hashes)))
         written = np.cumsum(~self.near) - 1  # index of each hash among the written documents
@@ -103,9 +100,7 @@ class Origins:
             if not trace.follows(name):
                 continue
             if row != kept[group]:
-                what: dict[str, Any] = {
-                    "outcome": "duplicate", "duplicate_of": places[kept[group]][0],
-                }  # fmt: skip
+                what: dict[str, Any] = {"outcome": "duplicate", "duplicate_of": places[kept[group]][0]}
             elif self.near[group]:
                 like = hex_of(self.similar[group])
                 what = {"outcome": "filtered", "reason": filters.NEAR, "near_duplicate_of": like}
@@ -114,10 +109,7 @@ class Origins:
                 found = rows_of[written[group]]
                 what = {"outcome": "written", "shard": shard if found else None, "rows": found}
             records.append(record(name, number, **what) | {"split": split})
-        names = {
-            hex_of(self.hashes[group]): places[kept[group]][0]
-            for group in np.flatnonzero(self.named)
-        }
+        names = {hex_of(self.hashes[group]): places[kept[group]][0] for group in np.flatnonzero(self.named)}
         return {"traced": records, "names": names}
 
 
@@ -137,9 +129,7 @@ def rows_of_documents(values: Ints, offsets: Ints, count: int) -> list[list[int]
     return [pairs[1, bounds[k] : bounds[k + 1]].tolist() for k in range(count)]
 
 
-def lines(
-    records: list[dict[str, Any]], names: dict[str, str], splits: list[FileRange]
-) -> Iterator[bytes]:
+def lines(records: list[dict[str, Any]], names: dict[str, str], splits: list[FileRange]) -> Iterator[bytes]:
     """Yield the lines of the trace, in the order of the corpus."""
     for each in sorted(records, key=lambda found: (found["split"], found["number"])):
         split, number = splits[each["split"]], each["number"]
@@ -151,9 +141,7 @@ def lines(
         yield line.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def write(
-    folder: Path, records: list[dict[str, Any]], names: dict[str, str], splits: list[FileRange]
-) -> None:
+def write(folder: Path, records: list[dict[str, Any]], names: dict[str, str], splits: list[FileRange]) -> None:
     """Write the trace into the output folder."""
     with atomic_path(folder / FILE) as path, path.open("wb") as file:
         file.writelines(lines(records, names, splits))

@@ -63,27 +63,19 @@ def by_files(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
             | "Together" >> beam.GroupByKey()
             | "Near duplicates" >> beam.ParDo(NearDuplicates(plan))
         )
-    return (
-        sources
-        | "Spread buckets" >> beam.Reshuffle()
-        | "Write shards" >> beam.ParDo(WriteShards(plan))
-    )
+    return sources | "Spread buckets" >> beam.Reshuffle() | "Write shards" >> beam.ParDo(WriteShards(plan))
 
 
 def by_engine(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
     """Build the rest of the graph, where the engine carries documents."""
-    found = tasks | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(
-        ACCOUNTS, BANDS, SIGNATURES, main="documents"
-    )
+    found = tasks | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(ACCOUNTS, BANDS, SIGNATURES, main="documents")
     parts = found.documents
     if plan.exchange.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(MergeParts(plan))
     if plan.config.filters.near_duplicates is not None:
         near = near_duplicates.build(found, plan)
         parts = (parts, near) | "With near duplicates" >> beam.Flatten()
-    written = (
-        parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
-    )
+    written = parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
     return (
         (found[ACCOUNTS], written)
         | "All accounts" >> beam.Flatten()

@@ -39,9 +39,7 @@ def serve_pool() -> None:
 
     importlib.import_module("pipeline.beam.transforms")
     # As in Beam's pool: no state cache, no second thread that flushes buffers.
-    harness = SdkHarness(
-        options.control, worker_id=options.id, state_cache_size=0, data_buffer_time_limit_ms=0
-    )
+    harness = SdkHarness(options.control, worker_id=options.id, state_cache_size=0, data_buffer_time_limit_ms=0)
     options.ready.write_text("ready")
     harness.run()
 

@@ -87,9 +87,15 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 
 def origins_of(
-    table: pa.Table, ordered: np.ndarray, distinct: np.ndarray, bucket: np.ndarray,
-    raw: np.ndarray, near: np.ndarray, found: np.ndarray, count: int,
-) -> list[trace.Origins]:  # fmt: skip
+    table: pa.Table,
+    ordered: np.ndarray,
+    distinct: np.ndarray,
+    bucket: np.ndarray,
+    raw: np.ndarray,
+    near: np.ndarray,
+    found: np.ndarray,
+    count: int,
+) -> list[trace.Origins]:
     """Return where the documents of each of `count` buckets are from."""
     rows = table.select(trace.COLUMNS).take(pa.array(ordered))
     hashes = raw[ordered[distinct]]
@@ -101,11 +107,16 @@ def origins_of(
     origins = []
     for k in range(count):
         (low, high), (start, end) = row_bounds[k : k + 2], hash_bounds[k : k + 2]
-        origins.append(trace.Origins(
-            table=rows.slice(low, high - low), hashes=hashes[start:end],
-            group=group[low:high] - start, similar=similar[start:end], near=near[start:end],
-            named=named[start:end],
-        ))  # fmt: skip
+        origins.append(
+            trace.Origins(
+                table=rows.slice(low, high - low),
+                hashes=hashes[start:end],
+                group=group[low:high] - start,
+                similar=similar[start:end],
+                near=near[start:end],
+                named=named[start:end],
+            )
+        )
     return origins
 
 
@@ -149,9 +160,13 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
 
 
 def write_bucket(
-    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray,
-    drawn: tuple[np.ndarray, Pairs], account: dict[str, Any],
-) -> None:  # fmt: skip
+    plan: PreparePlan,
+    buckets: Buckets,
+    k: int,
+    copies: np.ndarray,
+    drawn: tuple[np.ndarray, Pairs],
+    account: dict[str, Any],
+) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
     mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
     written, split = mine.stop - mine.start, name.partition("-")[0]
@@ -166,8 +181,13 @@ def write_bucket(
     words, documents = buckets.words[mine], buckets.documents
     sentences = documents.starts[[mine.start, mine.stop]]
     kept = int(np.diff(documents.sentences[sentences])[0])  # tokens of documents, each once
-    totals = {split: len(pairs), "random_next": random_next, "repeats": repeats,
-              "sentences": int(np.diff(sentences)[0]), "tokens": kept}  # fmt: skip
+    totals = {
+        split: len(pairs),
+        "random_next": random_next,
+        "repeats": repeats,
+        "sentences": int(np.diff(sentences)[0]),
+        "tokens": kept,
+    }
     if split == "validation":
         totals |= {"validation_documents": int(written), "validation_random_next": random_next}
     account["totals"].update(totals)
@@ -180,16 +200,18 @@ def write_bucket(
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
     account["shards"][path.name] = {
-        "name": path.name, "sha256": sha256(path), "rows": len(pairs), "tokens": len(values),
+        "name": path.name,
+        "sha256": sha256(path),
+        "rows": len(pairs),
+        "tokens": len(values),
         "words": words_of(kept, words, plan.separator, values),
         "text_words": int(words.sum()),
-    }  # fmt: skip
+    }
 
 
 def add_traces(
-    plan: PreparePlan, buckets: Buckets, copies: np.ndarray, following: trace.Trace,
-    account: dict[str, Any],
-) -> None:  # fmt: skip
+    plan: PreparePlan, buckets: Buckets, copies: np.ndarray, following: trace.Trace, account: dict[str, Any]
+) -> None:
     """Add what became of traced documents to the counts."""
     documents = buckets.documents
 
@@ -224,9 +246,13 @@ def words_of(count: int, words: np.ndarray, separator: int, values: np.ndarray) 
 
 
 def draw_pairs(
-    documents: Documents, copies: np.ndarray, plan: PreparePlan, names: list[str],
-    packing: Counter[str], report: Callable[[float], None],
-) -> Drawn:  # fmt: skip
+    documents: Documents,
+    copies: np.ndarray,
+    plan: PreparePlan,
+    names: list[str],
+    packing: Counter[str],
+    report: Callable[[float], None],
+) -> Drawn:
     """Draw pairs of each bucket `duplicates` times per copy.
 
     With pairs=none, `packing` counts how full sequences are and how many documents were cut.
@@ -256,9 +282,8 @@ def draw_pairs(
 
 
 def sequences(
-    documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64,
-    packing: Counter[str],
-) -> Drawn:  # fmt: skip
+    documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64, packing: Counter[str]
+) -> Drawn:
     """Return the packed sequences of each bucket, with tokens of their own; count them."""
     assert documents.buckets is not None
     config, most = plan.config, plan.config.sequence_length - 2
@@ -267,18 +292,14 @@ def sequences(
     places = np.searchsorted(chosen, bounds)
     found = []
     for k, (low, high) in enumerate(itertools.pairwise(bounds)):
-        part = dataclasses.replace(
-            documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high]
-        )
+        part = dataclasses.replace(documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high])
         mine = chosen[places[k] : places[k + 1]] - low
         if config.packing == "best_fit":
             stream, pairs = best_fit(part, most, key, separator=plan.separator, chosen=mine)
         else:
             stream, pairs = full_sentences(part, most, key, separator=separator, chosen=mine)
         cut = cut_documents(part, most, key, separator, mine, config.packing, pairs.a_start)
-        packing.update(
-            documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs)
-        )
+        packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
         found.append((stream, pairs))
     return found
 

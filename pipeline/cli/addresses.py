@@ -23,14 +23,10 @@ def check(config: Any) -> None:
             if value.lower().startswith(SCHEMES):
                 continue
             raise ConfigError(
-                f"{key}={value}: must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} "
-                "reads other stores",
+                f"{key}={value}: must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores",
                 key=key,
             )
-        raise ConfigError(
-            f"{key}={value}: must be a local path; mount the bucket or copy it to this machine",
-            key=key,
-        )
+        raise ConfigError(f"{key}={value}: must be a local path; mount the bucket or copy it to this machine", key=key)
 
 
 def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:

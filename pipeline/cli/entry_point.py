@@ -16,12 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    OmegaConfBaseException,
-    ValidationError,
-)
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from pipeline import __version__
 from pipeline.cli import addresses, help_text, resolved
@@ -38,8 +33,9 @@ MISTAKES = (UserError, HydraException, OmegaConfBaseException)
 NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]*)'")
 WRONG_TYPE = re.compile(
     r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
-    r"is not a valid (bool) )", re.S,
-)  # fmt: skip
+    r"is not a valid (bool) )",
+    re.S,
+)
 TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
@@ -67,15 +63,11 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     for group in map(str, config):
         if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))
-            raise ConfigError(
-                f"{group} is required; add +{group}=NAME, NAME one of: {listed}", key=group
-            )
+            raise ConfigError(f"{group} is required; add +{group}=NAME, NAME one of: {listed}", key=group)
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         plural = "is" if len(missing) == 1 else "are"
-        raise ConfigError(
-            f"{', '.join(missing)} {plural} required; add {missing[0]}=VALUE", key=missing[0]
-        )
+        raise ConfigError(f"{', '.join(missing)} {plural} required; add {missing[0]}=VALUE", key=missing[0])
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
@@ -93,8 +85,7 @@ def hydra_errors_as_config_errors() -> Iterator[None]:
     except Exception as error:  # malformed input also raises AssertionError, TypeError and more
         reason = " ".join(str(error).split()) or "no reason given"
         raise ConfigError(
-            f"the command line or a YAML file that it names cannot be parsed: "
-            f"{type(error).__name__}: {reason}"
+            f"the command line or a YAML file that it names cannot be parsed: {type(error).__name__}: {reason}"
         ) from error
 
 

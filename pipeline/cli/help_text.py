@@ -33,8 +33,7 @@ def meaning_of(field: dataclasses.Field[Any]) -> str:
     """Return the help text of a field, its choices and what its role implies."""
     limits = field.metadata.get("limits")
     choices_of_field = f"One of {', '.join(limits.choices)}." if limits and limits.choices else ""
-    parts = (field.metadata.get("help", ""), choices_of_field,
-             ROLES.get(field.metadata.get("role", ""), ""))  # fmt: skip
+    parts = (field.metadata.get("help", ""), choices_of_field, ROLES.get(field.metadata.get("role", ""), ""))
     return " ".join(filter(None, parts))
 
 
@@ -88,9 +87,7 @@ def groups(schema: type, name: str | None = None) -> list[str]:
     if name is None:
         return found
     known = {field.name for field in dataclasses.fields(schema)}
-    others = sorted(
-        path.name for path in CONF.iterdir() if path.is_dir() and path.name not in known
-    )
+    others = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name not in known)
     made = default_groups(name)
     return found + [group for group in others if group in made or _sets_keys_of(group, known)]
 

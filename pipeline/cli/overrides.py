@@ -139,10 +139,7 @@ def type_of(schema: Any, key: str) -> Any:
 def split(words: list[str]) -> tuple[list[str], list[str]]:
     """Split words into options with their values, and all others."""
     takes_value = {
-        name
-        for action in get_args_parser()._actions
-        if action.nargs is None
-        for name in action.option_strings
+        name for action in get_args_parser()._actions if action.nargs is None for name in action.option_strings
     }
     options: list[str] = []
     others: list[str] = []

@@ -40,9 +40,7 @@ def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> npt.NDArray[np.fl
     return (random_bits(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def integers(
-    key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike
-) -> npt.NDArray[np.int64]:
+def integers(key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Draw integers from 0 .. high-1; the bias is below high / 2**53."""
     drawn: npt.NDArray[np.int64] = (uniform(key, position) * np.asarray(high)).astype(np.int64)
     return drawn

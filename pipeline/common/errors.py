@@ -45,9 +45,7 @@ class UserError(_Told):
 
     code: ClassVar[Exit] = Exit.USER
 
-    def __init__(
-        self, message: str, *, key: str | None = None, path: object = None, line: int | None = None
-    ):
+    def __init__(self, message: str, *, key: str | None = None, path: object = None, line: int | None = None):
         super().__init__(message)
         self.key, self.line = key, line
         self.path = None if path is None else str(path)

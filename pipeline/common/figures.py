@@ -81,11 +81,14 @@ class CorpusCounts(Record):
     warnings: list[str] = field(default_factory=list)
 
     TITLES: ClassVar = {
-        "characters": "characters read", "train": "instances to train on",
-        "validation": "instances held out", "validation_documents": "documents held out",
+        "characters": "characters read",
+        "train": "instances to train on",
+        "validation": "instances held out",
+        "validation_documents": "documents held out",
         "validation_random_next": "instances held out with a random next segment",
-        "random_next": "instances with a random next segment", "repeats": "documents repeated",
-    }  # fmt: skip
+        "random_next": "instances with a random next segment",
+        "repeats": "documents repeated",
+    }
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
@@ -162,10 +165,7 @@ class CorpusCounts(Record):
     def packing_line(self) -> str:
         """Return how full sequences are, and how many documents are in several of them."""
         packing = self.packing
-        return (
-            f"padding {packing['padding_share']:.1%} if filled up, "
-            f"{packing['cut_share']:.1%} of the documents cut"
-        )
+        return f"padding {packing['padding_share']:.1%} if filled up, {packing['cut_share']:.1%} of the documents cut"
 
     @property
     def mean_length(self) -> float | None:
@@ -251,12 +251,16 @@ class TrainingSummary(Record):
         parts += [
             f"{title} {value:.3f}{f' ({what} {guess:.3f})' if guess is not None else ''}"
             for title, value, what, guess in (
-                ("held-out masked-LM accuracy", self.accuracy, "most frequent token",
-                 self.most_frequent_accuracy),
-                ("next sentence", self.validation.get("next_sentence_accuracy"),
-                 "more frequent class", self.most_frequent_pair_accuracy),
-            ) if value is not None
-        ]  # fmt: skip
+                ("held-out masked-LM accuracy", self.accuracy, "most frequent token", self.most_frequent_accuracy),
+                (
+                    "next sentence",
+                    self.validation.get("next_sentence_accuracy"),
+                    "more frequent class",
+                    self.most_frequent_pair_accuracy,
+                ),
+            )
+            if value is not None
+        ]
         if self.accuracy is None:
             parts.append("held-out loss not finite")
         return ", ".join(parts)
@@ -317,8 +321,7 @@ class Score(Record):
         made = super().from_json(figures)
         known = {"sample": made.sample, "rows": {"train": made.rows.get("train", 0)}}
         also = {
-            name: Score.from_json({"task": name, **known, **part})
-            for name, part in figures.get("also", {}).items()
+            name: Score.from_json({"task": name, **known, **part}) for name, part in figures.get("also", {}).items()
         }
         return replace(made, title=made.title or made.task, also=also)
 
@@ -338,8 +341,9 @@ class Score(Record):
         mean, deviation = mean_of([one.score for one in others])
         also = {
             name: part.of_seeds([one.also[name] for one in others])
-            for name, part in self.also.items() if all(name in one.also for one in others)
-        }  # fmt: skip
+            for name, part in self.also.items()
+            if all(name in one.also for one in others)
+        }
         return replace(self, score=mean, deviation=deviation, also=self.also | also)
 
 

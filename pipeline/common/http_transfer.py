@@ -116,9 +116,7 @@ def discard(part: Path) -> None:
     note_of(part).unlink(missing_ok=True)
 
 
-def _persist(
-    once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]
-) -> Answer:
+def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]) -> Answer:
     """Return the answer of the first attempt that succeeds; progress resets the count."""
     reached = progress()
     backoff = tenacity.wait_exponential(multiplier=PAUSE, max=LONGEST_PAUSE)
@@ -144,9 +142,12 @@ def _persist(
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
-        after=count, wait=pause, before_sleep=warn, retry_error_callback=give_up,
+        after=count,
+        wait=pause,
+        before_sleep=warn,
+        retry_error_callback=give_up,
         stop=tenacity.stop_after_attempt(patience.tries),
-    )(once)  # fmt: skip
+    )(once)
 
 
 def _failure(state: tenacity.RetryCallState) -> TransientError:
@@ -164,18 +165,14 @@ class _Session(requests.Session):
         super().__init__()
         self._typed = typed
 
-    def rebuild_auth(
-        self, prepared_request: requests.PreparedRequest, response: requests.Response
-    ) -> None:
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Check a redirect before it is followed: this is called with each."""
         redirects.check(self._typed, response.url, prepared_request.url or "")
         super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def _response(
-    url: str, headers: dict[str, str], patience: RetryPolicy
-) -> Iterator[requests.Response]:
+def _response(url: str, headers: dict[str, str], patience: RetryPolicy) -> Iterator[requests.Response]:
     """Stream the server's answer; its failures become `TransientError` or a user's error."""
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers

@@ -9,10 +9,20 @@ from functools import lru_cache
 # Its codes with a hyphen: languages of their own, whose first part would be another language.
 _OWN = frozenset(
     (
-        "bat-smg", "be-tarask", "be-x-old", "cbk-zam", "fiu-vro", "map-bms", "nds-nl", "roa-rup",
-        "roa-tara", "zh-classical", "zh-min-nan", "zh-yue",
+        "bat-smg",
+        "be-tarask",
+        "be-x-old",
+        "cbk-zam",
+        "fiu-vro",
+        "map-bms",
+        "nds-nl",
+        "roa-rup",
+        "roa-tara",
+        "zh-classical",
+        "zh-min-nan",
+        "zh-yue",
     )
-)  # fmt: skip
+)
 
 # Two letters, and the codes of three letters with the same meaning: those of ISO 639-2, and of
 # ISO 639-3 for the usual form of a macrolanguage (`cmn`). `als` is Alemannic in Wikipedia.

@@ -85,9 +85,7 @@ class Manifest:
             return None
         except OSError as error:
             at_fault = path if os.access(str(folder), os.X_OK) else folder
-            raise InputError(
-                f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault
-            ) from error
+            raise InputError(f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             cure = "delete the folder" if ours else "move it elsewhere, or set another folder"
             raise InputError(f"{path}: not a manifest ({error}); {cure}", path=path) from error
@@ -168,17 +166,12 @@ def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manife
     manifest = Manifest.read(folder, of_input=True)
     if manifest is None:
         raise InputError(
-            f"{key}={folder}: not the folder of a finished {stage}; run python -m "
-            f"pipeline.{stage} first, or set {key}",
+            f"{key}={folder}: not the folder of a finished {stage}; run python -m pipeline.{stage} first, or set {key}",
             key=key,
             path=folder,
         )
     if manifest.stage != stage:
-        raise InputError(
-            f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}",
-            key=key,
-            path=folder,
-        )
+        raise InputError(f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}", key=key, path=folder)
     return manifest
 
 
@@ -204,8 +197,5 @@ def file_checksums(
         name = path.relative_to(folder).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
         if path.is_file() and name != MANIFEST and not hidden and not other(name):
-            files[name] = {
-                "bytes": path.stat().st_size,
-                "sha256": known.get(name) or sha256(path),
-            }
+            files[name] = {"bytes": path.stat().st_size, "sha256": known.get(name) or sha256(path)}
     return files

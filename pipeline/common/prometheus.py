@@ -40,9 +40,8 @@ class Exporter:
 
         if name not in self._gauges:
             self._gauges[name] = prometheus_client.Gauge(
-                PREFIX + name, help_text or name.replace("_", " "), list(labels),
-                registry=self._registry,
-            )  # fmt: skip
+                PREFIX + name, help_text or name.replace("_", " "), list(labels), registry=self._registry
+            )
         gauge = self._gauges[name]
         (gauge.labels(**labels) if labels else gauge).set(value)
 

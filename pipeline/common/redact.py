@@ -17,9 +17,7 @@ LEAST = 4  # characters of a value that is a secret
 # A quotation mark belongs to an address or a value, unless it ends a text.
 _PART = r"(?:[^\s{}\"']|[\"'](?![\s,;:\]}})>|]|$))+"
 # What precedes the @ of abfs://CONTAINER@ACCOUNT, once wasb://, is a name.
-_ADDRESS = re.compile(
-    r"(?i)(?<=://)(?<!\b(?:abfs|wasb)://)(?<!\b(?:abfs|wasb)s://)" + _PART.format("/") + "@"
-)
+_ADDRESS = re.compile(r"(?i)(?<=://)(?<!\b(?:abfs|wasb)://)(?<!\b(?:abfs|wasb)s://)" + _PART.format("/") + "@")
 _QUERY = re.compile(
     r"((?:[?&;]|%3f|%26|\\u0026)(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|credentials?|"
     r"apikey|accesskey|accountkey)|(?:[\w.-]*[_.-])?(?:sig|pwd|pass|auth|authorization|hmac|jwt|sas)|"
@@ -28,8 +26,9 @@ _QUERY = re.compile(
 )
 _NAME = re.compile(
     r"(?<!GOOGLE_APPLICATION)(?:PASSWORD|PASSWD|PASSPHRASE|^SSHPASS|_PWD|(?:^|_)(?:KEY|TOKEN|SECRET|"
-    r"PASS|CREDENTIAL|SAS|CONNECTION_STRING))S?$", re.IGNORECASE,
-)  # fmt: skip
+    r"PASS|CREDENTIAL|SAS|CONNECTION_STRING))S?$",
+    re.IGNORECASE,
+)
 _LONG = re.compile(r"[\w+/-]{32,}=*")  # of a connection string or a file of keys
 _BEGIN = r"(?:(?<!\w)|(?<=%\w\w)|(?<=%25\w\w)|(?<=\\[nrt]))"  # of a word, after escapes too
 # Orders to a terminal, line ends, marks that turn round the order of letters, single bytes.

@@ -39,19 +39,17 @@ class Limits:
     def __str__(self) -> str:
         if self.choices:
             return f"choose one of {', '.join(self.choices)}"
-        limits = (
-            ("at least", self.at_least), ("above", self.above),
-            ("at most", self.at_most), ("below", self.below),
-        )  # fmt: skip
-        return "must be " + " and ".join(
-            f"{words} {limit:g}" for words, limit in limits if limit is not None
-        )
+        limits = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
+        return "must be " + " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
 
 
 def option(
-    default: Any = MISSING, help: str = "", role: str = "setting",
-    counts: Callable[[Any], Any] | None = None, **limits: Any,
-) -> Any:  # fmt: skip
+    default: Any = MISSING,
+    help: str = "",
+    role: str = "setting",
+    counts: Callable[[Any], Any] | None = None,
+    **limits: Any,
+) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
     `counts` returns the part of a value that does so, if the rest does not.
@@ -128,13 +126,10 @@ class StageConfig(Section):
     workdir: str = runtime_option("work", "Folder of the run, with one folder per stage.")
     out: str = runtime_option(help="Output folder of the stage.")
     force: bool = runtime_option(
-        False,
-        "Run the stage even if its output is up to date. The same command resumes it after an "
-        "interruption.",
+        False, "Run the stage even if its output is up to date. The same command resumes it after an interruption."
     )
     mirror: str | None = runtime_option(
-        None,
-        "Local folder for copies of what is in an object store; null: in the user's cache folder.",
+        None, "Local folder for copies of what is in an object store; null: in the user's cache folder."
     )
 
     @staticmethod

@@ -41,9 +41,8 @@ def _wrapped(line: str, columns: int, indent: int) -> str:
         whole = pattern.sub(lambda found: found[0].replace(" ", _GLUE), whole)
     # Columns of a table are two or more spaces apart, which textwrap would keep only in a line.
     parts = textwrap.wrap(
-        whole, columns, subsequent_indent=" " * indent, break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        whole, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
     return "\n".join(parts).replace(_GLUE, " ")
 
 

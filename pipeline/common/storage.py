@@ -29,15 +29,10 @@ from pipeline.common.stores import azure_blob, gs, hub, s3
 from pipeline.common.stores.remote_file import SMALLEST, Info, Reader
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
-BROKEN_ZIP = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError,
-    ValueError,
-)  # fmt: skip
+BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError, ValueError)
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 # What Arrow does not read, or not well enough.
-_STORES: dict[str, Reader] = {
-    "s3": s3, "gs": gs, "gcs": gs, "abfs": azure_blob, "abfss": azure_blob, "hf": hub,
-}  # fmt: skip
+_STORES: dict[str, Reader] = {"s3": s3, "gs": gs, "gcs": gs, "abfs": azure_blob, "abfss": azure_blob, "hf": hub}
 # Listed by the beginning of a name, others by folder.
 _BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 _ARROW = ("hdfs", "viewfs", "file")
@@ -241,14 +236,10 @@ def below(top: File, left_out: set[Path] | None = None) -> list[File]:
     Raises:
         InputError: a part of it is not readable.
     """
-    found: list[File] = list(
-        top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out)
-    )
+    found: list[File] = list(top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out))
     start = len(str(top)) + 1 if str(top) != "." else 0
     hidden = re.compile(r"(^|/)\.|^~")
-    return sorted(
-        (file for file in found if not hidden.search(str(file)[start:].replace("\\", "/"))), key=str
-    )
+    return sorted((file for file in found if not hidden.search(str(file)[start:].replace("\\", "/"))), key=str)
 
 
 def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:
@@ -318,8 +309,7 @@ def _reached(address: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(
-            f"{address}: cannot be reached ({error.strerror}); check the address, the keys, the "
-            "region and the endpoint"
+            f"{address}: cannot be reached ({error.strerror}); check the address, the keys, the region and the endpoint"
         ) from error
 
 

@@ -4,29 +4,16 @@ import re
 from dataclasses import dataclass
 from unicodedata import normalize
 
-from pipeline.common.schema import (
-    Section,
-    StageConfig,
-    check,
-    check_choice,
-    input_path,
-    option,
-    runtime_option,
-)
+from pipeline.common.schema import Section, StageConfig, check, check_choice, input_path, option, runtime_option
 
 MINIMAL_PAIRS = "minimal_pairs"
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
-IN_TABLES = (
-    "columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon",
-    "category",
-)  # fmt: skip
+IN_TABLES = ("columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon", "category")
 
 
 def composed(value: str | list[str]) -> str | list[str]:
     """Return a text, or all texts of a list, in NFC."""
-    return (
-        normalize("NFC", value) if isinstance(value, str) else [normalize("NFC", v) for v in value]
-    )
+    return normalize("NFC", value) if isinstance(value, str) else [normalize("NFC", v) for v in value]
 
 
 @dataclass(frozen=True)
@@ -50,9 +37,7 @@ TASK_KINDS = {
 class ConvertConfig(StageConfig):
     """`python -m pipeline.convert`."""
 
-    train: str = input_path(
-        help="Folder of `train`, one of its checkpoints, or any BERT in Hugging Face's format."
-    )
+    train: str = input_path(help="Folder of `train`, one of its checkpoints, or any BERT in Hugging Face's format.")
     vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
     average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
     ema: bool = option(False, "Write the moving average of the weights that `train ema=` kept.")
@@ -62,21 +47,18 @@ class ConvertConfig(StageConfig):
         "after a million words.",
     )
     dtype: str = option("fp32", "Type of the stored weights.", choices=("fp32", "bf16", "fp16"))
-    shard_bytes: int | None = option(
-        None, "Largest size of a weight file, in bytes; null: one file.", at_least=1
-    )
+    shard_bytes: int | None = option(None, "Largest size of a weight file, in bytes; null: one file.", at_least=1)
     license: str | None = option(None, "Licence in the model card.")
     examples: list[str] = option(
-        [],
-        "Sentences with [MASK] that a run and its report show filled in; empty: three of held-out "
-        "text.",
+        [], "Sentences with [MASK] that a run and its report show filled in; empty: three of held-out text."
     )
     onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
     push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
     push_revisions: list[str] = runtime_option(
-        [], "Checkpoints to upload too, each as a revision of `push`: their names, as step-1000 or "
+        [],
+        "Checkpoints to upload too, each as a revision of `push`: their names, as step-1000 or "
         "chck_1M; marked: those of save_at_words; all.",
-    )  # fmt: skip
+    )
     check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")
 
     def __post_init__(self) -> None:
@@ -126,18 +108,15 @@ class TaskConfig(Section, key="task"):
     train: str = option("train.tsv", "File of the training set.")
     dev: str = option("dev.tsv", "File of the development set.")
     dev_share: float = option(
-        0.0, "Share of train that is held out as dev; the file `dev` is not read.", at_least=0,
-        below=1,
-    )  # fmt: skip
+        0.0, "Share of train that is held out as dev; the file `dev` is not read.", at_least=0, below=1
+    )
     test: str | None = option(None, "File of the test set, without labels, for a submission.")
     test_columns: list[str] = option([], "Columns of the test set; empty: as `columns`.")
     test_rows: int | None = option(None, "Rows of the test set that the server expects.")
     submission: str | None = option(None, "Name of the file that the server accepts.")
     also: list[str] = option([], "Tasks on whose sets the model is scored too.")
     sample: bool = option(False, "Made by `pipeline.tasks`, not a published benchmark.")
-    contexts: list[str] = option(
-        [], "Of minimal_pairs: columns read before the sentences and not scored, one or two."
-    )
+    contexts: list[str] = option([], "Of minimal_pairs: columns read before the sentences and not scored, one or two.")
     paradigm: str = option("", "Of minimal_pairs: column of the paradigm; empty: the file's name.")
     phenomenon: str = option("", "Of minimal_pairs: column that groups paradigms, if present.")
     category: str = option("", "Of minimal_pairs: column that groups phenomena, if present.")
@@ -179,11 +158,7 @@ class TaskConfig(Section, key="task"):
                 "task.contexts",
             )
         if self.kind == "choice":
-            check(
-                len(self.choices) >= 2,
-                f"task.choices={self.choices}: must be two columns or more",
-                "task.choices",
-            )
+            check(len(self.choices) >= 2, f"task.choices={self.choices}: must be two columns or more", "task.choices")
         if self.kind == "tagging":
             check(
                 all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
@@ -208,8 +183,7 @@ class EvaluateConfig(StageConfig):
     task: TaskConfig = option()
     data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")
     pretrained: str = input_path(
-        help="Hugging Face folder, or the `model` of an evaluation with keep=true; with "
-        "`checkpoints` a folder of many."
+        help="Hugging Face folder, or the `model` of an evaluation with keep=true; with `checkpoints` a folder of many."
     )
     epochs: int = option(3, "Passes over the training set.", at_least=1)
     batch_sizes: list[int] = option([32], "Batch sizes of the grid.", at_least=1)
@@ -217,58 +191,40 @@ class EvaluateConfig(StageConfig):
     seeds: list[int] = option([0], "Seeds of the grid.")
     sequence_length: int = option(128, "Tokens per sequence, at most.", at_least=8)
     truncation: str = option(
-        "head", "Of classification and choice: part of a long text that is kept; chunks, of "
+        "head",
+        "Of classification and choice: part of a long text that is kept; chunks, of "
         "classification: all of it, in several sequences.",
         choices=("head", "tail", "head_tail", "chunks"),
-    )  # fmt: skip
+    )
     chunks: int = option(8, "Chunks per text, at most.", at_least=1)
-    chunk_pooling: str = option(
-        "mean", "How the chunks of a text are combined.", choices=("mean", "max", "attention")
-    )
-    stride: int = option(
-        128, "Of answers: tokens from one window of a passage to the next.", at_least=1
-    )
+    chunk_pooling: str = option("mean", "How the chunks of a text are combined.", choices=("mean", "max", "attention"))
+    stride: int = option(128, "Of answers: tokens from one window of a passage to the next.", at_least=1)
     encoder: str = option(
-        "tuned", "Train all weights; or, frozen, only the head, on `layers`.",
-        choices=("tuned", "frozen"),
-    )  # fmt: skip
+        "tuned", "Train all weights; or, frozen, only the head, on `layers`.", choices=("tuned", "frozen")
+    )
     layers: list[int] = option([-1], "Layers of a frozen encoder that are read; 0: embeddings.")
-    mix: str = option(
-        "concat", "How these layers are combined.", choices=("concat", "mean", "weighted")
-    )
-    pooling: str = option(
-        "cls", "How the tokens of a frozen encoder are combined.", choices=("cls", "mean", "max")
-    )
+    mix: str = option("concat", "How these layers are combined.", choices=("concat", "mean", "weighted"))
+    pooling: str = option("cls", "How the tokens of a frozen encoder are combined.", choices=("cls", "mean", "max"))
     precision: str = option(
-        "fp32", "Precision of the passes; weights and moments stay in fp32.",
-        choices=("fp32", "bf16"),
-    )  # fmt: skip
+        "fp32", "Precision of the passes; weights and moments stay in fp32.", choices=("fp32", "bf16")
+    )
     warmup_share: float = option(0.1, "Share of steps for warm-up.", at_least=0, at_most=1)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
     baseline: bool = option(True, "Do the same runs from random initialisation too.")
-    keep: bool = option(
-        False, "Keep the best model in `model`: for predict, or to start another task from."
-    )
+    keep: bool = option(False, "Keep the best model in `model`: for predict, or to start another task from.")
     submit: bool = option(False, "Write the best model's answers to the test sets: `submission`.")
-    maximum_rows: int | None = option(
-        None, "Rows of train that are read, for trials; null: all.", at_least=1
-    )
+    maximum_rows: int | None = option(None, "Rows of train that are read, for trials; null: all.", at_least=1)
     processes: int = runtime_option(1, "Runs of the grid at a time.", at_least=1)
-    threads: int | None = runtime_option(
-        None, "Threads on a CPU; null: PyTorch's choice.", at_least=1
-    )
+    threads: int | None = runtime_option(None, "Threads on a CPU; null: PyTorch's choice.", at_least=1)
     score: str = option(
         "pll",
         "Of minimal_pairs: pll masks each token in turn; word_l2r also the rest of its word.",
         choices=("pll", "word_l2r"),
     )
     checkpoints: str | None = option(
-        None, "Of minimal_pairs: all, to score those of the `train` folder, or the models, in "
-        "`pretrained`.",
-    )  # fmt: skip
-    part: list[int] | None = runtime_option(
-        None, "[i, n]: every n-th run of the grid, from the i-th; null: all."
+        None, "Of minimal_pairs: all, to score those of the `train` folder, or the models, in `pretrained`."
     )
+    part: list[int] | None = runtime_option(None, "[i, n]: every n-th run of the grid, from the i-th; null: all.")
 
     def __post_init__(self) -> None:
         """Check the limits and what cannot be combined."""
@@ -319,8 +275,7 @@ class EvaluateConfig(StageConfig):
         task = self.task
         check(
             not self.submit or bool(task.test and task.submission) or bool(task.also),
-            f"submit=true: task {task.name} lacks a test set; set submit=false, or set "
-            "task.test and task.submission",
+            f"submit=true: task {task.name} lacks a test set; set submit=false, or set task.test and task.submission",
             "submit",
         )
 
@@ -351,17 +306,12 @@ class RowsConfig(Section):
     """What `predict` and `embed` read."""
 
     pretrained: str = option(help="Hugging Face folder.")
-    input: str | None = option(
-        None, "Text file, one text per line, or a table; null: standard input."
-    )
+    input: str | None = option(None, "Text file, one text per line, or a table; null: standard input.")
     columns: list[str] = option(
-        [], "Of CSV, TSV, JSON or JSON lines: columns of the texts; names, or indices from 0 where "
-        "no line names them.",
-    )  # fmt: skip
-    id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
-    label: str | None = option(
-        None, "Column of the right answers, to show next to them; null: label, if there is one."
+        [], "Of CSV, TSV, JSON or JSON lines: columns of the texts; names, or indices from 0 where no line names them."
     )
+    id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
+    label: str | None = option(None, "Column of the right answers, to show next to them; null: label, if there is one.")
 
 
 @dataclass(kw_only=True)
@@ -383,16 +333,13 @@ class EmbedConfig(RowsConfig):
     layers: list[int] = option([-1], "Layers that are read; 0: embeddings, -1: the last.")
     mix: str = option("mean", "How several layers are combined.", choices=("concat", "mean"))
     pooling: str | None = option(
-        None, "How the tokens of a text are combined; tokens: not at all, to .arrow; null: as a "
+        None,
+        "How the tokens of a text are combined; tokens: not at all, to .arrow; null: as a "
         "sentence-transformers model says, else mean.",
         choices=("cls", "mean", "max", "tokens"),
-    )  # fmt: skip
-    sequence_length: int | None = option(
-        None, "Tokens per text, at most; null: those of the model.", at_least=8
     )
-    truncation: str = option(
-        "head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail")
-    )
+    sequence_length: int | None = option(None, "Tokens per text, at most; null: those of the model.", at_least=8)
+    truncation: str = option("head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail"))
 
     def __post_init__(self) -> None:
         """Check the limits and the ending of the file."""
@@ -404,8 +351,4 @@ class EmbedConfig(RowsConfig):
             "columns",
         )
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
-        check(
-            self.out.endswith(ends),
-            f"out={self.out}: must end with {' or '.join(ends)}",
-            "out",
-        )
+        check(self.out.endswith(ends), f"out={self.out}: must end with {' or '.join(ends)}", "out")

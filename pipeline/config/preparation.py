@@ -8,15 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.formatting import byte_count
-from pipeline.common.schema import (
-    Section,
-    StageConfig,
-    check,
-    group,
-    input_path,
-    option,
-    runtime_option,
-)
+from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
 ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
@@ -40,9 +32,7 @@ class DownloadFile:
 
     url: str = option(help="Address of the file.")
     sums: str | None = option(None, "Address of a file of lines `DIGEST  NAME`.")
-    digest: str | None = option(
-        None, "The digest, instead of `sums`: md5, sha1 or sha256, by its length."
-    )
+    digest: str | None = option(None, "The digest, instead of `sums`: md5, sha1 or sha256, by its length.")
 
 
 @dataclass(kw_only=True)
@@ -68,13 +58,10 @@ class CorpusConfig(Section, key="corpus"):
     )
     limit_seed: int = option(0, "Seed of the order of files, with `limit`.")
     encoding: str | None = option(None, "Encoding of text files; null: detected per file.")
-    mend: bool = option(
-        False, "Repair text that was once decoded with the wrong encoding, using ftfy."
-    )
+    mend: bool = option(False, "Repair text that was once decoded with the wrong encoding, using ftfy.")
     on_error: str = option(
-        "fail", "What to do with a broken document; skip counts and names it.",
-        choices=("fail", "skip"),
-    )  # fmt: skip
+        "fail", "What to do with a broken document; skip counts and names it.", choices=("fail", "skip")
+    )
     parts: dict[str, Any] = option({}, "Corpora of a mixture, each with a weight.")
     options: dict[str, Any] = option({}, "Options of the reader.")
 
@@ -101,8 +88,7 @@ class CorpusConfig(Section, key="corpus"):
         if self.limit is not None:
             check(
                 self.limit_bytes > 0,
-                f"corpus.limit={self.limit}: must be a number of bytes above 0, such as 500MB or "
-                "20GB",
+                f"corpus.limit={self.limit}: must be a number of bytes above 0, such as 500MB or 20GB",
                 "corpus.limit",
             )
             check(
@@ -131,33 +117,21 @@ class CorpusConfig(Section, key="corpus"):
 class FiltersConfig(Section, key="filters"):
     """Which documents `prepare` leaves out, in addition to empty, short and equal ones."""
 
-    maximum_characters: int | None = option(
-        None, "Longest document, in characters; null: any.", at_least=1
-    )
+    maximum_characters: int | None = option(None, "Longest document, in characters; null: any.", at_least=1)
     maximum_non_letters: float | None = option(
-        None,
-        "Largest share of characters that are not letters, spaces excluded; null: any.",
-        at_least=0,
-        at_most=1,
+        None, "Largest share of characters that are not letters, spaces excluded; null: any.", at_least=0, at_most=1
     )
     banned: list[str] = option([], "Regular expressions that no document may match.")
     banned_file: str | None = input_path(None, "File of such expressions, one per line.")
     decontaminate: list[str] = input_path(
         [], "Evaluation files, folders of them or globs, whose text no document may contain."
     )
-    ngram: int = option(
-        13, "Words in a row that a document may not share with an evaluation file.", at_least=1
-    )
+    ngram: int = option(13, "Words in a row that a document may not share with an evaluation file.", at_least=1)
     near_duplicates: float | None = option(
-        None,
-        "Jaccard similarity from which the second of two documents is left out; null: never.",
-        above=0,
-        at_most=1,
+        None, "Jaccard similarity from which the second of two documents is left out; null: never.", above=0, at_most=1
     )
     shingle: int = option(5, "Words in a row that are compared for near duplicates.", at_least=1)
-    permutations: int = option(
-        128, "Size of a MinHash signature; larger is more exact and slower.", at_least=1
-    )
+    permutations: int = option(128, "Size of a MinHash signature; larger is more exact and slower.", at_least=1)
 
 
 @dataclass(kw_only=True)
@@ -165,19 +139,15 @@ class RunnerConfig(Section, key="runner"):
     """The engine that runs the Beam graph."""
 
     name: str = option("local", "Engine.", choices=ENGINES)
-    workers: int = option(
-        1, "Processes of local, portable and a Dask cluster that this command starts.", at_least=1
-    )
+    workers: int = option(1, "Processes of local, portable and a Dask cluster that this command starts.", at_least=1)
     start_timeout: float = option(
         50.0,
-        "Seconds until the first worker has to start once the service runs the job; not for local "
-        "and dask.",
+        "Seconds until the first worker has to start once the service runs the job; not for local and dask.",
         above=0,
     )
     retries: int = option(
         2,
-        "Times that a service gets the job again after one of its processes died; not for local "
-        "and dask.",
+        "Times that a service gets the job again after one of its processes died; not for local and dask.",
         at_least=0,
     )
     exchange: str | None = option(
@@ -199,8 +169,7 @@ class RunnerConfig(Section, key="runner"):
         super().__post_init__()
         check(
             not (self.name == "dask" and self.exchange == "engine"),
-            "runner.exchange=engine: Beam's Dask runner does not separate the outputs of a task; "
-            "set files",
+            "runner.exchange=engine: Beam's Dask runner does not separate the outputs of a task; set files",
             "runner.exchange",
         )
 
@@ -218,9 +187,7 @@ class DownloadConfig(StageConfig):
 
     corpus: CorpusConfig = option()
     timeout: float = runtime_option(60.0, "Seconds without data before an attempt fails.", above=0)
-    tries: int = runtime_option(
-        8, "Attempts per file; each resumes where the last one failed.", at_least=1
-    )
+    tries: int = runtime_option(8, "Attempts per file; each resumes where the last one failed.", at_least=1)
 
 
 @dataclass(kw_only=True)
@@ -229,28 +196,18 @@ class VocabConfig(StageConfig):
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
-    existing: str | None = input_path(
-        None, "Folder, vocab.txt or tokenizer.json to use instead of learning one."
-    )
-    additions: str | None = input_path(
-        None, "File of entries, one per line, to append to the existing ones."
-    )
-    learn: int = option(
-        0, "Entries to learn from the corpus and append to the existing ones.", at_least=0
-    )
+    existing: str | None = input_path(None, "Folder, vocab.txt or tokenizer.json to use instead of learning one.")
+    additions: str | None = input_path(None, "File of entries, one per line, to append to the existing ones.")
+    learn: int = option(0, "Entries to learn from the corpus and append to the existing ones.", at_least=0)
     size: int = option(30522, "Entries of a learnt vocabulary.", at_least=100)
     lowercase: bool | None = option(
         None,
         "Convert to lower case, which strips accents too unless strip_accents=false; null: true, "
         "or as the entries of an existing vocab.txt show.",
     )
-    strip_accents: bool | None = option(
-        None, "Strip accents: é becomes e, and so does ế; null: as lowercase."
-    )
+    strip_accents: bool | None = option(None, "Strip accents: é becomes e, and so does ế; null: as lowercase.")
     split_chinese: bool = option(True, "Make each CJK character a word of its own.")
-    sample_bytes: int = option(
-        100_000_000, "Bytes of text to learn from, spread over the corpus.", at_least=1
-    )
+    sample_bytes: int = option(100_000_000, "Bytes of text to learn from, spread over the corpus.", at_least=1)
     seed: int = option(0, "Seed of the sample.")
 
     def __post_init__(self) -> None:
@@ -284,42 +241,28 @@ class PrepareConfig(StageConfig):
         "of full sentences without a second part.",
         choices=("nsp", "sop", "none"),
     )
-    cross_documents: bool = option(
-        True, "With pairs=none: let a sequence continue with the next document."
-    )
+    cross_documents: bool = option(True, "With pairs=none: let a sequence continue with the next document.")
     packing: str = option(
         "sequential",
         "With pairs=none: documents one after another, cut where a sequence is full (sequential); "
         "or each where it fits best, and cut only if longer than a sequence (best_fit).",
         choices=("sequential", "best_fit"),
     )
-    sequence_length: int = option(
-        128, "Tokens per sequence, with [CLS] and two [SEP].", at_least=8, at_most=65535
-    )
-    short_sequence_probability: float = option(
-        0.1, "Share of shorter sequences, of nsp and sop.", at_least=0, below=1
-    )
-    duplicates: int = option(
-        1, "Times that each document is divided into pairs, differently each time.", at_least=1
-    )
+    sequence_length: int = option(128, "Tokens per sequence, with [CLS] and two [SEP].", at_least=8, at_most=65535)
+    short_sequence_probability: float = option(0.1, "Share of shorter sequences, of nsp and sop.", at_least=0, below=1)
+    duplicates: int = option(1, "Times that each document is divided into pairs, differently each time.", at_least=1)
     validation_share: float = option(
         0.01, "Share of documents for validation, by the hash of their text.", at_least=0, below=1
     )
     words: str | None = option(
-        None,
-        "Word segmentation of text without spaces, stored for whole-word masks; null: none.",
-        choices=("jieba",),
+        None, "Word segmentation of text without spaces, stored for whole-word masks; null: none.", choices=("jieba",)
     )
     minimum_sentences: int = option(
         1, "Documents with fewer sentences count as short; with sop at least 2.", at_least=1
     )
-    minimum_characters: int = option(
-        50, "Documents with fewer characters count as short.", at_least=0
-    )
+    minimum_characters: int = option(50, "Documents with fewer characters count as short.", at_least=0)
     maximum_words: int | None = option(
-        None,
-        "Words, separated by white space, of all distinct documents; a larger corpus is refused.",
-        at_least=1,
+        None, "Words, separated by white space, of all distinct documents; a larger corpus is refused.", at_least=1
     )
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
@@ -330,9 +273,7 @@ class PrepareConfig(StageConfig):
     trace: str | None = runtime_option(
         None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
     )
-    trace_file: str | None = runtime_option(
-        None, "File of ids, one per line, of documents to trace."
-    )
+    trace_file: str | None = runtime_option(None, "File of ids, one per line, of documents to trace.")
 
     def __post_init__(self) -> None:
         """Check the limits, and that documents may share a sequence where they are to fit."""
@@ -351,10 +292,7 @@ class TasksConfig(StageConfig):
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
     validation_share: float = option(
-        0.01,
-        "Share of held-out documents, the same as for `prepare`: training never sees them.",
-        above=0,
-        below=1,
+        0.01, "Share of held-out documents, the same as for `prepare`: training never sees them.", above=0, below=1
     )
     train_rows: int = option(4000, "Training rows per task, at most.", at_least=2)
     dev_rows: int = option(1000, "Development rows per task, at most.", at_least=2)

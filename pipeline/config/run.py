@@ -3,15 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import (
-    Section,
-    StageConfig,
-    check,
-    group,
-    input_path,
-    option,
-    runtime_option,
-)
+from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 from pipeline.config.preparation import CorpusConfig
 
 
@@ -20,9 +12,7 @@ class ReportTrackingConfig(Section, key="tracking"):
     """Where finished stages are logged."""
 
     name: str = option("none", "Tracker.", choices=("wandb", "none"))
-    project: str | None = option(
-        None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline."
-    )
+    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
 
 
 @dataclass(kw_only=True)
@@ -31,22 +21,18 @@ class ReportConfig(StageConfig):
 
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
     tracking: ReportTrackingConfig = group(
-        ReportTrackingConfig,
-        "Tracker that gets all finished stages too, next to training.",
-        "runtime",
+        ReportTrackingConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
     )
     upload: str = runtime_option(
-        "none", "Files that are uploaded to the tracker; all others are references.",
-        choices=("model", "none"),
-    )  # fmt: skip
+        "none", "Files that are uploaded to the tracker; all others are references.", choices=("model", "none")
+    )
 
     def __post_init__(self) -> None:
         """Check that the tracker can read the stages."""
         super().__post_init__()
         check(
             self.tracking.name != "wandb" or "://" not in self.workdir,
-            f"tracking=wandb: stages in {self.workdir} are not logged; set tracking=none, or a "
-            "local workdir",
+            f"tracking=wandb: stages in {self.workdir} are not logged; set tracking=none, or a local workdir",
             "tracking",
         )
 
@@ -64,43 +50,26 @@ class ExecutorConfig(Section, key="executor"):
     """Where the stages of a run become processes."""
 
     name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm"))
-    namespace: str | None = option(
-        None, "Kubernetes: the namespace; null: that of the pod or the context."
-    )
-    part_of: str = option(
-        "bert-pretrain", "Kubernetes: label app.kubernetes.io/part-of of the stages' Jobs."
-    )
+    namespace: str | None = option(None, "Kubernetes: the namespace; null: that of the pod or the context.")
+    part_of: str = option("bert-pretrain", "Kubernetes: label app.kubernetes.io/part-of of the stages' Jobs.")
     poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
-    patience: float = option(
-        600.0, "Seconds without an answer of the API server until the driver gives up.", above=0
-    )
-    queue: str | None = option(
-        None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them."
-    )
+    patience: float = option(600.0, "Seconds without an answer of the API server until the driver gives up.", above=0)
+    queue: str | None = option(None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them.")
     trainjobs: bool = option(
-        False,
-        "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob.",
+        False, "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob."
     )
     jobsets: bool = option(False, "Kubernetes: training is a JobSet, as in k8s/overlays/jobset.")
-    preflight: bool = option(
-        False, "Kubernetes: check the nodes of training first, by `model.preflight`."
-    )
+    preflight: bool = option(False, "Kubernetes: check the nodes of training first, by `model.preflight`.")
     nodes: int = option(1, "Slurm: nodes for training.", at_least=1)
-    gpus: int = option(
-        8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0
-    )
+    gpus: int = option(8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0)
     cpus: int = option(32, "Slurm: cores per node; stages that use one core get one.", at_least=1)
     parts: int = option(4, "Slurm: jobs among which evaluations are divided.", at_least=1)
-    time: str = option(
-        "24:00:00", "Slurm: time limit of a job; training saves before it and queues again."
-    )
+    time: str = option("24:00:00", "Slurm: time limit of a job; training saves before it and queues again.")
     account: str | None = option(None, "Slurm: the account.")
     partition: str | None = option(None, "Slurm: the partition.")
     qos: str | None = option(None, "Slurm: the quality of service.")
     options: dict[str, list[str]] = option(
-        {},
-        "Slurm: more options of sbatch, by kind of stage or `all`, as in "
-        "+executor.options.train=['--mem=64G'].",
+        {}, "Slurm: more options of sbatch, by kind of stage or `all`, as in +executor.options.train=['--mem=64G']."
     )
     setup: list[str] = option([], "Slurm: shell lines that a job runs before its stage.")
     wait: bool = option(True, "Slurm: follow the jobs to their end; false: submit and exit.")
@@ -119,8 +88,7 @@ class RunConfig(Section):
         "gs://BUCKET/RUN, abfs://CONTAINER/RUN."
     )
     mirror: str | None = option(
-        None,
-        "Local folder for copies of what is in an object store; null: in the user's cache folder.",
+        None, "Local folder for copies of what is in an object store; null: in the user's cache folder."
     )
     corpus: CorpusConfig = option()
     recipe: RecipeConfig = option()
@@ -132,9 +100,7 @@ class RunConfig(Section):
     )
     model: dict[str, Any] = option({}, "A size of conf/model.")
     tasks: list[str] = option([], "Tasks of conf/task.")
-    glue: str | None = option(
-        None, "Folder of the official GLUE files, for tasks that are not samples."
-    )
+    glue: str | None = option(None, "Folder of the official GLUE files, for tasks that are not samples.")
     seed: int = option(0, "Seed of every stage whose own seed the recipe leaves unset.")
     seeds: list[int] = option(
         [],
@@ -146,16 +112,13 @@ class RunConfig(Section):
         None, "GPU for which the estimate counts the hours of training, as in estimate_gpu=H100."
     )
     estimate_mfu: float = option(
-        0.4, "Share of that GPU's peak that training reaches, as `mfu` of metrics.jsonl.",
-        above=0, at_most=1,
-    )  # fmt: skip
+        0.4, "Share of that GPU's peak that training reaches, as `mfu` of metrics.jsonl.", above=0, at_most=1
+    )
     force: list[str] = option(
         [],
         "Stages to run even if their output is up to date (also --force STAGE). The same command "
         "resumes one that was interrupted.",
     )
-    processes: int | None = option(
-        None, "Training processes; null: as `processes` of the stage.", at_least=1
-    )
+    processes: int | None = option(None, "Training processes; null: as `processes` of the stage.", at_least=1)
     cores: int | None = option(None, "Cores shared by all stages; null: all.", at_least=1)
     executor: ExecutorConfig = option()

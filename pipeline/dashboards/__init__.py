@@ -41,8 +41,7 @@ def make(words: argparse.Namespace) -> None:
     if words.dry_run:
         models = {"workspace": board._to_model(), "report": page._to_model()}
         found = {
-            name: model.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for name, model in models.items()
+            name: model.model_dump(mode="json", by_alias=True, exclude_none=True) for name, model in models.items()
         }
         print(json.dumps(found, indent=1))
         return
@@ -72,11 +71,7 @@ def main() -> None:
     parser = Arguments(prog="python -m pipeline.dashboards", description=__doc__)
     parser.add_argument("work", metavar="DIR", type=Path, help="folder of a run: work/CORPUS")
     parser.add_argument("--entity", required=True, help="W&B user or team")
-    parser.add_argument(
-        "--project",
-        default=project_of(None),
-        help="project of the tracker (default: %(default)s)",
-    )
+    parser.add_argument("--project", default=project_of(None), help="project of the tracker (default: %(default)s)")
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
     output.outlive_readers()

@@ -59,20 +59,13 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
     if task.sample:
         cure = "run python -m pipeline.tasks first, or set data to its output folder"
     elif task.folder:
-        cure = (
-            f"set data to the folder of the GLUE files, which contains {task.folder} or its zip "
-            f"file"
-        )
+        cure = f"set data to the folder of the GLUE files, which contains {task.folder} or its zip file"
     else:
         cure = "set data to its folder"
     if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
         cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name
-    raise InputError(
-        f"data={data}: task {task.name} needs {path}, which does not exist; {cure}",
-        key="data",
-        path=path,
-    )
+    raise InputError(f"data={data}: task {task.name} needs {path}, which does not exist; {cure}", key="data", path=path)
 
 
 def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
@@ -86,8 +79,9 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
         raise InputError(
             f"data={data}: no file {task.dev} there, nor in {task.folder or 'it'}; set data to the "
             f"folder of the files of {task.name}",
-            key="data", path=data,
-        )  # fmt: skip
+            key="data",
+            path=data,
+        )
     return files
 
 
@@ -111,9 +105,12 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
     columns = task.columns if labelled else task.test_columns or task.columns
     inside = [name for column in columns for name in _FIELD.findall(column)]
     table = table_files.parse(
-        place, content, task.header or not labelled, task.key,
+        place,
+        content,
+        task.header or not labelled,
+        task.key,
         needed=[*columns, *inside, *([task.label] if labelled else [])],
-    )  # fmt: skip
+    )
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)
     if labelled:
@@ -142,8 +139,7 @@ def texts_of(table: Table, column: str) -> list[str]:
     places = columns_of(table, names)
     first, *rest = between
     return [
-        first + "".join(row[at].strip() + text for at, text in zip(places, rest, strict=True))
-        for row in table.rows
+        first + "".join(row[at].strip() + text for at, text in zip(places, rest, strict=True)) for row in table.rows
     ]
 
 
@@ -158,9 +154,7 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
     for name in wanted:
         if table.names.count(name) > 1:
             raise InputError(
-                f"{table.place}, line 1: two columns are named {name!r}; rename one of them",
-                path=table.place,
-                line=1,
+                f"{table.place}, line 1: two columns are named {name!r}; rename one of them", path=table.place, line=1
             )
         if name in table.names:
             places.append(table.names.index(name))
@@ -169,9 +163,7 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
         else:
             listed = ", ".join(map(repr, table.names or range(width)))
             raise InputError(
-                f"{table.place}, line 1: column {name!r} not found; choose one of {listed}",
-                path=table.place,
-                line=1,
+                f"{table.place}, line 1: column {name!r} not found; choose one of {listed}", path=table.place, line=1
             )
     return places
 
@@ -198,7 +190,5 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(
-            f"{place}, line {number}: score {text!r} is not a number", path=place, line=number
-        )
+        raise InputError(f"{place}, line {number}: score {text!r} is not a number", path=place, line=number)
     return value

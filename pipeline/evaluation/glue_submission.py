@@ -112,9 +112,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
 def refuse_malformed(task: TaskConfig, faults: list[str]) -> None:
     """Raise InputError if rows of a task's test set were left out: the others would move up."""
     if faults:
-        raise InputError(
-            f"submit=true: task {task.name} cannot be answered row by row; {faults[0]}", key="data"
-        )
+        raise InputError(f"submit=true: task {task.name} cannot be answered row by row; {faults[0]}", key="data")
 
 
 @functools.cache
@@ -211,6 +209,4 @@ def make(config: SubmitConfig, out: Path) -> Result:
     summary = f"{len(found) - len(filled)} tasks answered"
     if filled:
         summary += f", constant answers to {', '.join(filled)}"
-    return Result(
-        summary=f"{summary}, checked", figures={"answered": sorted(found), "filled": filled}
-    )
+    return Result(summary=f"{summary}, checked", figures={"answered": sorted(found), "filled": filled})

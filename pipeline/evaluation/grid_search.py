@@ -118,15 +118,11 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
-            f"sequence_length={config.sequence_length}: must be at most the model's "
-            f"{size.positions} positions",
+            f"sequence_length={config.sequence_length}: must be at most the model's {size.positions} positions",
             key="sequence_length",
         )
     if max(map(abs, config.layers)) > size.layers:
-        raise ConfigError(
-            f"layers={config.layers}: must be layers of the model, which has {size.layers}",
-            key="layers",
-        )
+        raise ConfigError(f"layers={config.layers}: must be layers of the model, which has {size.layers}", key="layers")
     also = others(config, wordpiece)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
 
@@ -159,9 +155,14 @@ def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
         starts, config.batch_sizes, config.learning_rates, config.seeds
     ):
         alone = replace(
-            config, batch_sizes=[batch_size], learning_rates=[rate], seeds=[seed],
-            baseline=start == RANDOM, keep=False, submit=False,
-        )  # fmt: skip
+            config,
+            batch_sizes=[batch_size],
+            learning_rates=[rate],
+            seeds=[seed],
+            baseline=start == RANDOM,
+            keep=False,
+            submit=False,
+        )
         yield Trial(start, batch_size, rate, seed), alone
 
 
@@ -189,19 +190,19 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     return epochs * (training + scoring[0]) + sum(scoring[1:])
 
 
-def run_trials(
-    context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]
-) -> None:
+def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> None:
     """Do the runs that are missing from `done`, and add them."""
     config = context.config
     todo = [run for run in keys if run not in done]
     metric = config.task.metrics[0]
     if (expected := expectation(context, len(todo))).worth_saying and todo:
         screen.say(f"{config.task.name}: {expected}")
-    with heartbeat.during("evaluate") as alive, tqdm(
-        total=sum(batches_of(context, run) for run in todo), desc=config.task.name, unit="batch",
-        disable=None,
-    ) as bar:  # fmt: skip
+    with (
+        heartbeat.during("evaluate") as alive,
+        tqdm(
+            total=sum(batches_of(context, run) for run in todo), desc=config.task.name, unit="batch", disable=None
+        ) as bar,
+    ):
 
         def on_batch() -> None:
             bar.update()
@@ -223,9 +224,7 @@ def expectation(context: SearchContext, runs: int) -> Estimate:
     from model.training import device_peak, estimate
 
     config, device = context.config, device_of()
-    lengths = [
-        np.fromiter(map(len, part.samples.ids), np.int64) for part in (context.train, context.dev)
-    ]
+    lengths = [np.fromiter(map(len, part.samples.ids), np.int64) for part in (context.train, context.dev)]
     work = estimate.tuning(context.size, config.epochs, runs, *lengths)
     if device.type == "cpu":
         speed = estimate.processor()
@@ -253,9 +252,7 @@ def results(
         runs, events = manager.Queue(), manager.Queue()
         for run in todo:
             runs.put(run)
-        workers = [
-            pool.submit(run_in_worker, config, n, folder, runs, events) for n in range(count)
-        ]
+        workers = [pool.submit(run_in_worker, config, n, folder, runs, events) for n in range(count)]
         try:
             yield from _finished_runs(workers, events, len(todo), on_batch)
         finally:  # after an error the workers end with the run that they are at
@@ -283,9 +280,7 @@ def _finished_runs(
             yield event
 
 
-def run_in_worker(
-    config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any
-) -> None:
+def run_in_worker(config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any) -> None:
     """Do runs until none is left, in a process of its own.
 
     It reads the files itself, which is less than sending them. An event is a finished run with its
@@ -307,25 +302,37 @@ def head_of(context: SearchContext) -> "HeadConfig":
     config = context.config
     chunks = config.chunk_pooling if config.truncation == "chunks" else "mean"
     return HeadConfig(
-        context.kind.head, context.kind.outputs, config.encoder == "frozen", list(config.layers),
-        config.mix, config.pooling, chunks,
-    )  # fmt: skip
+        context.kind.head,
+        context.kind.outputs,
+        config.encoder == "frozen",
+        list(config.layers),
+        config.mix,
+        config.pooling,
+        chunks,
+    )
 
 
 def fine_tune(
-    context: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object],
+    context: SearchContext,
+    folder: Path,
+    run: Trial,
+    on_batch: Callable[..., object],
     device: "torch.device | None" = None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
     from model.encoders.device import device_of
     from model.finetuning import loop
 
     config, device = context.config, device or device_of()
     recipe = loop.Recipe(
-        batch_size=run.batch_size, learning_rate=run.learning_rate, epochs=config.epochs,
-        seed=run.seed, warmup_share=config.warmup_share, weight_decay=config.weight_decay,
+        batch_size=run.batch_size,
+        learning_rate=run.learning_rate,
+        epochs=config.epochs,
+        seed=run.seed,
+        warmup_share=config.warmup_share,
+        weight_decay=config.weight_decay,
         precision=config.precision,
-    )  # fmt: skip
+    )
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: list[Record] = []
@@ -343,11 +350,7 @@ def fine_tune(
 
 
 def predict(
-    model: "BertWithHead",
-    kind: TaskType,
-    part: Dataset,
-    device: "torch.device",
-    on_batch: Callable[..., object],
+    model: "BertWithHead", kind: TaskType, part: Dataset, device: "torch.device", on_batch: Callable[..., object]
 ) -> list[Any]:
     """Return a model's answers to a dataset."""
     from model.finetuning import loop

@@ -20,11 +20,38 @@ from pipeline.evaluation import examples, table_files
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
 # What columns are often called, and texts are not.
-NAMES = frozenset((
-    "answer", "category", "class", "content", "context", "guid", "hypothesis", "id", "idx", "index",
-    "label", "labels", "premise", "question", "sentence", "sentence1", "sentence2", "sentences",
-    "tag", "tags", "target", "text", "text1", "text2", "text_a", "text_b", "texts", "title",
-))  # fmt: skip
+NAMES = frozenset(
+    (
+        "answer",
+        "category",
+        "class",
+        "content",
+        "context",
+        "guid",
+        "hypothesis",
+        "id",
+        "idx",
+        "index",
+        "label",
+        "labels",
+        "premise",
+        "question",
+        "sentence",
+        "sentence1",
+        "sentence2",
+        "sentences",
+        "tag",
+        "tags",
+        "target",
+        "text",
+        "text1",
+        "text2",
+        "text_a",
+        "text_b",
+        "texts",
+        "title",
+    )
+)
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 
@@ -70,9 +97,7 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
         with open_rows(config.input) as stream:
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
-                raise InputError(
-                    f"input={place}: is empty; write one input per line", key="input", path=place
-                )
+                raise InputError(f"input={place}: is empty; write one input per line", key="input", path=place)
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
@@ -81,14 +106,10 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 text = line.removesuffix("\n").removesuffix("\r")
                 yield Row(number, f"{place}, line {number}", text)
     except OSError as error:
-        raise InputError(
-            f"input={place}: cannot be read ({error.strerror})", key="input", path=place
-        ) from error
+        raise InputError(f"input={place}: cannot be read ({error.strerror})", key="input", path=place) from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8",
-            key="input",
-            path=place,
+            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8", key="input", path=place
         ) from error
 
 
@@ -106,8 +127,10 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         raise InputError(
             f"{place}: columns is required, those of the texts; set columns=[NAME], of {known}, or "
             "columns=[0] where the first line names none",
-            key="columns", path=place, line=1,
-        )  # fmt: skip
+            key="columns",
+            path=place,
+            line=1,
+        )
     first = [_folded(name) for name in table.rows[0]] if not table.names else []
     if len(first) > 1 and not NAMES.isdisjoint(first) and all(map(_is_name, first)):
         raise _question(place)
@@ -173,5 +196,7 @@ def _question(place: str) -> InputError:
     return InputError(
         f"{place}, line 1: seems to name the columns of a table, not to be a text; set "
         "columns=[NAME] to that of the texts, or columns=[0] if it is a text",
-        key="columns", path=place, line=1,
-    )  # fmt: skip
+        key="columns",
+        path=place,
+        line=1,
+    )

@@ -9,9 +9,7 @@ from pipeline.tokenization import word_marks as marks
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-def framed(
-    wordpiece: WordPiece, pairs: Pairs
-) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
 
     A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
@@ -21,18 +19,13 @@ def framed(
 
     sides = _sides(pairs)
     parts = features.texts(wordpiece, _sentences(wordpiece, pairs))
-    if any(sides):
-        before = features.texts(wordpiece, sides)
-    else:
-        before = [np.zeros(0, np.int64)] * len(parts)
+    before = features.texts(wordpiece, sides) if any(sides) else [np.zeros(0, np.int64)] * len(parts)
     first = 1 + np.array([len(part) for part in before], np.int64)
     whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
     return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
 
 
-def word_marks(
-    wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64]
-) -> list[npt.NDArray[np.bool_]]:
+def word_marks(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
     """Return whether the tokens of each sequence of `framed` continue a word.
 
     Raises:

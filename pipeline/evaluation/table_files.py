@@ -44,8 +44,9 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
         raise InputError(
             f"data={data}: must be a folder; set data={data.parent} and name the file with "
             f"task.train= and task.dev= (task.train={data.name})",
-            key="data", path=data,
-        )  # fmt: skip
+            key="data",
+            path=data,
+        )
     path = data / folder / name
     if path.is_file():
         try:
@@ -134,9 +135,15 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
 
 
 def parse(
-    place: str, content: bytes, header: bool, key: str | None = None, quoted: bool = False,
-    needed: Collection[str] = (), texts: bool = False, kind: str | None = None,
-) -> Table:  # fmt: skip
+    place: str,
+    content: bytes,
+    header: bool,
+    key: str | None = None,
+    quoted: bool = False,
+    needed: Collection[str] = (),
+    texts: bool = False,
+    kind: str | None = None,
+) -> Table:
     """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
     With `quoted`, fields of TSV may be in quotation marks. Fields of CSV with a header that has
@@ -160,9 +167,7 @@ def parse(
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
         except csv.Error as error:
             raise InputError(
-                f"{place}, line {reader.line_num}: is not {kind} ({error})",
-                path=place,
-                line=reader.line_num,
+                f"{place}, line {reader.line_num}: is not {kind} ({error})", path=place, line=reader.line_num
             ) from error
     else:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -182,9 +187,7 @@ def parse(
     return table
 
 
-def parse_json(
-    place: str, text: str, key: str | None, needed: Collection[str], texts: bool, by_line: bool
-) -> Table:
+def parse_json(place: str, text: str, key: str | None, needed: Collection[str], texts: bool, by_line: bool) -> Table:
     """Parse objects, one `by_line` or in a list; the columns are all of their keys.
 
     With `key`, the file is an object and the list is its entry `key`. A row without a key that is
@@ -209,15 +212,11 @@ def parse_json(
     except ValueError as error:
         raise InputError(f"{place}, line {number}: {error}", path=place, line=number) from error
     except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{place}: has no key {key!r}; set task.key", key="task.key", path=place
-        ) from error
+        raise InputError(f"{place}: has no key {key!r}; set task.key", key="task.key", path=place) from error
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         keys = ", ".join(objects) if isinstance(objects, dict) else "none"
         raise InputError(
-            f"{place}: is not a list of objects; set task.key to one of its keys: {keys}",
-            key="task.key",
-            path=place,
+            f"{place}: is not a list of objects; set task.key to one of its keys: {keys}", key="task.key", path=place
         )
     if not objects:
         raise InputError(f"{place}: has no objects", path=place)

@@ -36,9 +36,11 @@ SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
 LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
 # What the BabyLM pipeline calls the paradigms of COMPS, by the names of its files.
 OF_COMPS = {
-    "comps_base": "base", "comps_wugs": "wugs", "comps_wugs_dist-before": "wugs_dist_before",
+    "comps_base": "base",
+    "comps_wugs": "wugs",
+    "comps_wugs_dist-before": "wugs_dist_before",
     "comps_wugs_dist-in-between": "wugs_dist_in_between",
-}  # fmt: skip
+}
 CHANCE = 0.5
 Floats = npt.NDArray[np.float64]
 
@@ -72,8 +74,9 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
         raise InputError(
             f"pretrained={place}: neither a train folder with checkpoints nor a folder of models, "
             "each in a folder of its own; checkpoints=null takes one model",
-            key="pretrained", path=place,
-        )  # fmt: skip
+            key="pretrained",
+            path=place,
+        )
     return sorted(found, key=lambda one: (one.words or 0, one.step or 0, _number(one.name)))
 
 
@@ -116,8 +119,9 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
         raise InputError(
             f"pretrained={config.pretrained}: the vocabulary of this training is not in {vocab}; "
             "convert the checkpoints and set pretrained to the folder of the results",
-            key="pretrained", path=vocab,
-        )  # fmt: skip
+            key="pretrained",
+            path=vocab,
+        )
     return WordPiece.load(vocab)
 
 
@@ -140,9 +144,8 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str,
     if config.force:
         forced.start_over(folder)
     with tqdm(
-        total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name,
-        unit="sentence", disable=None,
-    ) as bar:  # fmt: skip
+        total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name, unit="sentence", disable=None
+    ) as bar:
         done = _each_scored(config, models, pairs, folder, bar)
         models = [model for model in models if model.name in done]
         last = models[-1]
@@ -246,13 +249,9 @@ def _each_scored(
     return done
 
 
-def _scored(
-    config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, folder: Path, bar: Any
-) -> Floats:
+def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, folder: Path, bar: Any) -> Floats:
     """Return the scores `(N, 2)` of the good and the bad sentences by one model."""
-    alone = replace(
-        config, pretrained=str(model.folder), checkpoints=None, baseline=start == RANDOM
-    )
+    alone = replace(config, pretrained=str(model.folder), checkpoints=None, baseline=start == RANDOM)
     key = fingerprints.fingerprint("evaluate", alone)[0]
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
@@ -270,9 +269,7 @@ def _scored(
     return values
 
 
-def scores_of(
-    config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, on_sentences: Any
-) -> Floats:
+def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, on_sentences: Any) -> Floats:
     """Return the scores `(N, 2)` of one model, or of one like it with random weights.
 
     Raises:
@@ -301,8 +298,9 @@ def scores_of(
         raise InputError(
             f"{model.folder}: a sentence of {config.task.name} has {longest} tokens, the model "
             f"reads {source.config.positions}",
-            key="pretrained", path=model.folder,
-        )  # fmt: skip
+            key="pretrained",
+            path=model.folder,
+        )
     scorer = SentenceScorer(network, wordpiece.mask, device_of())
     goes_on = None
     if config.score == "word_l2r" and not source.config.causal:
@@ -319,18 +317,18 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
         raise InputError(
             f"{model.folder}: it has no masked-LM head, which scores sentences; take a pre-trained "
             "model, not a fine-tuned one",
-            key="pretrained", path=model.folder,
-        )  # fmt: skip
+            key="pretrained",
+            path=model.folder,
+        )
     if source.tokenizer not in (None, wordpiece.sha256):
         raise InputError(
             f"{model.folder}: trained with another vocabulary than that which is there now",
-            key="pretrained", path=model.folder,
-        )  # fmt: skip
+            key="pretrained",
+            path=model.folder,
+        )
 
 
-def account(
-    config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None
-) -> PairScore:
+def account(config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None) -> PairScore:
     """Return the account of a task."""
     task = config.task
     tables = _tables(pairs, scores, config)
@@ -365,7 +363,11 @@ def _point(model: Candidate, scores: Floats, pairs: Pairs, config: EvaluateConfi
     """Return what the learning curve shows of a checkpoint."""
     tables = _tables(pairs, scores, config)
     return {
-        "name": model.name, "step": model.step, "tokens": model.tokens, "words": model.words,
-        "score": tables["macro"]["accuracy"], "interval": tables["macro"]["interval"],
+        "name": model.name,
+        "step": model.step,
+        "tokens": model.tokens,
+        "words": model.words,
+        "score": tables["macro"]["accuracy"],
+        "interval": tables["macro"]["interval"],
         "phenomena": {name: one["accuracy"] for name, one in tables["phenomena"].items()},
-    }  # fmt: skip
+    }

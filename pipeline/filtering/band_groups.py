@@ -61,9 +61,7 @@ def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
     return distinct(np.column_stack([np.tile(task, 2), documents]))
 
 
-def similar_pairs(
-    pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float
-) -> npt.NDArray[np.uint64]:
+def similar_pairs(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> npt.NDArray[np.uint64]:
     """Return hashes of documents to leave out and of those that they are similar to, `(K, 4)`.
 
     `pairs` has all pairs of the larger documents in it; the one of the lowest rank counts.

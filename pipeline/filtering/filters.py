@@ -124,8 +124,9 @@ class Decontamination:
             raise InputError(
                 f"filters.decontaminate: no text of {n} words in {', '.join(self.files)}; correct "
                 "the paths, or reduce filters.ngram",
-                key="filters.decontaminate", path=self.files[0],
-            )  # fmt: skip
+                key="filters.decontaminate",
+                path=self.files[0],
+            )
         self.owners = owners[first]
         self.found = Counter[str]()
         self.named: list[str] = []
@@ -172,8 +173,10 @@ def compiled(pattern: str, path: str | None = None, line: int | None = None) -> 
         where = key if path is None else f"{path}, line {line}"
         raise ConfigError(
             f"{where}: invalid regular expression {pattern!r} ({error}); fix or remove it",
-            key=key, path=path, line=line,
-        ) from error  # fmt: skip
+            key=key,
+            path=path,
+            line=line,
+        ) from error
 
 
 def listed(path: str) -> Iterator[re.Pattern[str]]:
@@ -214,8 +217,9 @@ def evaluation_files(places: list[str]) -> list[Path]:
         if not files:
             raise InputError(
                 f"filters.decontaminate={place}: no evaluation files found; correct the path",
-                key="filters.decontaminate", path=place,
-            )  # fmt: skip
+                key="filters.decontaminate",
+                path=place,
+            )
         found += files
     return list(dict.fromkeys(found))
 
@@ -233,8 +237,9 @@ def check_left_out(place: str, files: list[Path]) -> None:
                 f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
                 "compressed), so its text might not be found; convert or delete it, or name the "
                 "files instead of the folder to compare it as plain text",
-                key="filters.decontaminate", path=path,
-            )  # fmt: skip
+                key="filters.decontaminate",
+                path=path,
+            )
 
 
 def evaluation_texts(path: Path) -> Iterator[str]:
@@ -256,10 +261,11 @@ def evaluation_texts(path: Path) -> Iterator[str]:
                 yield from strings(foreign_json.parse(piece)) if piece.strip() else ()
             except ValueError as error:
                 raise InputError(
-                    f"{path}, line {number}: {error}; fix the file, or remove it "
-                    "from filters.decontaminate",
-                    key="filters.decontaminate", path=path, line=number,
-                ) from error  # fmt: skip
+                    f"{path}, line {number}: {error}; fix the file, or remove it from filters.decontaminate",
+                    key="filters.decontaminate",
+                    path=path,
+                    line=number,
+                ) from error
     else:
         yield text
     if kind not in (".json", ".jsonl"):

@@ -51,9 +51,7 @@ class MinHasher:
         rows = [self._shingles(text) for text in texts]
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.uint64)
         flat = np.concatenate([np.zeros(0, np.uint64), *rows])
-        matrix = self.minhash.digest_matrix_from_flat_token_hashes(
-            flat, offsets, self.permutations, SEED
-        )
+        matrix = self.minhash.digest_matrix_from_flat_token_hashes(flat, offsets, self.permutations, SEED)
         return np.array(matrix.to_rows(), np.uint32).reshape(len(texts), self.permutations)
 
     def _shingles(self, text: str) -> counter_rng.Bits:
@@ -73,9 +71,7 @@ def rows_per_band(permutations: int, threshold: float) -> int:
     return 1
 
 
-def find_duplicates(
-    paths: Sequence[Path], permutations: int, threshold: float
-) -> tuple[Hashes, Hashes]:
+def find_duplicates(paths: Sequence[Path], permutations: int, threshold: float) -> tuple[Hashes, Hashes]:
     """Return the hashes of documents to leave out, sorted, and of those that they are similar to.
 
     `paths` are files that `save` wrote.

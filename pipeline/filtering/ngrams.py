@@ -22,10 +22,14 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 # letters would be a whole phrase; one that ends with its marks has about four characters in Thai.
 _UNSPACED = frozenset(
     chain(
-        range(0xE00, 0xF00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x1A20, 0x1AB0),
-        range(0xA9E0, 0xAA00), range(0xAA60, 0xAA80),
+        range(0xE00, 0xF00),
+        range(0x1000, 0x10A0),
+        range(0x1780, 0x1800),
+        range(0x1A20, 0x1AB0),
+        range(0xA9E0, 0xAA00),
+        range(0xAA60, 0xAA80),
     )
-)  # fmt: skip
+)
 _MARKS = range(0x300, 0x1F000)  # the planes above have only variation selectors
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication loses no bits at any position
 _FINAL = np.uint64(0)

@@ -20,10 +20,6 @@ def words(lines: list[str]) -> list[str]:
     if width < 2 or count < _SAME * len(rows):
         return []
     rows = [row for row in rows if len(row) == width]
-    before = [
-        index
-        for index in range(min(_BEFORE, width - 1))
-        if all(_NUMBER.fullmatch(row[index]) for row in rows)
-    ]
+    before = [index for index in range(min(_BEFORE, width - 1)) if all(_NUMBER.fullmatch(row[index]) for row in rows)]
     column = before[-1] + 1 if before else 0
     return [row[column] for row in rows]

@@ -30,9 +30,7 @@ def with_prefix(text: str, stage: str) -> str:
     def keys(found: re.Match[str]) -> str:
         unknown = text[found.end() :].startswith(UNKNOWN)
         names = found[0].split(", ")
-        return ", ".join(
-            f"{stage}.{key}" if unknown or belongs_to_stage(kind, key) else key for key in names
-        )
+        return ", ".join(f"{stage}.{key}" if unknown or belongs_to_stage(kind, key) else key for key in names)
 
     begin = BEGIN.match(text)
     head, rest = (keys(begin), text[begin.end() :]) if begin else ("", text)
@@ -47,9 +45,8 @@ def forced(text: str, name: str, outs: Mapping[str, str], kubernetes: bool = Fal
     Kubernetes force none: whose folder is deleted runs again.
     """
     named = {
-        found.start(): other for other, out in outs.items()
-        if (found := re.search(rf"{re.escape(out)}(?![\w-])", text))
-    }  # fmt: skip
+        found.start(): other for other, out in outs.items() if (found := re.search(rf"{re.escape(out)}(?![\w-])", text))
+    }
     stage = named[min(named)] if named else name
     how = f"--force {stage}"
     if kubernetes and stage in outs:
@@ -57,9 +54,7 @@ def forced(text: str, name: str, outs: Mapping[str, str], kubernetes: bool = Fal
     return FORCE.sub(lambda found: f"with {how}" if found[0].startswith("with") else how, text)
 
 
-def in_run(
-    error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool
-) -> UserError:
+def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool) -> UserError:
     """Return the error of a stage as the run explains it, and any other error unchanged."""
     found = STAGE.match(str(error))
     if found is None:

@@ -28,13 +28,15 @@ class Kind:
 
 
 TRAINJOBS = Kind(
-    "trainer.kubeflow.org", "v1alpha1", "trainjobs", "trainjob",
-    lambda spec: spec.get("trainer", {}).get("numNodes", 1),
-)  # fmt: skip
+    "trainer.kubeflow.org", "v1alpha1", "trainjobs", "trainjob", lambda spec: spec.get("trainer", {}).get("numNodes", 1)
+)
 JOBSETS = Kind(
-    "jobset.x-k8s.io", "v1alpha2", "jobsets", "jobset",
+    "jobset.x-k8s.io",
+    "v1alpha2",
+    "jobsets",
+    "jobset",
     lambda spec: spec["replicatedJobs"][0]["template"]["spec"].get("completions", 1),
-)  # fmt: skip
+)
 
 
 class CustomJob:
@@ -88,16 +90,13 @@ class CustomJobs:
         """Return those that have these labels, by name."""
         if not self.kinds:
             return {}
-        jobs = self.batch.list_namespaced_job(
-            self.namespace, label_selector=JOBSET, _request_timeout=ANSWER
-        )
+        jobs = self.batch.list_namespaced_job(self.namespace, label_selector=JOBSET, _request_timeout=ANSWER)
         children = {job.metadata.labels[JOBSET]: job for job in jobs.items}
         found = {}
         for kind in self.kinds:
             listed = self.api.list_namespaced_custom_object(
-                kind.group, kind.version, self.namespace, kind.plural, label_selector=selector,
-                _request_timeout=ANSWER,
-            )  # fmt: skip
+                kind.group, kind.version, self.namespace, kind.plural, label_selector=selector, _request_timeout=ANSWER
+            )
             for item in listed["items"]:
                 name = item["metadata"]["name"]
                 found[name] = CustomJob(kind, item, children.get(name))
@@ -109,10 +108,17 @@ class CustomJobs:
         return CustomJob(
             kind,
             self.api.patch_namespaced_custom_object(
-                kind.group, kind.version, self.namespace, kind.plural, job.metadata.name, patch,
-                field_manager=manager, _content_type=MERGE, _request_timeout=ANSWER,
+                kind.group,
+                kind.version,
+                self.namespace,
+                kind.plural,
+                job.metadata.name,
+                patch,
+                field_manager=manager,
+                _content_type=MERGE,
+                _request_timeout=ANSWER,
             ),
-        )  # fmt: skip
+        )
 
 
 def moment(text: str) -> datetime.datetime:

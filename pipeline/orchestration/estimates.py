@@ -27,9 +27,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
     gpu = _gpu_speed(config)
     lengths = {
-        str(node.out): cast(PrepareConfig, node.config).sequence_length
-        for node in nodes
-        if node.kind == "prepare"
+        str(node.out): cast(PrepareConfig, node.config).sequence_length for node in nodes if node.kind == "prepare"
     }
     sizes = [_entries(cast(VocabConfig, node.config)) for node in nodes if node.kind == "vocab"]
     entries = sizes[0] if sizes else training.VOCABULARY
@@ -47,9 +45,8 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(
-                    settings, model, None, ranks or 1,
-                    sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu,
-                )  # fmt: skip
+                    settings, model, None, ranks or 1, sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu
+                )
                 weights = training.WEIGHTS * cost.parameters(training.known(model))
                 marked = training.marked(settings)
         elif node.kind == "convert" and gpu is not None and weights:
@@ -77,8 +74,7 @@ def _gpu_speed(config: RunConfig) -> float | None:
     peak = PUBLISHED.get(name)
     if peak is None:
         raise ConfigError(
-            f"estimate_gpu={name}: its peak is not known; choose one of {', '.join(PUBLISHED)}",
-            key="estimate_gpu",
+            f"estimate_gpu={name}: its peak is not known; choose one of {', '.join(PUBLISHED)}", key="estimate_gpu"
         )
     return peak * 1e12 * config.estimate_mfu
 

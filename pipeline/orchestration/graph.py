@@ -68,9 +68,7 @@ class Node:
         assert isinstance(self.config, TrainConfig)
         return processes or self.config.ranks(cores.gpus_present(), most or cores.available())
 
-    def command(
-        self, processes: int | None, most: int | None = None, options: list[str] | None = None
-    ) -> list[str]:
+    def command(self, processes: int | None, most: int | None = None, options: list[str] | None = None) -> list[str]:
         """Write the configuration to `settings_file` and return the command line of the stage.
 
         `options` are the launcher's, of a training on other machines too; None: on this one.
@@ -118,12 +116,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
                 settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
                 pin(settings, commits)
             except entry_point.MISTAKES as error:
-                said = advice.with_prefix(
-                    entry_point.explain(error), advice.owner(name, config.recipe.stages)
-                )
-                raise ConfigError(
-                    f"stage {name}: {said}", key=getattr(error, "key", None)
-                ) from error
+                said = advice.with_prefix(entry_point.explain(error), advice.owner(name, config.recipe.stages))
+                raise ConfigError(f"stage {name}: {said}", key=getattr(error, "key", None)) from error
             found[name] = (kind, settings)
     needs = needs_of(found)
     if config.seeds:
@@ -146,9 +140,8 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
         known[os.path.normpath(settings.out)] = fingerprint
         settings.force = settings.force or name in config.force
         nodes[name] = Node(
-            name=name, kind=kind, config=settings, needs=needs[name],
-            fingerprint=fingerprint, reason=reason,
-        )  # fmt: skip
+            name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason
+        )
     if config.force and config.executor.name == "slurm":
         check_forced_parts(nodes.values())
     return list(nodes.values())
@@ -165,8 +158,9 @@ def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
         places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
-        read = {key: of for key, place in places.items()
-                if (of := fingerprints.fingerprint_to_be(place, made)) is not None}  # fmt: skip
+        read = {
+            key: of for key, place in places.items() if (of := fingerprints.fingerprint_to_be(place, made)) is not None
+        }
         if manifest.stage in OF_A_MODEL and read and read.items() <= manifest.inputs.items():
             made[_absolute(path)] = manifest.fingerprint
             found.append(path)
@@ -197,9 +191,7 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
             key="force",
         )
     if unknown := sorted(set(config.force) - set(stages)):
-        raise ConfigError(
-            f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force"
-        )
+        raise ConfigError(f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force")
 
 
 def check_forced_parts(nodes: Iterable[Node]) -> None:
@@ -240,9 +232,7 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError(
-                    f"stage {node.name}: {key}={path}: does not exist; correct the path",
-                    key=key,
-                    path=path,
+                    f"stage {node.name}: {key}={path}: does not exist; correct the path", key=key, path=path
                 )
             if not made and key == "data" and isinstance(node.config, EvaluateConfig):
                 check_task(node, node.config)
@@ -284,8 +274,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
         ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
         if ready is None:
             raise ConfigError(
-                f"recipe.stages: cyclic dependency between {', '.join(waiting)}; change their "
-                "inputs",
+                f"recipe.stages: cyclic dependency between {', '.join(waiting)}; change their inputs",
                 key="recipe.stages",
             )
         done.append(ready)
@@ -310,9 +299,8 @@ def resume_step(out: str, fingerprint: str) -> str | None:
 
 
 def rerun_reason(
-    stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str],
-    redone: list[str],
-) -> str:  # fmt: skip
+    stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str]
+) -> str:
     """Return the reason why a stage has to run."""
     present = Manifest.read(config.out)
     if present is None:

@@ -64,15 +64,10 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     if due is None or pod.status.phase in ("Succeeded", "Failed"):
         return ""
     asked = due - datetime.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
-    marks = {
-        condition.type: (condition.status, condition.reason)
-        for condition in pod.status.conditions or []
-    }
+    marks = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions or []}
     tainted = marks.get("DisruptionTarget") == ("True", "DeletionByTaintManager")
     silent = tainted and marks.get("Ready", ("", ""))[0] == "False"
-    if (now - asked).total_seconds() < LOST_AFTER or not (
-        silent or (now - due).total_seconds() > LATE
-    ):
+    if (now - asked).total_seconds() < LOST_AFTER or not (silent or (now - due).total_seconds() > LATE):
         return ""
     node = pod.spec.node_name
     return (
@@ -96,10 +91,7 @@ def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
         and (
             event.involved_object.uid in owners
             or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
-            or (
-                event.involved_object.kind == "Workload"
-                and workload.fullmatch(event.involved_object.name)
-            )
+            or (event.involved_object.kind == "Workload" and workload.fullmatch(event.involved_object.name))
         )
     ]
     if not found:

@@ -56,9 +56,7 @@ class KubernetesExecutor:
         self.custom = CustomJobs(self.namespace, *(kind for kind in chosen if chosen[kind]))
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
-        self.exporter = Exporter(
-            config.prometheus_host, config.prometheus_port, "executor.prometheus_port"
-        )
+        self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
     def run(self, nodes: list[Node]) -> None:
         """Run the stages that have to run, in dependency order.
@@ -123,9 +121,7 @@ class KubernetesExecutor:
         """Return the Jobs of this run by name, and its custom resources."""
         selector = f"{PART_OF}={self.config.part_of}"
         found = self._ask(
-            lambda: self.batch.list_namespaced_job(
-                self.namespace, label_selector=selector, _request_timeout=ANSWER
-            )
+            lambda: self.batch.list_namespaced_job(self.namespace, label_selector=selector, _request_timeout=ANSWER)
         )
         jobs = {job.metadata.name: job for job in found.items}
         return jobs | self._ask(lambda: self.custom.find(selector))
@@ -157,9 +153,7 @@ class KubernetesExecutor:
                 return question()
             except ApiException as error:
                 if error.status in (401, 403, 404, 422):
-                    raise UserError(
-                        f"the API server rejects a request: {error.reason}: {error.body}"
-                    ) from error
+                    raise UserError(f"the API server rejects a request: {error.reason}: {error.body}") from error
                 trouble = f"{error.status} {error.reason}"
             except (HTTPError, OSError) as error:
                 trouble = type(error).__name__
@@ -167,15 +161,12 @@ class KubernetesExecutor:
                 raise Restart(f"the API server does not respond ({trouble})")
             time.sleep(self.config.poll)
 
-    def _follow(
-        self, job: Any, members: list[Node], done: set[str], ended: dict[str, float]
-    ) -> bool:
+    def _follow(self, job: Any, members: list[Node], done: set[str], ended: dict[str, float]) -> bool:
         """Poll a stage once and return whether it is done."""
         name = members[0].job
         if job is None:
             raise UserError(
-                f"stage {name}: its Job was deleted before the stage was done; apply "
-                "k8s/pretrain.yaml again"
+                f"stage {name}: its Job was deleted before the stage was done; apply k8s/pretrain.yaml again"
             )
         over = state(job)
         if over == "Failed":
@@ -265,9 +256,7 @@ class KubernetesExecutor:
         """Return the Job's pods, newest first."""
         found = self._ask(
             lambda: self.core.list_namespaced_pod(
-                self.namespace,
-                label_selector=f"{pod_label(job)}={job.metadata.name}",
-                _request_timeout=ANSWER,
+                self.namespace, label_selector=f"{pod_label(job)}={job.metadata.name}", _request_timeout=ANSWER
             )
         )
         return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
@@ -330,8 +319,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
         from kubernetes import client, config
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "executor=kubernetes: client library not found; pip install -e '.[kubernetes]'",
-            key="executor",
+            "executor=kubernetes: client library not found; pip install -e '.[kubernetes]'", key="executor"
         ) from error
     try:
         config.load_incluster_config()
@@ -342,8 +330,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
             _, active = config.list_kube_config_contexts()
         except (config.ConfigException, OSError) as error:
             raise ConfigError(
-                f"executor=kubernetes: no cluster is configured ({error}); set KUBECONFIG",
-                key="executor",
+                f"executor=kubernetes: no cluster is configured ({error}); set KUBECONFIG", key="executor"
             ) from error
         own = active["context"].get("namespace", "default")
     return client.BatchV1Api(), client.CoreV1Api(), namespace or own

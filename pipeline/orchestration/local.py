@@ -65,10 +65,7 @@ class Running:
 class LocalExecutor:
     """Executor of stages as child processes, each with its own process group and log file."""
 
-    def __init__(
-        self, workdir: Path, cores: int, processes: int | None,
-        ended: Callable[[], None] = lambda: None,
-    ):  # fmt: skip
+    def __init__(self, workdir: Path, cores: int, processes: int | None, ended: Callable[[], None] = lambda: None):
         self.ended = ended  # called after each stage, however it ended
         self.logs, self.cores, self.processes = workdir / "logs", cores, processes
         self.gpus = machine.gpus()
@@ -122,8 +119,7 @@ class LocalExecutor:
             file = log.open("wb")
         except OSError as error:
             raise InputError(
-                f"workdir={self.logs.parent}: is not writable ({error.strerror}); set another "
-                "workdir",
+                f"workdir={self.logs.parent}: is not writable ({error.strerror}); set another workdir",
                 key="workdir",
                 path=self.logs.parent,
             ) from error
@@ -204,9 +200,7 @@ class LocalExecutor:
                 signal_group(child.process, sign)
             until = time.monotonic() + patience
             with contextlib.suppress(KeyboardInterrupt):
-                while time.monotonic() < until and any(
-                    signal_group(child.process, 0) for child in self.running
-                ):
+                while time.monotonic() < until and any(signal_group(child.process, 0) for child in self.running):
                     time.sleep(0.05)
         self.running.clear()
 
@@ -238,8 +232,7 @@ def failure(name: str, code: int, log: Path) -> Exception:
         how = ending[0] if ending else said[-1] if said else "interrupted"
         return Restart(f"stage {name}: {how} (log: {log}); rerun the same command to resume")
     return StageFailed(
-        f"stage {name} ended with exit code {code}; the end of its log {log}:\n"
-        + "\n".join(lines[-15:])
+        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(lines[-15:])
     )
 
 

@@ -94,8 +94,9 @@ def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
         return {}
     trainings = {
         name: dict(flatten(settings or {}))
-        for name, settings in config.recipe.stages.items() if type_of(name) == "train"
-    }  # fmt: skip
+        for name, settings in config.recipe.stages.items()
+        if type_of(name) == "train"
+    }
     if len(trainings) == 1:
         return {name: settings | {"steps": config.steps} for name, settings in trainings.items()}
     for name in (name for name, settings in trainings.items() if not settings.get("steps")):
@@ -128,8 +129,7 @@ def check_stages(config: RunConfig, chosen: list[str]) -> None:
     for name in config.recipe.stages:
         if type_of(name) not in STAGES:
             raise ConfigError(
-                f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}",
-                key=f"recipe.stages.{name}",
+                f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}", key=f"recipe.stages.{name}"
             )
     named = {found[2] for word in chosen if (found := STAGE_KEY.match(word))}
     unknown = sorted(named - config.recipe.stages.keys())
@@ -191,7 +191,6 @@ def task_data(config: RunConfig, task: str, own: list[Path]) -> str:
         return f"{config.workdir}/tasks"
     if config.glue is None:
         raise ConfigError(
-            f"task={task}: its files are required; add glue=FOLDER, the folder of the GLUE files",
-            key="glue",
+            f"task={task}: its files are required; add glue=FOLDER, the folder of the GLUE files", key="glue"
         )
     return config.glue

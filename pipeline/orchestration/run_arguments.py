@@ -116,9 +116,7 @@ def overrides_of(words: list[str]) -> list[str]:
 
 def start(words: list[str], task: Callable[[RunConfig, list[str]], Any]) -> NoReturn:
     """Compose a run of expanded words, and call `task` with it and the overrides; see `run`."""
-    entry_point.run(
-        "run", RunConfig, lambda config: task(config, overrides_of(words)), argv=of_run(words)
-    )
+    entry_point.run("run", RunConfig, lambda config: task(config, overrides_of(words)), argv=of_run(words))
 
 
 def check_name(override: str, words: list[str]) -> None:

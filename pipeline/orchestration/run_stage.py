@@ -45,10 +45,7 @@ def number(name: str, least: int) -> int:
     name = variable(name)
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError(
-            f"environment variable {name}={text!r}: must be a whole number of at least {least}",
-            key=name,
-        )
+        raise ConfigError(f"environment variable {name}={text!r}: must be a whole number of at least {least}", key=name)
     return int(text)
 
 
@@ -69,15 +66,11 @@ def hosts(stage: str, nodes: int) -> list[str]:
         return [master, *others]
     if not listed and not service:
         raise ConfigError(
-            "environment variable SERVICE is not set; set it to the name of the pods' headless "
-            "Service",
-            key="SERVICE",
+            "environment variable SERVICE is not set; set it to the name of the pods' headless Service", key="SERVICE"
         )
     names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
     if len(names) != nodes:
-        raise ConfigError(
-            f"environment variable NODES={nodes}: does not match HOSTS={listed}", key="NODES"
-        )
+        raise ConfigError(f"environment variable NODES={nodes}: does not match HOSTS={listed}", key="NODES")
     return names
 
 
@@ -92,17 +85,21 @@ def on_many_nodes(stage: str) -> list[str]:
     index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
     if index >= nodes:
         raise ConfigError(
-            f"environment variable NODES={nodes}: pod {index} exceeds it; set the Job's "
-            "completions to NODES",
+            f"environment variable NODES={nodes}: pod {index} exceeds it; set the Job's completions to NODES",
             key="NODES",
         )
     names = hosts(stage, nodes)
     # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
     return [
-        "--no_ssh", "--node_rank", str(index),
-        "--master_addr", names[0], "--master_port", os.environ.get(variable("PORT"), str(PORT)),
-    ]  # fmt: skip
+        "--no_ssh",
+        "--node_rank",
+        str(index),
+        "--master_addr",
+        names[0],
+        "--master_port",
+        os.environ.get(variable("PORT"), str(PORT)),
+    ]
 
 
 def training(node: graph.Node) -> list[str]:
@@ -159,9 +156,7 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
     mine = [node for node in nodes if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in nodes))
-        raise ConfigError(
-            f"{stage}: no such stage in recipe {config.recipe.name}; choose one of {listed}"
-        )
+        raise ConfigError(f"{stage}: no such stage in recipe {config.recipe.name}; choose one of {listed}")
     missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
     if missing:
         # A file system may show another node's rename with a delay.
@@ -185,9 +180,7 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    run_arguments.start(
-        run_arguments.expand(overrides), lambda config, chosen: run_stage(stage, config, chosen)
-    )
+    run_arguments.start(run_arguments.expand(overrides), lambda config, chosen: run_stage(stage, config, chosen))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,7 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
                 own = name_for(name, seed, config.seed)
                 if own in made:
                     raise ConfigError(
-                        f"seeds={config.seeds}: the recipe has a stage {own} already; rename it",
-                        key="seeds",
+                        f"seeds={config.seeds}: the recipe has a stage {own} already; rename it", key="seeds"
                     )
                 made[own] = (kind, with_seed(config, seed, settings, found, copied))
     for name in reports:
@@ -77,8 +76,7 @@ def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
         settings = found[name][1]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:
             raise ConfigError(
-                f"{name}.seed={settings.seed}: cannot be combined with "
-                f"seeds={config.seeds}; leave one of them out",
+                f"{name}.seed={settings.seed}: cannot be combined with seeds={config.seeds}; leave one of them out",
                 key=f"{name}.seed",
             )
 
@@ -88,9 +86,7 @@ def name_for(name: str, seed: int, first: int) -> str:
     return name if seed == first else f"{name}-seed{seed}"
 
 
-def with_seed(
-    config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: list[str]
-) -> StageConfig:
+def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: list[str]) -> StageConfig:
     """Return a copy of a stage's configuration that reads and writes the folders of a seed."""
     made = copy.deepcopy(settings)
     made.out = name_for(settings.out, seed, config.seed)

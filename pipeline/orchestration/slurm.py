@@ -28,8 +28,7 @@ NAME = "bert"  # prefix of job names, before the stage
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
-OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-        "REVOKED", "TIMEOUT")  # fmt: skip
+OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
 
 
 class SlurmExecutor:
@@ -39,8 +38,7 @@ class SlurmExecutor:
         check_options(config)
         if shutil.which("sbatch") is None:
             raise ConfigError(
-                "executor=slurm: sbatch not found; run the command on a login node of the cluster",
-                key="executor",
+                "executor=slurm: sbatch not found; run the command on a login node of the cluster", key="executor"
             )
         self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
         self.logs = self.workdir / "logs"
@@ -86,11 +84,17 @@ class SlurmExecutor:
         self.logs.mkdir(parents=True, exist_ok=True)
         kind = STAGES[node.kind]
         words = [
-            "sbatch", "--parsable", "--requeue", "--open-mode=append", f"--chdir={Path.cwd()}",
-            f"--job-name={NAME}-{stage}", f"--comment={self.workdir}",
-            f"--signal=TERM@{margin(self.config.time)}", f"--time={self.config.time}",
+            "sbatch",
+            "--parsable",
+            "--requeue",
+            "--open-mode=append",
+            f"--chdir={Path.cwd()}",
+            f"--job-name={NAME}-{stage}",
+            f"--comment={self.workdir}",
+            f"--signal=TERM@{margin(self.config.time)}",
+            f"--time={self.config.time}",
             "--ntasks-per-node=1",
-        ]  # fmt: skip
+        ]
         array = node.kind == "evaluate"
         words.append(f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out")
         if array:
@@ -197,13 +201,13 @@ class SlurmExecutor:
     def _failure(self, stage: str, job: str, state: str) -> Exception:
         """Return the exception for a failed job, from the log of its most relevant task."""
         shown = subprocess.run(
-            ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True,
-            check=False,
-        ).stdout  # fmt: skip
+            ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
+        ).stdout
         codes = [
             int(word.removeprefix("ExitCode=").partition(":")[0])
-            for word in shown.split() if word.startswith("ExitCode=")
-        ]  # fmt: skip
+            for word in shown.split()
+            if word.startswith("ExitCode=")
+        ]
         code = next((code for code in codes if code), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
         telling = [log for log in logs if "error: " in log.read_text(errors="replace")]

@@ -37,9 +37,15 @@ AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
 # srun exits with the highest code of its tasks, so these are ordered by severity. A task that is
 # killed exits with 137; srun exits with 1 if it cannot start a task.
 STEP_CODES = {
-    Exit.RESTART: 101, Exit.INTERRUPTED: 102, HUNG_UP: 103, TERMINATED: 104, KILLED: 105,
-    Exit.BUG: 201, Exit.DIVERGED: 202, Exit.USER: 203,
-}  # fmt: skip
+    Exit.RESTART: 101,
+    Exit.INTERRUPTED: 102,
+    HUNG_UP: 103,
+    TERMINATED: 104,
+    KILLED: 105,
+    Exit.BUG: 201,
+    Exit.DIVERGED: 202,
+    Exit.USER: 203,
+}
 FINAL = (Exit.BUG, Exit.DIVERGED, Exit.USER)
 
 
@@ -89,8 +95,7 @@ def task(stage: str, overrides: list[str]) -> int:
 def run_step(stage: str, nodes: int, overrides: list[str], logs: Path) -> int:
     """Run a stage on nodes of this job and return its exit code; `logs` is a folder of all."""
     # Tasks need this job's environment also where it was submitted with --export=NONE.
-    words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0",
-             "--export=ALL"]  # fmt: skip
+    words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0", "--export=ALL"]
     if nodes > 1:
         words.append("--label")
     if os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit it from its job
@@ -108,9 +113,8 @@ def environment_of_job() -> dict[str, str]:
     job = os.environ["SLURM_JOB_ID"]
     nodes = os.environ["SLURM_JOB_NUM_NODES"]
     listed = subprocess.run(
-        ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]], check=True, capture_output=True, text=True
+    )
     return {
         "NODES": nodes,
         "PARTS": os.environ.get("SLURM_ARRAY_TASK_COUNT", nodes),
@@ -170,8 +174,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     """
     if "SLURM_JOB_ID" not in os.environ:
         raise ConfigError(
-            "environment variable SLURM_JOB_ID is not set; submit with sbatch (docs/slurm.md)",
-            key="SLURM_JOB_ID",
+            "environment variable SLURM_JOB_ID is not set; submit with sbatch (docs/slurm.md)", key="SLURM_JOB_ID"
         )
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
@@ -226,8 +229,9 @@ def finish(stage: str, code: int, workdir: Path) -> None:
             f"error: stage {stage}: started {STALLED} times without a new checkpoint or result; "
             "fix the cause above (SIGTERM: perhaps too short a time limit), then submit the same "
             "command",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+            file=sys.stderr,
+            flush=True,
+        )
     else:
         print(f"{ended}; requeued", flush=True)
         subprocess.run(["scontrol", "requeue", job], check=False)
@@ -244,9 +248,7 @@ def main() -> None:
         print(__doc__, end="")
         return
     stage, *typed = words
-    run_arguments.start(
-        run_arguments.expand(typed), lambda config, chosen: drive(stage, config, chosen)
-    )
+    run_arguments.start(run_arguments.expand(typed), lambda config, chosen: drive(stage, config, chosen))
 
 
 if __name__ == "__main__":

@@ -38,10 +38,7 @@ def belongs_to_stage(kind: str, key: str) -> bool:
 
 def stages_with(key: str, words: list[str]) -> list[str]:
     """Return the recipe's stages that have a key; `words` are the command line of the run."""
-    return [
-        name for name in recipe_stages(words)
-        if type_of(name) in STAGES and belongs_to_stage(type_of(name), key)
-    ]  # fmt: skip
+    return [name for name in recipe_stages(words) if type_of(name) in STAGES and belongs_to_stage(type_of(name), key)]
 
 
 def recipe_stages(words: Iterable[str]) -> list[str]:

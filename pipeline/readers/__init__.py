@@ -61,13 +61,7 @@ class SkipCounts(Counter[str]):
         self.broken: list[str] = []  # location and fault of broken documents
 
     def reject(
-        self,
-        where: str,
-        why: str,
-        *,
-        path: str | None = None,
-        line: int | None = None,
-        offer_skip: bool = True,
+        self, where: str, why: str, *, path: str | None = None, line: int | None = None, offer_skip: bool = True
     ) -> None:
         """Count and list a document that cannot be read, or fail, depending on `on_error`.
 
@@ -108,11 +102,7 @@ def _in_words(reason: str, count: int) -> str:
 
 
 # Display names of skip reasons whose key is not readable as it is.
-_REASONS = {
-    "namespace": "other namespace",
-    "model": "not wikitext",
-    "little prose": "with little prose",
-}
+_REASONS = {"namespace": "other namespace", "model": "not wikitext", "little prose": "with little prose"}
 _COUNTED = ("redirect", "namespace", "duplicate")  # nouns: they take a plural
 
 
@@ -141,10 +131,7 @@ class Reader(Protocol):
 
 
 def files_of(
-    corpus: CorpusConfig,
-    source: str,
-    suffixes: tuple[str, ...],
-    of_reader: Callable[[list[File]], list[File]] = list,
+    corpus: CorpusConfig, source: str, suffixes: tuple[str, ...], of_reader: Callable[[list[File]], list[File]] = list
 ) -> list[File]:
     """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
@@ -174,8 +161,9 @@ def files_of(
         raise InputError(
             f"{place}: {what_is_missing(place, suffixes)}; run python -m pipeline.download with "
             f"this corpus first, or set {key}",
-            key=key, path=place,
-        )  # fmt: skip
+            key=key,
+            path=place,
+        )
     raise ConfigError(f"{key} is required for corpus {corpus.name}", key=key)
 
 
@@ -199,15 +187,13 @@ def check_options(corpus: CorpusConfig, kind: type) -> None:
     for name in corpus.options:
         if name not in names:
             raise ConfigError(
-                f"corpus.options.{name}: no such option of {corpus.reader}; choose one of "
-                f"{', '.join(names) or 'none'}",
+                f"corpus.options.{name}: no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}",
                 key=f"corpus.options.{name}",
             )
     for each in known:
         if each.default is each.empty and each.name not in corpus.options:
             raise ConfigError(
-                f"corpus.options.{each.name} is required by {corpus.reader}",
-                key=f"corpus.options.{each.name}",
+                f"corpus.options.{each.name} is required by {corpus.reader}", key=f"corpus.options.{each.name}"
             )
 
 
@@ -223,9 +209,7 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         cure = f"choose one of {', '.join(readers())}"
         if corpus.files:
             cure = "this corpus only works with python -m pipeline.download"
-        raise ConfigError(
-            f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader"
-        )
+        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader")
     check_options(corpus, kind)
     if corpus.path is not None:
         corpus = replace(corpus, path=storage.pinned(corpus.path))
@@ -256,8 +240,7 @@ class FixEncoding:
             import ftfy
         except ImportError as error:
             raise ConfigError(
-                f"corpus.mend=true: ftfy is not installed ({error}); run pip install ftfy",
-                key="corpus.mend",
+                f"corpus.mend=true: ftfy is not installed ({error}); run pip install ftfy", key="corpus.mend"
             ) from error
         self.reader = reader
         # Encoding only: no normalisation, no straightened quotation marks, no split ligatures.

@@ -31,9 +31,7 @@ class Reader:
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
         if len(corpus.parts) < 1:
-            raise ConfigError(
-                "corpus.parts: must have at least one corpus with a weight", key="corpus.parts"
-            )
+            raise ConfigError("corpus.parts: must have at least one corpus with a weight", key="corpus.parts")
         self.parts: dict[str, tuple[CorpusConfig, float, readers.Reader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
@@ -122,29 +120,21 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     key = f"corpus.parts.{name}"
     settings = corpus.parts[name]
     if not isinstance(settings, Mapping):
-        raise ConfigError(
-            f"{key}: must be a mapping with keys such as reader, path and weight", key=key
-        )
+        raise ConfigError(f"{key}: must be a mapping with keys such as reader, path and weight", key=key)
     inherited = {key: getattr(corpus, key) for key in INHERITED}
     settings = {"name": name, **inherited, **settings}
     weight = settings.pop("weight", 1.0)
     if not isinstance(weight, int | float) or not 0 <= weight <= MOST:
-        raise ConfigError(
-            f"{key}.weight={weight}: must be between 0 and {MOST}", key=f"{key}.weight"
-        )
+        raise ConfigError(f"{key}.weight={weight}: must be between 0 and {MOST}", key=f"{key}.weight")
     known = {field.name for field in dataclasses.fields(CorpusConfig)}
     if unknown := sorted(set(settings) - known):
         raise ConfigError(
-            f"{key}.{unknown[0]}: unknown key; use one of weight, {', '.join(known)}",
-            key=f"{key}.{unknown[0]}",
+            f"{key}.{unknown[0]}: unknown key; use one of weight, {', '.join(known)}", key=f"{key}.{unknown[0]}"
         )
     if "reader" not in settings:
         raise ConfigError(f"{key}.reader is required", key=f"{key}.reader")
     if settings["reader"] == "mix":
-        raise ConfigError(
-            f"{key}.reader=mix: mixes cannot be nested; list its parts in this mix",
-            key=f"{key}.reader",
-        )
+        raise ConfigError(f"{key}.reader=mix: mixes cannot be nested; list its parts in this mix", key=f"{key}.reader")
     try:
         settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
     except TypeError as error:

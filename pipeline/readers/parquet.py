@@ -40,9 +40,7 @@ class Reader:
         found = []
         for path in files_of(self.corpus, self.source, (".parquet",)):
             with self._open(str(path)) as file:
-                found += byte_ranges.cut(
-                    str(path), (size for _, size in self._groups(file)), split_bytes
-                )
+                found += byte_ranges.cut(str(path), (size for _, size in self._groups(file)), split_bytes)
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
@@ -96,21 +94,22 @@ class Reader:
             if top not in schema.names:
                 key = self.fields.key(name)
                 raise InputError(
-                    f"{path}: column {name} not found among {', '.join(schema.names)}; set {key}",
-                    key=key, path=path,
-                )  # fmt: skip
+                    f"{path}: column {name} not found among {', '.join(schema.names)}; set {key}", key=key, path=path
+                )
             if schema.names.count(top) > 1:
                 raise InputError(
                     f"{path}: has {schema.names.count(top)} columns named {top}; rename the others",
-                    key=self.fields.key(name), path=path,
-                )  # fmt: skip
+                    key=self.fields.key(name),
+                    path=path,
+                )
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):
                 raise InputError(
                     f"{path}: column {name} holds {kind}, not text; set corpus.options.text",
-                    key="corpus.options.text", path=path,
-                )  # fmt: skip
+                    key="corpus.options.text",
+                    path=path,
+                )
 
     def _columns(self, file: Any) -> list[str]:
         """Return the selected top-level columns; selecting one selects all fields nested in it."""

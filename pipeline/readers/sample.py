@@ -19,9 +19,7 @@ from pipeline.readers.io import byte_ranges
 from pipeline.text import docstrings
 
 STANDARD_LIBRARY = "python"
-_PASSED_OVER = frozenset(
-    {"test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals"}
-)
+_PASSED_OVER = frozenset({"test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals"})
 
 
 class Reader:
@@ -31,14 +29,7 @@ class Reader:
     so packages of any size are read in parallel.
     """
 
-    def __init__(
-        self,
-        corpus: CorpusConfig,
-        source: str,
-        *,
-        packages: list[str],
-        minimum_characters: int = 500,
-    ):
+    def __init__(self, corpus: CorpusConfig, source: str, *, packages: list[str], minimum_characters: int = 500):
         if not isinstance(packages, list):
             raise ConfigError(
                 f"corpus.options.packages={packages}: must be a list, such as [python,numpy]",
@@ -81,8 +72,7 @@ def folder(package: str) -> Path:
         if (found := Path(place, *inner)).is_dir():
             return found
     raise InputError(
-        f"corpus.options.packages: package {package} is not installed; install it or remove it "
-        "from the list",
+        f"corpus.options.packages: package {package} is not installed; install it or remove it from the list",
         key="corpus.options.packages",
     )
 

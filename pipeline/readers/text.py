@@ -23,18 +23,10 @@ class Reader:
     lines of a paragraph.
     """
 
-    def __init__(
-        self,
-        corpus: CorpusConfig,
-        source: str,
-        *,
-        document: str | int = "file",
-        hard_wraps: bool = False,
-    ):
+    def __init__(self, corpus: CorpusConfig, source: str, *, document: str | int = "file", hard_wraps: bool = False):
         check(
             document in UNITS or (type(document) is int and document > 0),
-            f"corpus.options.document={document}: must be one of {', '.join(UNITS)}, or a number "
-            "of lines",
+            f"corpus.options.document={document}: must be one of {', '.join(UNITS)}, or a number of lines",
             "corpus.options.document",
         )
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps

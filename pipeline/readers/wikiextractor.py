@@ -57,13 +57,12 @@ class Reader:
                 raise InputError(
                     f"{text_lines.place(split, line.number)}: neither <doc …> nor a JSON object; "
                     "WikiExtractor did not write this file, choose another corpus.reader",
-                    path=split.path, line=line.number,
-                )  # fmt: skip
+                    path=split.path,
+                    line=line.number,
+                )
             first = first and not line.text.strip()
 
-    def _body(
-        self, split: FileRange, first: text_lines.Line, lines: Iterator[text_lines.Line]
-    ) -> list[str]:
+    def _body(self, split: FileRange, first: text_lines.Line, lines: Iterator[text_lines.Line]) -> list[str]:
         body: list[str] = []
         room = text_lines.document_budget(split, first, "no </doc>")
         for line in lines:
@@ -76,8 +75,9 @@ class Reader:
         raise InputError(
             f"{text_lines.place(split, first.number)}: the article that begins here has no </doc>; "
             "the file is truncated or damaged, extract it again",
-            path=split.path, line=text_lines.file_line(split, first.number),
-        )  # fmt: skip
+            path=split.path,
+            line=text_lines.file_line(split, first.number),
+        )
 
     def _article(self, attributes: str, body: list[str]) -> Document:
         parts = _BETWEEN.split(attributes.strip().removesuffix('"'))
@@ -85,9 +85,7 @@ class Reader:
         title = html.unescape(known.get("title", ""))
         return self._document(known.get("id", "?"), title, "\n".join(body))
 
-    def _object(
-        self, split: FileRange, line: text_lines.Line, tally: SkipCounts
-    ) -> Document | None:
+    def _object(self, split: FileRange, line: text_lines.Line, tally: SkipCounts) -> Document | None:
         try:
             row = jsonl.parse(line.text)
             if not isinstance(row.get("text"), str):

@@ -66,16 +66,13 @@ def dumps(found: list[File]) -> list[File]:
     kept = [path for path in found if not _OTHER.search(path.name)]
     if not kept:
         raise InputError(
-            f"{found[0].parent}: no dump of pages found, only {found[0].name}; "
-            "download pages-articles",
+            f"{found[0].parent}: no dump of pages found, only {found[0].name}; download pages-articles",
             path=found[0].parent,
         )
     return kept
 
 
-def skip_reason(
-    page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: Extractor
-) -> str | None:
+def skip_reason(page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: Extractor) -> str | None:
     """Return why a page is not an article, or None if it is one."""
     namespace = page.namespace
     if namespace is None:

@@ -46,10 +46,14 @@ def pretraining() -> list[wr.LinePlot]:
         curves("tokens a second", "train/tokens_per_second"),
         curves("model FLOP utilisation", "train/mfu", range_y=(0.0, None)),
         curves(
-            "shares of a step's time", "train/data_wait_share", "train/forward_share",
-            "train/backward_share", "train/step_share", plot_type="stacked-area",
+            "shares of a step's time",
+            "train/data_wait_share",
+            "train/forward_share",
+            "train/backward_share",
+            "train/step_share",
+            plot_type="stacked-area",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def data() -> list[wr.LinePlot]:
@@ -107,10 +111,7 @@ def workspace(entity: str, project: str) -> ws.Workspace:
         project=project,
         name="BERT pre-training",
         sections=[
-            *(
-                ws.Section(name=name, panels=panels(), is_open=name != "Fleet")
-                for name, panels in SECTIONS.items()
-            ),
+            *(ws.Section(name=name, panels=panels(), is_open=name != "Fleet") for name, panels in SECTIONS.items()),
             ws.Section(name="Stages", panels=tables(), is_open=True),
         ],
         runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Metric("JobType")]),
@@ -160,9 +161,7 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     logged = work / RECORD
     stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
     if not runs:
-        raise InputError(
-            f"{work}: no train*/{RUN_ID} found; train with tracking=wandb first", path=work
-        )
+        raise InputError(f"{work}: no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
     for name, panels in SECTIONS.items():
         chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project

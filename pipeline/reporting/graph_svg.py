@@ -19,8 +19,7 @@ def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
     """Return the stages that each stage read, by the fingerprints in its manifest."""
     makers = {manifest.fingerprint: name for name, manifest in stages.items()}
     return {
-        name: [makers[mark] for mark in manifest.inputs.values() if mark in makers]
-        for name, manifest in stages.items()
+        name: [makers[mark] for mark in manifest.inputs.values() if mark in makers] for name, manifest in stages.items()
     }
 
 
@@ -52,9 +51,7 @@ def draw(stages: Mapping[str, Manifest]) -> str:
     places = {name: (4 + (wide + GAP) * column[name], 4 + ROW * row[name]) for name in stages}
     width = (wide + GAP) * (max(column.values()) + 1) - GAP + 8
     height = ROW * max(rows.values()) - ROW + HEIGHT + 8
-    label = "; ".join(
-        f"{name} reads {', '.join(read) or 'the corpus'}" for name, read in needs.items()
-    )
+    label = "; ".join(f"{name} reads {', '.join(read) or 'the corpus'}" for name, read in needs.items())
     parts = [
         f'<svg class="dag" viewBox="0 0 {width} {height}" width="{width}" '
         f'role="img" aria-label="{escape(label)}">{_HEAD}'
@@ -64,10 +61,7 @@ def draw(stages: Mapping[str, Manifest]) -> str:
         for other in others:
             a, b = places[other][0] + wide, places[other][1] + HEIGHT // 2
             middle = x - GAP // 2
-            parts.append(
-                f'<path d="M{a} {b}H{x - GAP}C{middle} {b} {middle} {y} {x} {y}" '
-                'marker-end="url(#arrow)"/>'
-            )
+            parts.append(f'<path d="M{a} {b}H{x - GAP}C{middle} {b} {middle} {y} {x} {y}" marker-end="url(#arrow)"/>')
     for name, (x, y) in places.items():
         parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{HEIGHT}" rx="8"/>')
         parts.append(f'<text x="{x + 10}" y="{y + 19}">{escape(name)}</text>')

@@ -58,14 +58,12 @@ def section(score: PairScore) -> dict[str, Any]:
     known = others_of(score.task, tables)
     others = [one for one in known if one[2].keys() & tables[kind].keys()]
     rows = [
-        row(name.replace("_", " "), one, random.get(kind, {}).get(name),
-            [scores.get(name) for _, _, scores in others])
+        row(name.replace("_", " "), one, random.get(kind, {}).get(name), [scores.get(name) for _, _, scores in others])
         for name, one in sorted(tables[kind].items())
-    ]  # fmt: skip
+    ]
     rows.append(
-        row("mean of paradigms", tables["macro"], random.get("macro"),
-            [scores.get("") for _, _, scores in others])
-    )  # fmt: skip
+        row("mean of paradigms", tables["macro"], random.get("macro"), [scores.get("") for _, _, scores in others])
+    )
     return {
         "task": f"{score.title}, mean of paradigms",
         "title": f"{score.title}: {score.scores['micro']:.1%} of {score.rows['dev']:,} pairs right",
@@ -78,9 +76,7 @@ def section(score: PairScore) -> dict[str, Any]:
     }
 
 
-def ranking(
-    score: PairScore, known: list[tuple[str, str, dict[str, float]]]
-) -> list[dict[str, Any]]:
+def ranking(score: PairScore, known: list[tuple[str, str, dict[str, float]]]) -> list[dict[str, Any]]:
     """Return the scores over all of this model, random weights and published models, best first."""
     found = [("this model", "", 100 * score.score)]
     if score.baseline is not None:
@@ -95,22 +91,19 @@ def ranking(
 def note(score: PairScore) -> str:
     """Return how sentences were scored."""
     how = {
-        "pll": "pseudo-log-likelihood", "word_l2r": "pseudo-log-likelihood, words left to right",
+        "pll": "pseudo-log-likelihood",
+        "word_l2r": "pseudo-log-likelihood, words left to right",
         "likelihood": "likelihood",
-    }  # fmt: skip
+    }
     missing = len(missing_paradigms(score.task, score.tables))
-    part = (
-        f" {missing} published paradigms were not scored here: models are compared by the others."
-    )
+    part = f" {missing} published paradigms were not scored here: models are compared by the others."
     return (
         f"Model {score.model}, by {how[score.method]}; intervals of 95% are from a bootstrap of "
         f"pairs; chance is 50%. {score.ties:,} ties count as right." + part * bool(missing)
     )
 
 
-def row(
-    name: str, ours: Figures, random: Figures | None, others: list[float | None]
-) -> dict[str, Any]:
+def row(name: str, ours: Figures, random: Figures | None, others: list[float | None]) -> dict[str, Any]:
     """Return a row of the table, in percent."""
     low, high = ours["interval"]
     return {
@@ -157,9 +150,7 @@ def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, floa
 def missing_paradigms(task: str, tables: Figures) -> set[str]:
     """Return the paradigms that others published scores of and that were not scored here."""
     entries = published().get(task, [])
-    return {name for entry in entries for name in entry.get("paradigms", {})} - set(
-        tables["paradigms"]
-    )
+    return {name for entry in entries for name in entry.get("paradigms", {})} - set(tables["paradigms"])
 
 
 def curves(score: PairScore) -> list[tuple[str, str]]:
@@ -169,18 +160,26 @@ def curves(score: PairScore) -> list[tuple[str, str]]:
         return []
     x, label = places(points)
     pairs = f"{score.rows['dev']:,} pairs"
-    drawn = [(f"Mean of paradigms over checkpoints ({pairs})", plots.lines(
-        [("accuracy", x, [point["score"] for point in points]),
-         ("chance", x, [score.majority or 0.0] * len(x))], label, "accuracy",
-    ))]  # fmt: skip
+    drawn = [
+        (
+            f"Mean of paradigms over checkpoints ({pairs})",
+            plots.lines(
+                [
+                    ("accuracy", x, [point["score"] for point in points]),
+                    ("chance", x, [score.majority or 0.0] * len(x)),
+                ],
+                label,
+                "accuracy",
+            ),
+        )
+    ]
     names = sorted(points[0]["phenomena"])
     for start in range(0, len(names), MOST_CURVES):
         part = [
             (name.replace("_", " "), x, [point["phenomena"][name] for point in points])
             for name in names[start : start + MOST_CURVES]
         ]
-        drawn.append((f"Phenomena {start + 1} to {start + len(part)}",
-                      plots.lines(part, label, "accuracy")))  # fmt: skip
+        drawn.append((f"Phenomena {start + 1} to {start + len(part)}", plots.lines(part, label, "accuracy")))
     return drawn
 
 

@@ -18,11 +18,20 @@ COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
 BASELINES = ("#9aa3ad", "#c3c9cf")  # quiet: what a score is compared with
 
 mpl.rcParams |= {
-    "svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif", "font.size": 10,
-    "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
-    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False, "text.parse_math": False,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "text.parse_math": False,
+}
 
 Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
 
@@ -69,9 +78,7 @@ def number(value: float) -> str:
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
-def histogram_figure(
-    places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str
-) -> Figure:
+def histogram_figure(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> Figure:
     """Draw a histogram of whole numbers with their counts, in at most 64 bars."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
@@ -97,9 +104,7 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
     try:
         figure.savefig(path, format="png", dpi=150)
     except OSError as error:
-        raise InputError(
-            f"{path}: is not writable ({error.strerror}); choose another file", path=path
-        ) from error
+        raise InputError(f"{path}: is not writable ({error.strerror}); choose another file", path=path) from error
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
@@ -111,9 +116,7 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], la
         places = [index + number * height for index in range(len(names))]
         colour = BASELINES[min(number, len(BASELINES)) - 1] if number else COLOURS[0]
         axes.barh(places, values, height, label=shown(title), color=colour)
-    axes.set_yticks(
-        [index + 0.4 - height / 2 for index in range(len(names))], [shown(name) for name in names]
-    )
+    axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], [shown(name) for name in names])
     axes.invert_yaxis()
     axes.set(xlabel=shown(label), xlim=(0, None))
     axes.grid(alpha=0.15, axis="x")

@@ -13,35 +13,35 @@ DEVLIN = "Devlin et al. 2019, table 1 (test sets)"
 TURC = "Turc et al. 2019, scores in google-research/bert (test sets)"
 
 COLUMNS = {
-    "mnli": "MNLI-m", "mnli_mm": "MNLI-mm", "qqp": "QQP", "qnli": "QNLI", "sst2": "SST-2",
-    "cola": "CoLA", "stsb": "STS-B", "mrpc": "MRPC", "rte": "RTE", "wnli": "WNLI", "ax": "AX",
-}  # fmt: skip
+    "mnli": "MNLI-m",
+    "mnli_mm": "MNLI-mm",
+    "qqp": "QQP",
+    "qnli": "QNLI",
+    "sst2": "SST-2",
+    "cola": "CoLA",
+    "stsb": "STS-B",
+    "mrpc": "MRPC",
+    "rte": "RTE",
+    "wnli": "WNLI",
+    "ax": "AX",
+}
 
 # In the order of COLUMNS; the last ones may be unpublished.
 MODELS: dict[str, tuple[str, list[float]]] = {
     "BERT-large": (DEVLIN, [86.7, 85.9, 72.1, 92.7, 94.9, 60.5, 86.5, 89.3, 70.1]),
     "BERT-base": (DEVLIN, [84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4]),
-    "BERT-medium": (
-        TURC, [80.0, 79.1, 69.6, 87.7, 89.6, 38.0, 78.4, 86.6, 62.2, 62.3, 30.5],
-    ),
-    "BERT-small": (
-        TURC, [77.6, 77.0, 68.1, 86.4, 89.7, 27.8, 77.0, 83.4, 61.8, 62.3, 28.6],
-    ),
-    "BERT-mini": (
-        TURC, [74.8, 74.3, 66.4, 84.1, 85.9, 0.0, 73.3, 81.1, 57.9, 62.3, 26.1],
-    ),
-    "BERT-tiny": (
-        TURC, [70.2, 70.3, 62.2, 81.5, 83.2, 0.0, 73.6, 81.1, 57.2, 62.3, 21.0],
-    ),
-}  # fmt: skip
+    "BERT-medium": (TURC, [80.0, 79.1, 69.6, 87.7, 89.6, 38.0, 78.4, 86.6, 62.2, 62.3, 30.5]),
+    "BERT-small": (TURC, [77.6, 77.0, 68.1, 86.4, 89.7, 27.8, 77.0, 83.4, 61.8, 62.3, 28.6]),
+    "BERT-mini": (TURC, [74.8, 74.3, 66.4, 84.1, 85.9, 0.0, 73.3, 81.1, 57.9, 62.3, 26.1]),
+    "BERT-tiny": (TURC, [70.2, 70.3, 62.2, 81.5, 83.2, 0.0, 73.6, 81.1, 57.2, 62.3, 21.0]),
+}
 
 
 def row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
     """Return a model's scores in percent, with averages without WNLI (the paper's) and with it."""
     nine = metrics.glue_average(scores)
     ten = (nine * 9 + scores["wnli"]) / 10 if nine is not None and "wnli" in scores else None
-    return {"name": name, "scores": dict(scores), "average": nine, "with_wnli": ten,
-            "source": source}  # fmt: skip
+    return {"name": name, "scores": dict(scores), "average": nine, "with_wnli": ten, "source": source}
 
 
 def table(ours: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:

@@ -84,9 +84,7 @@ def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
             curves: list[plots.Curve] = [("pre-trained", steps, [found[s][0] for s in steps])]
             random = [found[step][1] for step in steps]
             if None not in random:
-                curves.append(
-                    ("random initialisation", steps, [r for r in random if r is not None])
-                )
+                curves.append(("random initialisation", steps, [r for r in random if r is not None]))
             drawn.append((f"{title} over checkpoints", plots.lines(curves, "step", "score")))
     return drawn
 

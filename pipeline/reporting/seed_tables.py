@@ -28,10 +28,13 @@ Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of t
 def groups(stages: Stages) -> Groups:
     """Return the stages that there are for more than one seed, in the order of the run."""
     own = next(
-        (int(manifest.config["seed"]) for name, (_, manifest) in stages.items()
-         if manifest.stage == "train" and "seed" in manifest.config and not COPY.fullmatch(name)),
+        (
+            int(manifest.config["seed"])
+            for name, (_, manifest) in stages.items()
+            if manifest.stage == "train" and "seed" in manifest.config and not COPY.fullmatch(name)
+        ),
         0,
-    )  # fmt: skip
+    )
     found: Groups = {}
     for name in stages:
         copied = COPY.fullmatch(name)
@@ -56,8 +59,7 @@ def leading(stages: Stages, found: Groups) -> Stages:
     first = leader(stages, found)
     for by_seed in found.values():
         names = sorted(
-            by_seed.values(),
-            key=lambda name: (not has_baseline(stages[name][1]), name != by_seed.get(first)),
+            by_seed.values(), key=lambda name: (not has_baseline(stages[name][1]), name != by_seed.get(first))
         )
         folder, manifest = stages[names[0]]
         every = [stages[name][1] for name in names]
@@ -88,10 +90,7 @@ def scores_of(stage: str, manifest: Manifest) -> Iterator[tuple[str, float]]:
     """Yield each score of a stage with a name that is the same for all seeds."""
     if manifest.stage == TrainingSummary.stage:
         held_out = TrainingSummary.of(manifest).validation
-        yield from (
-            (f"{title} ({stage})", held_out[key]) for key, title in HELD_OUT.items()
-            if key in held_out
-        )  # fmt: skip
+        yield from ((f"{title} ({stage})", held_out[key]) for key, title in HELD_OUT.items() if key in held_out)
     elif manifest.stage == Score.stage:
         found = Score.of(manifest)
         if isinstance(found, PairScore):
@@ -144,8 +143,9 @@ def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
     """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
     for stage, by_seed in found.items():
         of_seeds = {f"seed {seed}": stages[name] for seed, name in by_seed.items()}
-        held_out = [(seed, *accuracies(folder)) for seed, (folder, manifest) in of_seeds.items()
-                    if manifest.stage == "train"]  # fmt: skip
+        held_out = [
+            (seed, *accuracies(folder)) for seed, (folder, manifest) in of_seeds.items() if manifest.stage == "train"
+        ]
         if any(steps for _, steps, _ in held_out):
             title = f"Held-out masked-LM accuracy ({stage})"
             yield title, plots.lines(held_out, "step", "share of masked tokens")
@@ -156,16 +156,11 @@ def curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
         ]
         labels = {label for _, _, label, _ in pairs}
         if len(pairs) > 1 and len(labels) == 1:
-            drawn = [(seed, x, [point["score"] for point in score.checkpoints])
-                     for seed, x, _, score in pairs]  # fmt: skip
-            yield (
-                f"{pairs[0][-1].title}, mean of paradigms ({stage})",
-                plots.lines(drawn, labels.pop(), "accuracy"),
-            )
+            drawn = [(seed, x, [point["score"] for point in score.checkpoints]) for seed, x, _, score in pairs]
+            yield (f"{pairs[0][-1].title}, mean of paradigms ({stage})", plots.lines(drawn, labels.pop(), "accuracy"))
 
 
 def accuracies(folder: Path) -> tuple[list[int], list[float]]:
     """Return the steps and the values of the held-out accuracy of a training."""
-    rows = [row for row in read_metrics(folder)
-            if row["kind"] == "validation" and ACCURACY in row]  # fmt: skip
+    rows = [row for row in read_metrics(folder) if row["kind"] == "validation" and ACCURACY in row]
     return [row["step"] for row in rows], [row[ACCURACY] for row in rows]

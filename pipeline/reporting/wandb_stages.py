@@ -26,9 +26,14 @@ RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W
 # Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
 PUBLISHED = dict(zip(COLUMNS, MODELS["BERT-base"][1], strict=False))
 KINDS = {  # an artifact's type by the stage that makes it
-    "download": "corpus", "vocab": "vocabulary", "prepare": "shards", "train": "checkpoint",
-    "convert": "model", "evaluate": "scores", "tasks": "tasks",
-}  # fmt: skip
+    "download": "corpus",
+    "vocab": "vocabulary",
+    "prepare": "shards",
+    "train": "checkpoint",
+    "convert": "model",
+    "evaluate": "scores",
+    "tasks": "tasks",
+}
 HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
@@ -71,9 +76,7 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def log_stage(
-    work: Path, name: str, folder: Path, found: Stages, project: str | None, upload: str
-) -> None:
+def log_stage(work: Path, name: str, folder: Path, found: Stages, project: str | None, upload: str) -> None:
     """Log one stage: its settings, figures and artifact."""
     import wandb
 
@@ -135,8 +138,7 @@ def log_samples(run: Any, manifest: Manifest) -> None:
     """Log masked sentences with the model's fillings."""
     import wandb
 
-    rows = [(sample["text"], "; ".join(map(filled, sample["masks"])))
-            for sample in Conversion.of(manifest).samples]  # fmt: skip
+    rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in Conversion.of(manifest).samples]
     if rows:
         columns: list[str | int] = ["sentence", "filled in, with probability"]
         run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
@@ -172,11 +174,7 @@ def curves(found: Score) -> Iterator[dict[str, float]]:
     for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
         row: dict[str, float] = {"evaluate/epoch": epoch + 1}
         for start, prefix in (("pretrained", ""), ("random", "random_")):
-            rows = [
-                run["epochs"][epoch]
-                for run in found.runs
-                if run["start"] == start and epoch < len(run["epochs"])
-            ]
+            rows = [run["epochs"][epoch] for run in found.runs if run["start"] == start and epoch < len(run["epochs"])]
             if rows:
                 row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
                 row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)

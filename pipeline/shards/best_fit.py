@@ -17,12 +17,7 @@ from pipeline.shards.sentence_pairs import Documents, Ints, Pairs
 
 
 def best_fit(
-    documents: Documents,
-    max_tokens: int,
-    key: np.uint64,
-    *,
-    separator: int,
-    chosen: Ints | None = None,
+    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int, chosen: Ints | None = None
 ) -> tuple[npt.NDArray[Any], Pairs]:
     """Pack documents into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
@@ -37,9 +32,7 @@ def best_fit(
             first = pieces.a_start[piece]
             parts += [mark] if number else []
             parts.append(tokens[first : first + pieces.a_len[piece]])
-    lengths = np.array(
-        [pieces.a_len[sequence].sum() + len(sequence) - 1 for sequence in sequences], np.int64
-    )
+    lengths = np.array([pieces.a_len[sequence].sum() + len(sequence) - 1 for sequence in sequences], np.int64)
     none = np.zeros(len(sequences), np.int64)
     return (
         np.concatenate(parts) if parts else tokens,
@@ -74,9 +67,14 @@ def fill(sizes: list[int], most: int) -> list[list[int]]:
 
 
 def cut_documents(
-    documents: Documents, max_tokens: int, key: np.uint64, separator: int | None, chosen: Ints,
-    packing: str, starts: Ints,
-) -> int:  # fmt: skip
+    documents: Documents,
+    max_tokens: int,
+    key: np.uint64,
+    separator: int | None,
+    chosen: Ints,
+    packing: str,
+    starts: Ints,
+) -> int:
     """Return how many of the chosen documents are in more than one sequence.
 
     `starts` are those of the sequences, ascending, of sequential packing.

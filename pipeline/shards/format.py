@@ -124,9 +124,7 @@ class Shard:
     @cached_property
     def is_random_next(self) -> npt.NDArray[np.bool_]:
         """Return the flags `(rows,)` bool."""
-        flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(
-            zero_copy_only=False
-        )
+        flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(zero_copy_only=False)
         return flags
 
 
@@ -195,12 +193,8 @@ def open_shard(path: Path | str) -> Shard:
         return shard
     except FileNotFoundError as error:
         raise InputError(f"{path}: shard not found", path=path) from error
-    except (
-        pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError,
-    ) as error:  # fmt: skip
-        raise InputError(
-            f"{path}: not a readable shard ({first_line(error)}); run prepare again", path=path
-        ) from error
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"{path}: not a readable shard ({first_line(error)}); run prepare again", path=path) from error
 
 
 def _check_rows(shard: Shard, batch: pa.RecordBatch) -> None:

@@ -53,12 +53,7 @@ def stream(documents: Documents, order: Ints, longest: int, separator: int | Non
 
 
 def full_sentences(
-    documents: Documents,
-    max_tokens: int,
-    key: np.uint64,
-    *,
-    separator: int | None,
-    chosen: Ints | None = None,
+    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int | None, chosen: Ints | None = None
 ) -> tuple[npt.NDArray[Any], Pairs]:
     """Pack whole sentences into slices of at most `max_tokens` of the returned tokens `(T,)`.
 

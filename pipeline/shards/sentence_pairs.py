@@ -122,9 +122,8 @@ def next_sentence_pairs(
 
 
 def _turn(
-    documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int,
-    by_order: bool,
-) -> tuple[Pairs, Ints]:  # fmt: skip
+    documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int, by_order: bool
+) -> tuple[Pairs, Ints]:
     """Draw one untruncated pair per live document; return also where its next chunk starts."""
 
     def draw(purpose: int) -> int:
@@ -181,19 +180,11 @@ def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: int)
     """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
     excess = np.maximum(pairs.a_len + pairs.b_len - max_tokens, 0)
     half = (max_tokens + 1) // 2
-    kept_a = np.where(
-        excess > 0, np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half)), pairs.a_len
-    )
+    kept_a = np.where(excess > 0, np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half)), pairs.a_len)
     kept_b = np.where(excess > 0, max_tokens - kept_a, pairs.b_len)
-    front_a = counter_rng.binomial_half(
-        counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_A), pairs.a_len - kept_a
-    )
-    front_b = counter_rng.binomial_half(
-        counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_B), pairs.b_len - kept_b
-    )
-    return Pairs(
-        pairs.a_start + front_a, kept_a, pairs.b_start + front_b, kept_b, pairs.is_random_next
-    )
+    front_a = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_A), pairs.a_len - kept_a)
+    front_b = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_B), pairs.b_len - kept_b)
+    return Pairs(pairs.a_start + front_a, kept_a, pairs.b_start + front_b, kept_b, pairs.is_random_next)
 
 
 def _no_pairs() -> Pairs:

@@ -44,7 +44,4 @@ def sensible_count(documents: int) -> int:
 
 def advice(share: float) -> str:
     """Return the advice for an error message to set a share."""
-    return (
-        f"set validation_share={share} (in a run: prepare.validation_share={share} "
-        f"tasks.validation_share={share})"
-    )
+    return f"set validation_share={share} (in a run: prepare.validation_share={share} tasks.validation_share={share})"

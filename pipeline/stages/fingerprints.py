@@ -61,21 +61,13 @@ def inputs(config: StageConfig) -> dict[str, str]:
 
 def settings_of(config: StageConfig) -> dict[str, Any]:
     """Return all settings by dotted key: everything but the inputs that determines the output."""
-    return {
-        key: value
-        for key, role, value in walk_fields(config)
-        if role == "setting" and key != "corpus.path"
-    }
+    return {key: value for key, role, value in walk_fields(config) if role == "setting" and key != "corpus.path"}
 
 
 def changed_settings(config: StageConfig) -> dict[str, Any]:
     """Return the settings that differ from the schema's defaults, by dotted key."""
     defaults = defaults_of(type(config))
-    return {
-        key: value
-        for key, value in settings_of(config).items()
-        if key not in defaults or value != defaults[key]
-    }
+    return {key: value for key, value in settings_of(config).items() if key not in defaults or value != defaults[key]}
 
 
 def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
@@ -161,9 +153,7 @@ def fingerprint_files(path: Path | str) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(
-    stage: str, config: StageConfig, known: Mapping[str, str] | None = None
-) -> tuple[str, dict[str, str]]:
+def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.
@@ -192,9 +182,7 @@ def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recognise(
-    stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
-) -> Manifest | None:
+def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]) -> Manifest | None:
     """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
     If the stage's version was raised since, only folders of slow stages are accepted, so that an

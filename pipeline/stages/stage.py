@@ -45,9 +45,7 @@ def output_place(out: str) -> Path:
     path = Path(os.path.normpath(out))
     if path.name in ("", ".."):
         raise ConfigError(
-            f"out={out}: cannot be replaced; set out to a new folder, such as out=work/made",
-            key="out",
-            path=out,
+            f"out={out}: cannot be replaced; set out to a new folder, such as out=work/made", key="out", path=out
         )
     return path
 
@@ -107,10 +105,7 @@ def _held(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
         except OSError as error:
             what = "another run is writing this folder; wait for it, or set another"
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                what = (
-                    f"cannot be locked ({error.strerror}); mount its file system with locks "
-                    "(flock), or set another"
-                )
+                what = f"cannot be locked ({error.strerror}); mount its file system with locks (flock), or set another"
             raise InputError(f"{key}={folder}: {what} {key}", key=key, path=folder) from error
         yield
 
@@ -125,9 +120,7 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
             raise
         if what := disk_failure(error):
             raise InputError(
-                f"out={out}: {what.lower()}; free some space, or set another out",
-                key="out",
-                path=out,
+                f"out={out}: {what.lower()}; free some space, or set another out", key="out", path=out
             ) from error
         raise
 
@@ -146,11 +139,7 @@ def check_free(stage: str, out: Path, in_place: bool) -> None:
         found = f"contains files not created by {stage}"
     else:
         return
-    raise InputError(
-        f"out={out}: {found} and is not overwritten; delete it, or set another out",
-        key="out",
-        path=out,
-    )
+    raise InputError(f"out={out}: {found} and is not overwritten; delete it, or set another out", key="out", path=out)
 
 
 def replace(old: Path, new: Path) -> None:
@@ -221,10 +210,7 @@ def run(
     pin(config)
     store = StoreFolder(stage, config)
     named = output_place(str(local_place(config.out, config.mirror)))
-    with (
-        disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait),
-        locked_target(named, wait) as out,
-    ):  # fmt: skip
+    with disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait), locked_target(named, wait) as out:
         recover(out)
         place = config.out if store.stored else named
         if store.stored:

@@ -107,8 +107,9 @@ class StoreFolder:
             return
         raise InputError(
             f"out={self._address}: {found} and is not overwritten; delete it, or set another out",
-            key="out", path=self._address,
-        )  # fmt: skip
+            key="out",
+            path=self._address,
+        )
 
     def unsent(self, fingerprint: str) -> Manifest | None:
         """Return the manifest of what was made here as it is wanted, but not put yet."""
@@ -224,9 +225,7 @@ class StoreFolder:
                 self.copy.put(name, sums.get(name.rpartition("/")[2]))
         gone = {name for name in known if not (self.copy.path / name).exists()}
         groups = {match[1] for name in gone if (match := FILE.fullmatch(name))}
-        self._remove(
-            [*gone, *(f"{g}/{n}" for g in groups for n in FILES if f"{g}/{n}" not in gone)]
-        )
+        self._remove([*gone, *(f"{g}/{n}" for g in groups for n in FILES if f"{g}/{n}" not in gone)])
         self.copy.save_index()
 
     def finish(self, manifest: Manifest) -> Manifest:
@@ -243,14 +242,11 @@ class StoreFolder:
         self.copy.drop_stale(listed)
         for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
             self.copy.entries.setdefault(name, Entry(-1, 0, "", listed[name].etag))
-        parallel.each(
-            lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files
-        )
+        parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files)
         manifest = dataclasses.replace(manifest, files=manifest.files | self._elsewhere(listed))
         self.copy.save_index()
         listed = self.copy.listed()
-        wrong = [n for n, f in manifest.files.items()
-                 if n not in listed or listed[n].size != f["bytes"]]  # fmt: skip
+        wrong = [n for n, f in manifest.files.items() if n not in listed or listed[n].size != f["bytes"]]
         if wrong:
             raise Restart(f"{self._address}/{wrong[0]}: another process changed it")
         # Checkpoints of other settings, or kept for good by another start, stay.

@@ -23,12 +23,9 @@ _UNSPACED = re.compile(
 )
 
 _GUTENBERG_START = re.compile(
-    r"\*{3} ?START OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*",
-    re.IGNORECASE,
+    r"\*{3} ?START OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*", re.IGNORECASE
 )
-_GUTENBERG_END = re.compile(
-    r"\*{3} ?END OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*", re.IGNORECASE
-)
+_GUTENBERG_END = re.compile(r"\*{3} ?END OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*", re.IGNORECASE)
 _GUTENBERG_LAST = re.compile(r"End of (?:the )?Project Gutenberg(?:'s|’s)? .*", re.IGNORECASE)
 _GUTENBERG_CREDIT = re.compile(
     r"(?:Th(?:is|e) (?:e-?text|eBook|file) was (?:first )?)?"

@@ -20,16 +20,12 @@ _SECTION = re.compile(r"[A-Z][\w -]{2,30}:?$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#_.])\1{2,}\s*$")
 _TABLE = re.compile(r"(=+( +=+)+|-+( +-+)+|\+[-=+]{3,}|\|.*)\s*$")
 _DIRECTIVE = re.compile(r"\.\. *([\w-]+)::")
-_ENTRY = re.compile(
-    r"(\*{0,2}[A-Za-z_][\w.]*(?:, *\*{0,2}[A-Za-z_][\w.]*)*) *+(?:\([^()]*+\) *+)?:(?!:)"
-)
+_ENTRY = re.compile(r"(\*{0,2}[A-Za-z_][\w.]*(?:, *\*{0,2}[A-Za-z_][\w.]*)*) *+(?:\([^()]*+\) *+)?:(?!:)")
 _FIELD = re.compile(r":(?:param|arg|ivar|cvar|var|returns?|raises?|keyword)\b([^:]*):")
 _ITEM = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+(?=\S)")
 _SIGNATURE = re.compile(r"[\w.]+\([^()]*\)(?: *->.*)?$")
 
-_ROLE = re.compile(
-    r"(?<![a-zA-Z:+_-])([a-zA-Z+_-]*+):(?!:`)[a-zA-Z:+_-]++(?<=:)`~?!?([^`<]*+)(?:<[^`>]*+>)?`"
-)
+_ROLE = re.compile(r"(?<![a-zA-Z:+_-])([a-zA-Z+_-]*+):(?!:`)[a-zA-Z:+_-]++(?<=:)`~?!?([^`<]*+)(?:<[^`>]*+>)?`")
 _LINK = re.compile(r"`([^`<]++)<[^`>]*+>`_{0,2}")
 _MARKDOWN_LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _FOOTNOTE = re.compile(r"(?<!\s)\s*+\[[\w#*]+\]_")

@@ -22,15 +22,30 @@ _LEGACY = {
     "zh": ("gb18030", "big5hkscs"),
     "ja": ("cp932", "euc_jp"),
     "ko": ("cp949",),
-    "ru": _CYRILLIC, "uk": ("cp1251", "koi8_u"), "be": _CYRILLIC, "bg": _CYRILLIC,
-    "sr": ("cp1251", "cp1250"), "mk": ("cp1251",),
-    "pl": ("cp1250", "iso8859_2"), "cs": ("cp1250", "iso8859_2"), "sk": ("cp1250", "iso8859_2"),
-    "hu": ("cp1250", "iso8859_2"), "hr": ("cp1250", "iso8859_2"), "sl": ("cp1250", "iso8859_2"),
+    "ru": _CYRILLIC,
+    "uk": ("cp1251", "koi8_u"),
+    "be": _CYRILLIC,
+    "bg": _CYRILLIC,
+    "sr": ("cp1251", "cp1250"),
+    "mk": ("cp1251",),
+    "pl": ("cp1250", "iso8859_2"),
+    "cs": ("cp1250", "iso8859_2"),
+    "sk": ("cp1250", "iso8859_2"),
+    "hu": ("cp1250", "iso8859_2"),
+    "hr": ("cp1250", "iso8859_2"),
+    "sl": ("cp1250", "iso8859_2"),
     "ro": ("cp1250", "iso8859_16"),
-    "el": ("cp1253", "iso8859_7"), "tr": ("cp1254",), "he": ("cp1255",), "ar": ("cp1256",),
-    "fa": ("cp1256",), "et": ("cp1257",), "lv": ("cp1257",), "lt": ("cp1257",), "vi": ("cp1258",),
+    "el": ("cp1253", "iso8859_7"),
+    "tr": ("cp1254",),
+    "he": ("cp1255",),
+    "ar": ("cp1256",),
+    "fa": ("cp1256",),
+    "et": ("cp1257",),
+    "lv": ("cp1257",),
+    "lt": ("cp1257",),
+    "vi": ("cp1258",),
     "th": ("cp874",),
-}  # fmt: skip
+}
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -41,9 +56,7 @@ _MARKS = {
 }
 _UNMARKED = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 # Text has such characters, or few blocks of 256; in the other byte order it has neither.
-_COMMON = frozenset(
-    " \n\r\t.,:;!?'\"()-0123456789\u3000、。，．：；！？「」『』（）・…·“”‘’।॥،۔؟። "
-)
+_COMMON = frozenset(" \n\r\t.,:;!?'\"()-0123456789\u3000、。，．：；！？「」『』（）・…·“”‘’।॥،۔؟። ")
 _BLOCKS = 2
 # Two printable bytes of ASCII are a Chinese character in UTF-16; more are text with zeros in it.
 _ASCII_SHARE = 0.75

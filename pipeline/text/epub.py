@@ -23,9 +23,14 @@ from pipeline.text.encodings import decode, marked
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 # Elements whose content is not text, and how they are counted; "": no part of a book.
 _DROPPED = {
-    "head": "", "script": "", "style": "", "template": "", "nav": "tables of contents",
-    "svg": "drawings", "math": "formulas",
-}  # fmt: skip
+    "head": "",
+    "script": "",
+    "style": "",
+    "template": "",
+    "nav": "tables of contents",
+    "svg": "drawings",
+    "math": "formulas",
+}
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
@@ -35,8 +40,7 @@ _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _ANY_TAG = re.compile("<[^<>]*+>?")  # or the beginning of one
 # What cannot be text. Chapters have many types: text/xml, text/x-oeb1-document, none, wrong ones.
 _MEDIA = re.compile(
-    r"image/|audio/|video/|text/css|.*(?:javascript|ecmascript|font|opentype|ncx|smil|pdf)",
-    re.IGNORECASE,
+    r"image/|audio/|video/|text/css|.*(?:javascript|ecmascript|font|opentype|ncx|smil|pdf)", re.IGNORECASE
 )
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _DECLARED = re.compile(

@@ -14,10 +14,13 @@ _KINDS = (
         re.compile(r"(?:\S*/)?(?:\.git)?/?annex/objects/\S+(?:\n\S*)*\s*\Z"),
         "is a git-annex pointer, not the file itself; fetch it with git annex get",
     ),
-    (re.compile(
-        r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script)\b",
-        re.IGNORECASE | re.DOTALL,
-    ), "is an HTML page, as of a login or an error; download the file again"),
+    (
+        re.compile(
+            r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script)\b",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        "is an HTML page, as of a login or an error; download the file again",
+    ),
     (
         re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+<(?:Error|ListBucketResult|EnumerationResults)\b"),
         "is the answer of a store, as to an error; download the file again",
@@ -26,7 +29,7 @@ _KINDS = (
         re.compile(r"(?:[45]\d\d:? [A-Z][\w ]{2,40}|Not Found|Entry not found)\.?\s*\Z"),
         "is the error of a server; download the file again",
     ),
-)  # fmt: skip
+)
 # Keys of errors that are one object of JSON: such a row of a corpus would have no others.
 _ERRORS = {"error", "errors", "detail", "documentation_url"}
 _WITH_ERRORS = {"message", "status", "statusCode", "code", "success", "request_id"}

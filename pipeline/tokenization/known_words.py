@@ -68,6 +68,5 @@ def whole_words(spec: dict[str, Any]) -> dict[str, int]:
     return {
         entry: number
         for entry, number in spec["model"]["vocab"].items()
-        if entry.isascii() and entry.isalnum() and len(entry) <= most
-        and not (lowercase and entry != entry.lower())
-    }  # fmt: skip
+        if entry.isascii() and entry.isalnum() and len(entry) <= most and not (lowercase and entry != entry.lower())
+    }

@@ -10,11 +10,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.tokenization import tokenizer_folder
 
 # Options of `vocab`, by their names in a tokenizer_config.json.
-NAMES = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "split_chinese",
-}
+NAMES = {"do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "split_chinese"}
 Options = dict[str, bool | None]  # by the keys of `vocab`; None: not stated
 
 
@@ -28,10 +24,7 @@ def of_config(path: Path) -> Options:
     found = {name: settings.get(name) for name in NAMES}
     for name, value in found.items():
         if value is not None and not isinstance(value, bool):
-            raise InputError(
-                f"{path}: {name} must be true, false or null, not {json.dumps(value)}; fix it",
-                path=path,
-            )
+            raise InputError(f"{path}: {name} must be true, false or null, not {json.dumps(value)}; fix it", path=path)
     return {NAMES[name]: value for name, value in found.items()}
 
 
@@ -61,6 +54,7 @@ def combined(wanted: Options, stated: Options, place: str) -> Options:
             raise ConfigError(
                 f"{key}={json.dumps(value)}: the tokenizer {place} has {own}; leave {key} out, or "
                 "name a vocab.txt alone",
-                key=key, path=place,
-            )  # fmt: skip
+                key=key,
+                path=place,
+            )
     return {key: wanted[key] if value is None else value for key, value in stated.items()}

@@ -15,21 +15,59 @@ from pipeline.common.errors import InputError
 CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
 
 # Names of classes, without "Tokenizer" and "TokenizerFast".
-BERTS = frozenset((  # that read a vocab.txt as BertTokenizer does
-    "Bert", "ConvBert", "DPRContextEncoder", "DPRQuestionEncoder", "DPRReader", "DistilBert",
-    "Electra", "LayoutLM", "Lxmert", "MobileBert", "RetriBert", "SqueezeBert",
-))  # fmt: skip
+BERTS = frozenset(
+    (  # that read a vocab.txt as BertTokenizer does
+        "Bert",
+        "ConvBert",
+        "DPRContextEncoder",
+        "DPRQuestionEncoder",
+        "DPRReader",
+        "DistilBert",
+        "Electra",
+        "LayoutLM",
+        "Lxmert",
+        "MobileBert",
+        "RetriBert",
+        "SqueezeBert",
+    )
+)
 GENERAL = frozenset(("PreTrained", "TokenizersBackend"))  # that do what tokenizer.json says
-PYTHON = frozenset((  # that cut text by code of their own, whatever tokenizer.json says
-    "Bartpho", "BertGeneration", "BertJapanese", "Bertweet", "BioGpt", "BlenderbotSmall", "ByT5",
-    "CTRL", "Canine", "Cpm", "CpmAnt", "Esm", "FSMT", "Flaubert", "GPTNeoXJapanese", "JumanppBert",
-    "MyT5", "PLBart", "Perceiver", "Phobert", "ProphetNet", "RoCBert", "RoFormer", "Tapas", "XLM",
-))  # fmt: skip
+PYTHON = frozenset(
+    (  # that cut text by code of their own, whatever tokenizer.json says
+        "Bartpho",
+        "BertGeneration",
+        "BertJapanese",
+        "Bertweet",
+        "BioGpt",
+        "BlenderbotSmall",
+        "ByT5",
+        "CTRL",
+        "Canine",
+        "Cpm",
+        "CpmAnt",
+        "Esm",
+        "FSMT",
+        "Flaubert",
+        "GPTNeoXJapanese",
+        "JumanppBert",
+        "MyT5",
+        "PLBart",
+        "Perceiver",
+        "Phobert",
+        "ProphetNet",
+        "RoCBert",
+        "RoFormer",
+        "Tapas",
+        "XLM",
+    )
+)
 # Settings of classes that cut text by code of their own, with what BertTokenizer does.
 BASIC: dict[str, tuple[Any, ...]] = {
-    "do_basic_tokenize": (True,), "never_split": ([],), "word_tokenizer_type": ("basic",),
+    "do_basic_tokenize": (True,),
+    "never_split": ([],),
+    "word_tokenizer_type": ("basic",),
     "subword_tokenizer_type": ("wordpiece",),
-}  # fmt: skip
+}
 
 
 def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
@@ -47,9 +85,7 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
     stated, sizes = read_object(place), read_object(model)
     code = stated.get("auto_map")
     if isinstance(code, dict) or code is None:
-        code = (code or {}).get("AutoTokenizer") or _dict(sizes.get("auto_map")).get(
-            "AutoTokenizer"
-        )
+        code = (code or {}).get("AutoTokenizer") or _dict(sizes.get("auto_map")).get("AutoTokenizer")
     if code:
         raise _refused(place, f"auto_map names code of its own for the tokenizer ({code})")
     for key, values in BASIC.items():
@@ -58,9 +94,7 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
             raise _refused(place, f"{key} is {value}, which is not supported")
     named = str(stated.get("tokenizer_class") or sizes.get("tokenizer_class") or "Bert")
     kind = named.removesuffix("Fast").removesuffix("Tokenizer")
-    if kind not in BERTS and not (
-        library and (kind in GENERAL or not (wordpiece or kind in PYTHON))
-    ):
+    if kind not in BERTS and not (library and (kind in GENERAL or not (wordpiece or kind in PYTHON))):
         raise _refused(place, f"tokenizer_class {named} cuts text in a way that is not supported")
 
 
@@ -89,16 +123,13 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
                 for number, fields in stated["added_tokens_decoder"].items()
             }
         else:
-            special = [*(stated.get("additional_special_tokens") or []),
-                       *(stated.get("extra_special_tokens") or [])]  # fmt: skip
+            special = [*(stated.get("additional_special_tokens") or []), *(stated.get("extra_special_tokens") or [])]
             found = {
                 int(number): AddedToken(content, normalized=content not in special)
                 for content, number in read_object(place).items()
             }
     except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{place}: its added tokens cannot be read ({error})", path=place
-        ) from error
+        raise InputError(f"{place}: its added tokens cannot be read ({error})", path=place) from error
     return dict(sorted(found.items()))
 
 

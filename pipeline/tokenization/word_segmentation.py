@@ -38,9 +38,7 @@ def segmenter(name: str) -> Segmenter:
     return cut
 
 
-def word_starts(
-    sentences: Sequence[str], data: npt.NDArray[np.uint8], cut: Segmenter
-) -> npt.NDArray[np.bool_]:
+def word_starts(sentences: Sequence[str], data: npt.NDArray[np.uint8], cut: Segmenter) -> npt.NDArray[np.bool_]:
     """Return whether a word starts at each byte of `data`, the UTF-8 of `sentences`: `(bytes,)`.
 
     A sentence without a Chinese character counts as one word.

@@ -24,16 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from tokenizers import (
-    AddedToken,
-    Encoding,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-)
+from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.errors import InputError, is_panic, panics_refused
@@ -54,10 +45,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 # Names that tokenizers of other kinds have for these, those of one family together. A vocabulary
 # uses the first family that it has all of: Gemma's also has <s> and </s>, as HTML.
-OTHER_NAMES = (
-    ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"),
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
-)
+OTHER_NAMES = (("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"), ("<pad>", "<unk>", "<s>", "</s>", "<mask>"))
 
 UNUSED_IDS = 2**16  # that a vocabulary may have, in addition to one for each entry
 
@@ -79,9 +67,7 @@ def read_vocab(path: Path) -> list[str]:
     try:
         lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not valid UTF-8 at byte {error.start}; re-encode the file", path=path
-        ) from error
+        raise InputError(f"{path}: not valid UTF-8 at byte {error.start}; re-encode the file", path=path) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
     if lines[-1] == "":
@@ -94,8 +80,9 @@ def read_vocab(path: Path) -> list[str]:
             raise InputError(
                 f"{path}, line {number}: {entry!r} is a duplicate of line {first[entry]}; "
                 "replace one of them (ids are line numbers)",
-                path=path, line=number,
-            )  # fmt: skip
+                path=path,
+                line=number,
+            )
     return lines
 
 
@@ -116,9 +103,7 @@ def build(
     ids = {entry: number for number, entry in enumerate(vocab)}
     if lowercase is None:
         lowercase = not is_cased(vocab)
-    tokenizer = Tokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
-    )
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=split_chinese is not False,
@@ -156,9 +141,7 @@ def is_cased(vocab: list[str]) -> bool:
 def check_special(vocab: Collection[str], place: str) -> None:
     """Check that the vocabulary has the five special tokens; raise InputError otherwise."""
     if missing := [token for token in SPECIAL if token not in vocab]:
-        raise InputError(
-            f"{place}: {' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place
-        )
+        raise InputError(f"{place}: {' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place)
 
 
 def special_names(vocab: Collection[str]) -> tuple[str, ...]:
@@ -183,15 +166,12 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         InputError: the file is missing or broken, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
-        raise InputError(
-            f"{path}: vocabulary not found; run python -m pipeline.vocab to make one", path=path
-        )
+        raise InputError(f"{path}: vocabulary not found; run python -m pipeline.vocab to make one", path=path)
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:
             raise InputError(
-                f"{path}: has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab",
-                path=path,
+                f"{path}: has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path
             )
         path /= found[0]
     if path.suffix != ".json":
@@ -209,15 +189,10 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     except BaseException as error:  # the library raises nothing narrower
         if not (isinstance(error, Exception) or is_panic(error)):
             raise
-        raise InputError(
-            f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path
-        ) from error
+        raise InputError(f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path) from error
     entries = tokenizer.get_vocab(with_added_tokens=True)
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
-        raise InputError(
-            f"{path}: {len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary",
-            path=path,
-        )
+        raise InputError(f"{path}: {len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
     if special_names(entries) == SPECIAL:
         check_special(entries, str(path))
     tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
@@ -301,10 +276,13 @@ class WordPiece:
             marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
             # (mark, id) of the first mark in the vocabulary, else None
             self._mark = next(
-                ((mark, ids[0]) for mark, ids in zip(_MARKS, marks, strict=True)
-                 if len(ids) == 1 and ids[0] != self.unk),
+                (
+                    (mark, ids[0])
+                    for mark, ids in zip(_MARKS, marks, strict=True)
+                    if len(ids) == 1 and ids[0] != self.unk
+                ),
                 None,
-            )  # fmt: skip
+            )
 
     @classmethod
     def load(cls, folder: Path | str) -> "WordPiece":
@@ -336,9 +314,7 @@ class WordPiece:
         ids, counts = map(np.concatenate, zip(*parts, strict=True))
         return ids, counts
 
-    def encode_within(
-        self, parts: list[str], gaps: list[str | None], coverage: Coverage
-    ) -> tuple[Ids, Lengths]:
+    def encode_within(self, parts: list[str], gaps: list[str | None], coverage: Coverage) -> tuple[Ids, Lengths]:
         """Encode parts of texts as `encode` does whole paragraphs, and return the ids of each part.
 
         `gaps` are what precedes each part in its text: nothing, a space, a line end, or None at the
@@ -372,16 +348,12 @@ class WordPiece:
                 found.append(np.diff(at, prepend=0, append=len(one)))
         return np.concatenate(ids), np.concatenate(found)
 
-    def _buffer(
-        self, sentences: list[str], coverage: Coverage
-    ) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
             # The one mark that makes a letter of what is cut out alone: = gives \u2260.
-            sentences = [
-                unicodedata.normalize("NFC", one) if "\u0338" in one else one for one in sentences
-            ]
+            sentences = [unicodedata.normalize("NFC", one) if "\u0338" in one else one for one in sentences]
         return pretokenize.utf8_buffer(sentences)
 
     def unknown_of(self, encoded: Encoding) -> int:
@@ -405,9 +377,7 @@ class WordPiece:
 
         Tokenizers that begin every text with a space have the same ids for it.
         """
-        first, second, both = (
-            self.library.encode(text, add_special_tokens=False).ids for text in (".", "a", ". a")
-        )
+        first, second, both = (self.library.encode(text, add_special_tokens=False).ids for text in (".", "a", ". a"))
         return not self.is_wordpiece and both != first + second
 
     def within_text(self, parts: list[str], spaces: Iterable[bool]) -> list[str]:
@@ -461,8 +431,7 @@ class WordPiece:
             return sentences
         # With spaces inside their brackets.
         return [
-            self._in_text.sub(lambda name: " ".join((name[0][0], name[0][1:-1], name[0][-1])), one)
-            for one in sentences
+            self._in_text.sub(lambda name: " ".join((name[0][0], name[0][1:-1], name[0][-1])), one) for one in sentences
         ]
 
     @panics_refused("tokenizer.json")
@@ -536,9 +505,7 @@ class WordPiece:
         unknown = self._unknown_pieces(distinct, indices, ids, before)
         return _Chunk(ids, lengths, starts, before[:-1], unknown)
 
-    def _unknown_pieces(
-        self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths
-    ) -> int:
+    def _unknown_pieces(self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths) -> int:
         """Return how many characters of pieces are in unknown tokens among their `ids`."""
         places = np.flatnonzero(ids == self.unk)
         pieces = np.unique(np.searchsorted(before, places, side="right") - 1)
@@ -546,9 +513,7 @@ class WordPiece:
         texts = [distinct[piece].decode() for piece in which.tolist()]
         lost = np.fromiter(map(len, texts), np.int64, len(texts))
         several = np.flatnonzero(np.diff(before)[pieces[first]] > 1)
-        encoded = self.library.encode_batch(
-            [texts[place] for place in several.tolist()], add_special_tokens=False
-        )
+        encoded = self.library.encode_batch([texts[place] for place in several.tolist()], add_special_tokens=False)
         lost[several] = [self.unknown_of(one) for one in encoded]
         return int(lost @ times)
 

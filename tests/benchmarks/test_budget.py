@@ -12,9 +12,16 @@ from pipeline.cli import conf_files, entry_point
 
 def row(name: str, blimp: float) -> dict[str, object]:
     return {
-        "name": name, "settings": {}, "steps": 10, "batch": 16, "tokens": 1000, "blimp": blimp,
-        "validation": {"masked_lm_accuracy": 0.125}, "interval": [0.5, 0.6], "core_seconds": 360,
-    }  # fmt: skip
+        "name": name,
+        "settings": {},
+        "steps": 10,
+        "batch": 16,
+        "tokens": 1000,
+        "blimp": blimp,
+        "validation": {"masked_lm_accuracy": 0.125},
+        "interval": [0.5, 0.6],
+        "core_seconds": 360,
+    }
 
 
 def test_the_last_row_of_a_name_counts(
@@ -41,9 +48,7 @@ def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Pat
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for settings in budget.phases(name):
             words = [*budget.training_of(["model=tiny", *settings]), f"out={tmp_path}/train"]
-            config = entry_point.validate(
-                compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig
-            )
+            config = entry_point.validate(compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig)
             assert config.batch_size == budget.batch_of(settings)
 
 

@@ -38,13 +38,10 @@ def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_pat
 
 
 @pytest.mark.slow
-def test_where_only_pytorch_is_installed_it_says_what_is_missing(
-    root: Path, tmp_path: Path
-) -> None:
+def test_where_only_pytorch_is_installed_it_says_what_is_missing(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", BARE, str(tmp_path)], cwd=root, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", BARE, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     (row,) = [row for row in read(tmp_path / "rows.jsonl") if "skipped" in row]
     assert "deepspeed" in row["skipped"]
@@ -55,8 +52,11 @@ def test_where_only_pytorch_is_installed_it_says_what_is_missing(
 def test_all_parts_run_on_a_cpu(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", "A", "B", "C", "--small", "--out", str(tmp_path)],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     found = read(tmp_path / "rows.jsonl")
     assert done.returncode == 0, json.dumps([row for row in found if row.get("ok") is False])
     assert {row["part"] for row in found} == {"A", "B", "C"}

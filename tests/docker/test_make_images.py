@@ -13,20 +13,12 @@ BUILT = ["prepare", "trainer"]
 
 def make(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the target."""
-    return subprocess.run(
-        ["make", "--silent", "images", *words],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return subprocess.run(["make", "--silent", "images", *words], cwd=root, capture_output=True, text=True, check=False)
 
 
 def test_each_image_is_built_with_the_options_and_then_pushed(root: Path) -> None:
     secret = "--secret id=pip,src=pip.conf"
-    done = make(
-        root, "REGISTRY=registry/team", "BUILDER=echo", "VARIANT=cpu", f"BUILD_OPTIONS={secret}"
-    )
+    done = make(root, "REGISTRY=registry/team", "BUILDER=echo", "VARIANT=cpu", f"BUILD_OPTIONS={secret}")
     assert done.returncode == 0, done.stderr
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
     names = [f"registry/team/bert-pipeline/{target}:{__version__}" for target in BUILT]
@@ -34,9 +26,7 @@ def test_each_image_is_built_with_the_options_and_then_pushed(root: Path) -> Non
     for words, target, name in zip(lines[::2], BUILT, names, strict=True):
         assert words[:3] == ["build", *secret.split()]
         given = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
-        assert given == {
-            "--build-arg": "VARIANT=cpu", "-f": "docker/Dockerfile", "--target": target, "-t": name,
-        }  # fmt: skip
+        assert given == {"--build-arg": "VARIANT=cpu", "-f": "docker/Dockerfile", "--target": target, "-t": name}
 
 
 def test_an_image_that_cannot_be_built_or_pushed_ends_it(root: Path, tmp_path: Path) -> None:

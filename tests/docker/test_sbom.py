@@ -16,10 +16,7 @@ def test_a_bill_of_materials_has_every_package_with_its_hash(root: Path, tmp_pat
     made = tmp_path / "prepare.cdx.json"
     assert shutil.which("make")
     programs = f"BIN={Path(sys.executable).parent}"
-    subprocess.run(
-        ["make", "-C", root, programs, f"SBOM={tmp_path}", str(made)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    subprocess.run(["make", "-C", root, programs, f"SBOM={tmp_path}", str(made)], check=True, capture_output=True)
     bill = json.loads(made.read_text())
     assert bill["bomFormat"] == "CycloneDX"
     listed = {part["name"].lower(): part for part in bill["components"]}

@@ -23,9 +23,12 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)],
-        cwd=root, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -60,9 +63,11 @@ def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:
     page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
     row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
     assert re.findall(r"<td>(.*?)</td>", row, re.S) == [
-        "<code>sequence_length</code>", "int", "<code>128</code>",
+        "<code>sequence_length</code>",
+        "int",
+        "<code>128</code>",
         "Tokens per sequence, with [CLS] and two [SEP].",
-    ]  # fmt: skip
+    ]
 
 
 def test_every_proof_that_a_page_names_is_there(root: Path) -> None:

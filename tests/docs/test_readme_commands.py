@@ -26,9 +26,14 @@ COMMANDS = importlib.import_module("reference").COMMANDS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Programs of others, by what they need that a test has not: only files they name are looked for.
 OTHERS = {
-    "kubectl": "a cluster", "docker": "a daemon", "wandb": "a network", "sbatch": "a cluster",
-    "mvn": "a cluster", "java": "a cluster", "go": "a network",
-}  # fmt: skip
+    "kubectl": "a cluster",
+    "docker": "a daemon",
+    "wandb": "a network",
+    "sbatch": "a cluster",
+    "mvn": "a cluster",
+    "java": "a cluster",
+    "go": "a network",
+}
 INLINE = re.compile(r"`([\w.-]+(?:=[^`\s]+)?(?: [\w.-]+=[^`\s]+)*)`")
 FILE = r"(?:html|jsonl|md|py|tsv|txt|yaml)\b"
 STAGE_KEY = re.compile(rf"(?:stages\.)?({'|'.join(STAGES)})(?:-\w+)?\.(?!{FILE})(\w[\w.]*)")
@@ -68,8 +73,9 @@ def check_make(words: list[str]) -> None:
 
 def check_keys(command: str, words: list[str]) -> None:
     """Compose the configuration that a command line asks for."""
-    typed = [word.replace("=NAME", "=sample") for word in words
-             if word not in ("--help", "…") and not word.startswith("@")]  # fmt: skip
+    typed = [
+        word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
+    ]
     expanded = run_arguments.expand(typed) if command == "run" else typed
     own = run_arguments.of_run(expanded) if command == "run" else typed
     composed = entry_point.compose(command, COMMANDS[command], own)
@@ -136,9 +142,7 @@ def test_a_key_in_the_text_is_one_that_a_run_takes(page: str, code: str) -> None
 def test_a_block_that_needs_more_than_this_machine_says_so(page: Path) -> None:
     for block in blocks(page):
         elsewhere = any(f"{other} " in block.text for other in OTHERS)
-        fetches = re.search(
-            r"\+corpus=(\w*wiki|glue)\b(?!.*(corpus\.path|dry_run))", block.text, re.S
-        )
+        fetches = re.search(r"\+corpus=(\w*wiki|glue)\b(?!.*(corpus\.path|dry_run))", block.text, re.S)
         if block.language == "sh" and (elsewhere or fetches):
             assert re.search(r"# needs a (network|cluster)", block.text), block.text
 
@@ -151,10 +155,16 @@ def test_commands_are_found() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["make tset", "python -m pipeline.prepair", "python -m pipeline.prepare +corpus=text wrokers=2",
-     "deepspeed model/train.py model=bsae", "rm -rf /", "python -m pipeline.run +corpus=sample a=1",
-     "python -m pipeline.run +corpus=sample train.stesp=9"],
-)  # fmt: skip
+    [
+        "make tset",
+        "python -m pipeline.prepair",
+        "python -m pipeline.prepare +corpus=text wrokers=2",
+        "deepspeed model/train.py model=bsae",
+        "rm -rf /",
+        "python -m pipeline.run +corpus=sample a=1",
+        "python -m pipeline.run +corpus=sample train.stesp=9",
+    ],
+)
 def test_a_wrong_command_would_be_noticed(line: str) -> None:
     with pytest.raises((AssertionError, ModuleNotFoundError, *entry_point.MISTAKES)):
         check(shlex.split(line))

@@ -14,12 +14,7 @@ import pytest
 import torch
 from fences import blocks
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-)
+from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from benchmarks.small import make_work
 from model.config import ModelConfig
@@ -50,9 +45,12 @@ def shell(commands: str, folder: Path, root: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder, env=os.environ | {"PATH": path, "PYTHONPATH": str(root)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, commands + done.stdout + done.stderr
     return done.stdout
 
@@ -97,18 +95,17 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
 
 
 def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_path: Path) -> None:
-    (block,) = [
-        block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text
-    ]
+    (block,) = [block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text]
     (tmp_path / "model").symlink_to(root / "model")
     theirs = tmp_path / "MODEL"
     letters = [chr(number) for number in range(97, 123)]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
     torch.manual_seed(0)
     BertForMaskedLM(
-        BertConfig(vocab_size=len(words), hidden_size=32, num_hidden_layers=1,
-                   num_attention_heads=2, intermediate_size=64)
-    ).save_pretrained(theirs)  # fmt: skip
+        BertConfig(
+            vocab_size=len(words), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+        )
+    ).save_pretrained(theirs)
     (theirs / "vocab.txt").write_text("\n".join(words) + "\n")
     (tmp_path / "TEXT").mkdir()
     for number in range(300):
@@ -122,9 +119,7 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
 
 
-def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(root: Path, tmp_path: Path) -> None:
     for folder in ("model", "conf"):
         (tmp_path / folder).symlink_to(root / folder)
     write_modernbert(tmp_path / "MODEL")
@@ -135,11 +130,7 @@ def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(
         (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
     small = "threads=1 batch_size=2 micro_batch=1 tracking=none evaluate_samples=4 steps="
     wanted = ("pipeline.vocab +corpus=books", "prepare-8192", "existing=MODEL")
-    chosen = [
-        block.text
-        for block in blocks(root / "docs/modernbert.md")
-        if any(word in block.text for word in wanted)
-    ]
+    chosen = [block.text for block in blocks(root / "docs/modernbert.md") if any(word in block.text for word in wanted)]
     assert len(chosen) == len(wanted)
     for text in chosen:
         text = text.replace("modern-base", "modern-tiny").replace("batch_size=64 micro_batch=4", "")
@@ -171,10 +162,17 @@ def write_modernbert(folder: Path) -> None:
     tokenizer.train_from_iterator(["the sea and the sailor"], trainer)
     torch.manual_seed(0)
     config = ModernBertConfig(
-        vocab_size=tokenizer.get_vocab_size(), hidden_size=32, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=48, pad_token_id=0, cls_token_id=2,
-        sep_token_id=3, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+        pad_token_id=0,
+        cls_token_id=2,
+        sep_token_id=3,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
     ModernBertForMaskedLM(config).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -186,9 +184,7 @@ def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None
 def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
     make_work(tmp_path / "work" / "sample")
     printed = follow(root, "add-model-size.md", tmp_path)
-    size = ModelConfig(
-        name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522
-    )
+    size = ModelConfig(name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522)
     count = sum(parameter.numel() for parameter in BertForPreTraining(size).parameters())
     assert f"{count:,} parameters" in printed
     assert "train: " in printed
@@ -205,9 +201,7 @@ def test_an_architecture_trains(root: Path, tmp_path: Path) -> None:
 def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
     work = tmp_path / "work" / "sample"
     make_work(work)
-    size = ModelConfig(
-        name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128
-    )
+    size = ModelConfig(name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128)
     torch.manual_seed(0)
     model = BertForPreTraining(size)
     bert_format.save(work / "convert", size, model.state_dict(), work / "vocab")

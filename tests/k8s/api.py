@@ -39,9 +39,13 @@ class Api:
         """Return the answer to one request."""
         kind = STRATEGIC if method == "PATCH" else "application/json"
         answer = self.session.request(
-            method, f"{self.url}/{path}", data=None if body is None else json.dumps(body),
-            headers={"Content-Type": kind}, timeout=SECONDS, **more,
-        )  # fmt: skip
+            method,
+            f"{self.url}/{path}",
+            data=None if body is None else json.dumps(body),
+            headers={"Content-Type": kind},
+            timeout=SECONDS,
+            **more,
+        )
         if not answer.ok:
             raise Refused(answer.status_code, answer.text)
         found: Object = answer.json()
@@ -53,9 +57,7 @@ class Api:
         words += ["namespaces", namespace] if namespace else []
         return "/".join(filter(None, [*words, kind, name, part]))
 
-    def find(
-        self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None
-    ) -> list[Object]:
+    def find(self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None) -> list[Object]:
         """Return the objects of a kind that have all of these labels, the oldest first."""
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
         listed = self.ask("GET", self.path(kind, namespace), params={"labelSelector": selector})
@@ -70,9 +72,7 @@ class Api:
         name = item["metadata"]["name"] if part else ""
         return self.ask("POST", self.path(kind, namespace, name, part), item)
 
-    def patch(
-        self, kind: str, namespace: str | None, name: str, change: Object, part: str = ""
-    ) -> Object:
+    def patch(self, kind: str, namespace: str | None, name: str, change: Object, part: str = "") -> Object:
         """Change an object."""
         return self.ask("PATCH", self.path(kind, namespace, name, part), change)
 

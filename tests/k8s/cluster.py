@@ -80,8 +80,11 @@ class Cluster:
         """What kubectl prints."""
         done = subprocess.run(
             [KUBECTL, f"--kubeconfig={self.config}", f"--cache-dir={self.folder}/cache", *words],
-            capture_output=True, text=True, check=False, timeout=900,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+        )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -112,17 +115,11 @@ class Cluster:
 
     def running(self, job: str) -> list[str]:
         """The names of a Job's pods that run."""
-        return [
-            pod["metadata"]["name"]
-            for pod in self.pods(job)
-            if pod["status"]["phase"] == "Running"
-        ]  # fmt: skip
+        return [pod["metadata"]["name"] for pod in self.pods(job) if pod["status"]["phase"] == "Running"]
 
     def log(self, name: str) -> str:
         """What the pods of a Job, or one pod, have said; those that are deleted too."""
-        paths = sorted(
-            self.folder.glob(f"{NAMESPACE}.{name}*.log"), key=lambda p: p.stat().st_ctime
-        )
+        paths = sorted(self.folder.glob(f"{NAMESPACE}.{name}*.log"), key=lambda p: p.stat().st_ctime)
         return "".join(path.read_text(errors="replace") for path in paths)
 
     def wait(self, what: Callable[[], object], seconds: float, story: str = "driver") -> None:
@@ -143,8 +140,5 @@ class Cluster:
 
     def evict(self, pod: str) -> None:
         """The eviction API, which asks the disruption budget."""
-        eviction = {
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": NAMESPACE},
-        }  # fmt: skip
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
         self.api.create("pods", NAMESPACE, eviction, "eviction")

@@ -53,9 +53,7 @@ def missing() -> str:
     for tool in ("ip", "unshare", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not on this machine"
-    probe = subprocess.run(
-        ["unshare", "--net", "--mount", "true"], check=False, capture_output=True, text=True
-    )
+    probe = subprocess.run(["unshare", "--net", "--mount", "true"], check=False, capture_output=True, text=True)
     if probe.returncode:
         return f"namespaces cannot be made here: {probe.stderr.strip()}"
     return control_plane.missing()
@@ -70,9 +68,7 @@ def has_cluster() -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: None
-) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: None) -> Iterator[Cluster]:
     """Two nodes whose image is this machine."""
     here = this_machine(root, Path(sys.executable))
     images = {f"bert-pipeline/{target}:0.1.0": here for target in ("prepare", "trainer")}
@@ -99,9 +95,7 @@ def manifest(root: Path) -> Manifest:
         if item["metadata"]["name"] == "evaluate":
             item["spec"] |= {"completions": 2, "parallelism": 2}
             for variable in container["env"]:
-                variable |= {"PARTS": {"value": "2"}, "GPUS": {"value": "0"}}.get(
-                    variable["name"], {}
-                )
+                variable |= {"PARTS": {"value": "2"}, "GPUS": {"value": "0"}}.get(variable["name"], {})
     return manifest
 
 
@@ -120,9 +114,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def begin(
-    control: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Begin]:
+def begin(control: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """A namespace of its own, which the client library finds by its kubeconfig."""
     made: list[Small] = []
     count = next(NUMBERS)

@@ -70,48 +70,66 @@ class ControlPlane:
         path.write_text(
             json.dumps(
                 {
-                    "apiVersion": "v1", "kind": "Config", "current-context": "loopback",
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "loopback",
                     "clusters": [{"name": "loopback", "cluster": server}],
                     "users": [{"name": user, "user": {"token": user}}],
                     "contexts": [{"name": "loopback", "context": found}],
                 }
             )
-        )  # fmt: skip
+        )
         return path
 
     def start(self) -> "ControlPlane":
         """Start all; returns when the API server answers and has its default account."""
         peer = f"http://127.0.0.1:{free_port('127.0.0.1')}"
         self.run(
-            "etcd", f"--data-dir={self.folder}/etcd", f"--listen-client-urls={self.etcd}",
-            f"--advertise-client-urls={self.etcd}", f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
-        )  # fmt: skip
+            "etcd",
+            f"--data-dir={self.folder}/etcd",
+            f"--listen-client-urls={self.etcd}",
+            f"--advertise-client-urls={self.etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        )
         self.run(
-            "kube-apiserver", f"--etcd-servers={self.etcd}",
-            f"--bind-address={self.address}", f"--advertise-address={self.address}",
+            "kube-apiserver",
+            f"--etcd-servers={self.etcd}",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
             f"--secure-port={self.port}",
-            f"--tls-cert-file={self.certificate}", f"--tls-private-key-file={self.key}",
-            f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=Node,RBAC",
+            f"--tls-cert-file={self.certificate}",
+            f"--tls-private-key-file={self.key}",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
             f"--service-account-issuer={self.url}",
             f"--service-account-key-file={self.key}",
             f"--service-account-signing-key-file={self.key}",
-            "--service-cluster-ip-range=10.96.0.0/24", "--endpoint-reconciler-type=none",
-        )  # fmt: skip
+            "--service-cluster-ip-range=10.96.0.0/24",
+            "--endpoint-reconciler-type=none",
+        )
         self.until(lambda: self.api().ask("GET", "api"))
         controllers = self.configuration("controllers", "default")
         self.run(
-            "kube-controller-manager", f"--kubeconfig={controllers}", "--leader-elect=false",
-            "--secure-port=0", f"--root-ca-file={self.certificate}",
+            "kube-controller-manager",
+            f"--kubeconfig={controllers}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--root-ca-file={self.certificate}",
             f"--service-account-private-key-file={self.key}",
-            "--node-monitor-period=2s", "--node-monitor-grace-period=30s",
-        )  # fmt: skip
+            "--node-monitor-period=2s",
+            "--node-monitor-grace-period=30s",
+        )
         scheduler = self.configuration("scheduler", "default")
         self.run(
-            "kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false",
-            "--secure-port=0", f"--authentication-kubeconfig={scheduler}",
+            "kube-scheduler",
+            f"--kubeconfig={scheduler}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--authentication-kubeconfig={scheduler}",
             f"--authorization-kubeconfig={scheduler}",
-        )  # fmt: skip
+        )
         self.until(lambda: self.api().get("serviceaccounts", "default", "default"))
         return self
 
@@ -133,10 +151,12 @@ class ControlPlane:
         with (self.folder / f"{program}.out").open("wb") as log:
             self.processes[program] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", path, *flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment},
                 cwd=self.folder,
-            )  # fmt: skip
+            )
 
     def until(self, question: Callable[[], Object]) -> None:
         """Wait until a question to the API server has an answer."""
@@ -173,8 +193,10 @@ class ControlPlane:
         api.create("namespaces", None, {"metadata": {"name": name, "labels": labels}})
         self.until(lambda: api.get("serviceaccounts", name, "default"))
         spec = {
-            "capacity": {"storage": "1000Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
-            "hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Retain",
+            "capacity": {"storage": "1000Gi"},
+            "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+            "hostPath": {"path": "/"},
+            "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": {"namespace": name, "name": "pretrain"},
-        }  # fmt: skip
+        }
         api.create("persistentvolumes", None, {"metadata": {"name": name}, "spec": spec})

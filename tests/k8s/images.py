@@ -48,9 +48,18 @@ class Builder:
         name = f"bert-pipeline/{target}:0.1.0"
         self.variant = self.variant or variant(root)
         self.buildah(
-            "bud", *self.options(), "--build-arg", f"VARIANT={self.variant}",
-            "--file", root / "docker" / "Dockerfile", "--target", target, "--tag", name, root,
-        )  # fmt: skip
+            "bud",
+            *self.options(),
+            "--build-arg",
+            f"VARIANT={self.variant}",
+            "--file",
+            root / "docker" / "Dockerfile",
+            "--target",
+            target,
+            "--tag",
+            name,
+            root,
+        )
         return name
 
     def options(self) -> list[str]:
@@ -59,9 +68,16 @@ class Builder:
         (self.folder / "pip.conf").write_text(configuration)
         volumes = [word for path in needed for word in ("--volume", f"{path}:{path}:ro")]
         return [
-            "--isolation", "chroot", "--layers", "--pull-never", "--build-arg", f"BASE={BASE}",
-            "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes,
-        ]  # fmt: skip
+            "--isolation",
+            "chroot",
+            "--layers",
+            "--pull-never",
+            "--build-arg",
+            f"BASE={BASE}",
+            "--secret",
+            f"id=pip,src={self.folder}/pip.conf",
+            *volumes,
+        ]
 
     def inspect(self, name: str) -> dict[str, Any]:
         """The OCI image: `config`, `history`."""

@@ -23,9 +23,7 @@ from pod_script import Image, Script, host_name
 
 TAIL = 2048  # bytes of a log that become a termination message
 HEARTBEAT = 3.0  # seconds between a node's signs of life
-CAPACITY = {
-    "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1000Gi", "pods": "110",
-}  # fmt: skip
+CAPACITY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1000Gi", "pods": "110"}
 
 
 def sh(*words: str) -> None:
@@ -100,9 +98,7 @@ class Network:
 class Kubelet(threading.Thread):
     """Runs the pods that the scheduler gives to its `nodes`, until stopped."""
 
-    def __init__(
-        self, api: Api, network: Network, folder: Path, images: dict[str, Image], nodes: int = 3
-    ):
+    def __init__(self, api: Api, network: Network, folder: Path, images: dict[str, Image], nodes: int = 3):
         super().__init__(daemon=True)
         self.api, self.network, self.folder, self.images = api, network, folder, images
         self.nodes = [f"node-{index}" for index in range(nodes)]
@@ -136,13 +132,14 @@ class Kubelet(threading.Thread):
         for node in self.nodes:
             if node in self.dead:
                 continue
-            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady",
-                     "lastHeartbeatTime": now()}  # fmt: skip
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
             status = {
-                "capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready],
+                "capacity": CAPACITY,
+                "allocatable": CAPACITY,
+                "conditions": [ready],
                 "addresses": [{"type": "InternalIP", "address": self.network.address}],
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
-            }  # fmt: skip
+            }
             with contextlib.suppress(Refused):
                 self.api.patch("nodes", None, node, {"status": status}, "status")
                 self.api.patch("leases", "kube-node-lease", node, {"spec": {"renewTime": stamp}})
@@ -213,35 +210,55 @@ class Kubelet(threading.Thread):
         script = Script(self.api, pod, image, sandbox.folder, self).text()
         with self.log_of(pod).open("wb") as log:
             sandbox.process = subprocess.Popen(
-                ["ip", "netns", "exec", network, "unshare", "--mount", "--uts", "--ipc", "--pid",
-                 "--fork", "--kill-child", "sh", "-c", script],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={}, start_new_session=True, cwd="/",
-            )  # fmt: skip
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    network,
+                    "unshare",
+                    "--mount",
+                    "--uts",
+                    "--ipc",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "sh",
+                    "-c",
+                    script,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={},
+                start_new_session=True,
+                cwd="/",
+            )
         self.sandboxes[pod["metadata"]["uid"]] = sandbox
         state = {"running": {"startedAt": now()}}
-        self.report(pod, "Running", state, True, podIP=address, podIPs=[{"ip": address}],
-                    startTime=now())  # fmt: skip
+        self.report(pod, "Running", state, True, podIP=address, podIPs=[{"ip": address}], startTime=now())
 
     def report(self, pod: Object, phase: str, state: Object, ready: bool, **more: object) -> None:
         """Write a pod's status."""
         container, stamp = pod["spec"]["containers"][0], now()
         kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
         status = {
-            "phase": phase, **more,
-            "conditions": [
-                {"type": kind, "status": str(ready), "lastTransitionTime": stamp}
-                for kind in kinds
-            ],
+            "phase": phase,
+            **more,
+            "conditions": [{"type": kind, "status": str(ready), "lastTransitionTime": stamp} for kind in kinds],
             "containerStatuses": [
-                {"name": container["name"], "image": container["image"], "imageID": "",
-                 "ready": ready, "started": ready, "restartCount": 0, "state": state}
+                {
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": "",
+                    "ready": ready,
+                    "started": ready,
+                    "restartCount": 0,
+                    "state": state,
+                }
             ],
-        }  # fmt: skip
+        }
         metadata = pod["metadata"]
-        self.api.patch(
-            "pods", metadata["namespace"], metadata["name"], {"status": status}, "status"
-        )
+        self.api.patch("pods", metadata["namespace"], metadata["name"], {"status": status}, "status")
 
     def name_all(self, pods: list[Object]) -> None:
         """Write every pod's hosts file: the names behind the headless Services."""
@@ -256,9 +273,7 @@ class Kubelet(threading.Thread):
                 if pod is None or pod["spec"].get("subdomain") != name:
                     continue
                 host, wanted = pod["spec"].get("hostname", ""), service["spec"]["selector"]
-                if wanted.items() <= pod["metadata"]["labels"].items() and (
-                    host not in self.unnamed
-                ):
+                if wanted.items() <= pod["metadata"]["labels"].items() and (host not in self.unnamed):
                     full = f"{host}.{name}.{space}.svc.cluster.local"
                     lines.setdefault(space, []).append(
                         f"{sandbox.address} {full} {host}.{name}.{space} {host}.{name}\n"
@@ -299,11 +314,28 @@ class Kubelet(threading.Thread):
         while not Path(f"/proc/{inside}/root{place}").exists() and time.monotonic() < until:
             time.sleep(0.1)  # its volumes are being mounted
         done = subprocess.run(
-            ["nsenter", f"--target={inside}", "--mount", "--net", "--pid", "--root",
-             "setpriv", "--reuid", user, "--regid", user, "--clear-groups",
-             "env", "-C", place, *words],
-            input=given, capture_output=True, check=False,
-        )  # fmt: skip
+            [
+                "nsenter",
+                f"--target={inside}",
+                "--mount",
+                "--net",
+                "--pid",
+                "--root",
+                "setpriv",
+                "--reuid",
+                user,
+                "--regid",
+                user,
+                "--clear-groups",
+                "env",
+                "-C",
+                place,
+                *words,
+            ],
+            input=given,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -342,9 +374,12 @@ class Kubelet(threading.Thread):
         if code and policy == "FallbackToLogsOnError":
             words = log[-TAIL:]
         terminated = {
-            "exitCode": code, "reason": "Error" if code else "Completed", "message": words,
-            "startedAt": now(), "finishedAt": now(),
-        }  # fmt: skip
+            "exitCode": code,
+            "reason": "Error" if code else "Completed",
+            "message": words,
+            "startedAt": now(),
+            "finishedAt": now(),
+        }
         self.report(pod, "Failed" if code else "Succeeded", {"terminated": terminated}, False)
         if "deletionTimestamp" in pod["metadata"]:
             self.release(pod)
@@ -352,6 +387,9 @@ class Kubelet(threading.Thread):
     def release(self, pod: Object) -> None:
         """Let the API server forget a pod that has ended."""
         self.api.delete(
-            "pods", pod["metadata"]["namespace"], pod["metadata"]["name"], gracePeriodSeconds=0,
+            "pods",
+            pod["metadata"]["namespace"],
+            pod["metadata"]["name"],
+            gracePeriodSeconds=0,
             preconditions={"uid": pod["metadata"]["uid"]},
-        )  # fmt: skip
+        )

@@ -17,9 +17,7 @@ def kustomize(folder: Path) -> list[Object]:
     kubectl = shutil.which("kubectl") or shutil.which(KUBECTL)
     if kubectl is None:
         pytest.skip("kubectl is not on this machine")
-    made = subprocess.run(
-        [kubectl, "kustomize", folder], capture_output=True, text=True, check=False
-    )
+    made = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     return list(yaml.safe_load_all(made.stdout))
 

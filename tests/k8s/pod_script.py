@@ -83,8 +83,7 @@ class Script:
             f"mount -t proc proc {root}/proc",
             f"mount --rbind /dev {root}/dev",
             *(
-                f"[ -e {root}{target} ] || mkdir -p {root}{target}\n"
-                f"mount --bind {q(str(source))} {root}{target}"
+                f"[ -e {root}{target} ] || mkdir -p {root}{target}\nmount --bind {q(str(source))} {root}{target}"
                 for target, source in mounts
             ),
             f"exec chroot {root} env -i {self.environment()} {self.privileges()} "
@@ -209,8 +208,12 @@ class Script:
     def token(self) -> str:
         """A token of the pod's account, as the kubelet asks for it."""
         account = {"metadata": {"name": self.pod["spec"]["serviceAccountName"]}}
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": self.pod["metadata"]["name"],
-                 "uid": self.pod["metadata"]["uid"]}  # fmt: skip
+        bound = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": self.pod["metadata"]["name"],
+            "uid": self.pod["metadata"]["uid"],
+        }
         item = {**account, "spec": {"boundObjectRef": bound}}
         answer = self.api.create("serviceaccounts", self.space, item, "token")
         return str(answer["status"]["token"])
@@ -235,7 +238,4 @@ def image_of(root: Path, configuration: str) -> Image:
     """A built image: its file system, and its OCI configuration as JSON."""
     config = json.loads(configuration)
     environment = dict(entry.split("=", 1) for entry in config.get("Env", []))
-    return Image(
-        root, environment, config.get("Entrypoint") or [],
-        working_directory=config.get("WorkingDir") or "/",
-    )  # fmt: skip
+    return Image(root, environment, config.get("Entrypoint") or [], working_directory=config.get("WorkingDir") or "/")

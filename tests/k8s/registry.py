@@ -31,23 +31,24 @@ class Registry:
         (folder / "htpasswd").write_text(f"{USER}:{HASHED}\n")
         (folder / "auth.json").write_text("{}")  # a login is added to it
         (folder / "registry.yml").write_text(
-            yaml.safe_dump({
-                "version": 0.1,
-                "storage": {"filesystem": {"rootdirectory": f"{folder}/data"}},
-                "http": {
-                    "addr": "127.0.0.1:0", "secret": "any",
-                    "tls": {"certificate": str(self.trusted), "key": str(key)},
-                },
-                "auth": {"htpasswd": {"realm": "team", "path": f"{folder}/htpasswd"}},
-            })
-        )  # fmt: skip
+            yaml.safe_dump(
+                {
+                    "version": 0.1,
+                    "storage": {"filesystem": {"rootdirectory": f"{folder}/data"}},
+                    "http": {
+                        "addr": "127.0.0.1:0",
+                        "secret": "any",
+                        "tls": {"certificate": str(self.trusted), "key": str(key)},
+                    },
+                    "auth": {"htpasswd": {"realm": "team", "path": f"{folder}/htpasswd"}},
+                }
+            )
+        )
         with self.log.open("wb") as log:
             command = ["docker-registry", "serve", str(folder / "registry.yml")]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         # What a builder needs to push here: whom it trusts, and where it keeps passwords.
-        self.environment = {
-            "SSL_CERT_FILE": str(self.trusted), "REGISTRY_AUTH_FILE": f"{folder}/auth.json",
-        }  # fmt: skip
+        self.environment = {"SSL_CERT_FILE": str(self.trusted), "REGISTRY_AUTH_FILE": f"{folder}/auth.json"}
         self.address = ""
 
     def start(self) -> "Registry":
@@ -64,8 +65,7 @@ class Registry:
         """Return what it answers to a user who is logged in."""
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         request = urllib.request.Request(
-            f"https://{self.address}/v2/{path}",
-            headers={"Accept": kind, "Authorization": f"Basic {login}"},
+            f"https://{self.address}/v2/{path}", headers={"Accept": kind, "Authorization": f"Basic {login}"}
         )
         context = ssl.create_default_context(cafile=str(self.trusted))
         with urllib.request.urlopen(request, context=context, timeout=60) as answer:
@@ -74,9 +74,7 @@ class Registry:
 
     def image(self, name: str, tag: str) -> tuple[str, dict[str, Any]]:
         """Return the digest of an image, by which alone it is read here, and its configuration."""
-        digest = (
-            f"sha256:{hashlib.sha256(self.ask(f'{name}/manifests/{tag}', MANIFEST)).hexdigest()}"
-        )
+        digest = f"sha256:{hashlib.sha256(self.ask(f'{name}/manifests/{tag}', MANIFEST)).hexdigest()}"
         manifest = json.loads(self.ask(f"{name}/manifests/{digest}", MANIFEST))
         return digest, json.loads(self.ask(f"{name}/blobs/{manifest['config']['digest']}"))
 

@@ -162,9 +162,7 @@ def training_faults(world: World, job: Object) -> Faults:
     gpus = str(number(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)))
     if settings.get("gpus") != gpus:
         yield f"nvidia.com/gpu: {gpus}, but gpus={settings.get('gpus')} in the ConfigMap"
-    terms = pod.get("affinity", {}).get("podAntiAffinity", {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution", []
-    )  # fmt: skip
+    terms = pod.get("affinity", {}).get("podAntiAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
     if gpus != "0" and not terms:
         yield "affinity: nothing keeps two pods off one host"
     for term in terms:

@@ -116,9 +116,7 @@ def gpu_pod(pod: Object, container: Object) -> Faults:
         if toleration.get("operator") == "Exists" and "value" in toleration:
             yield "tolerations: Exists has no value"
     shared = {m["name"] for m in container["volumeMounts"] if m["mountPath"] == "/dev/shm"}
-    memory = {
-        v["name"] for v in pod["volumes"] if (v.get("emptyDir") or {}).get("medium") == "Memory"
-    }
+    memory = {v["name"] for v in pod["volumes"] if (v.get("emptyDir") or {}).get("medium") == "Memory"}
     if not shared & memory:
         yield "volumes: no memory at /dev/shm, where NCCL and data workers meet"
 
@@ -201,11 +199,7 @@ def mounts(pod: Object, container: Object) -> Faults:
         yield "volumeMounts: two at one place"
     for name in named.keys() - {mount["name"] for mount in held}:
         yield f"volumes: {name}: mounted nowhere"
-    writable = [
-        m["mountPath"]
-        for m in held
-        if not m.get("readOnly") and "configMap" not in named.get(m["name"], {})
-    ]
+    writable = [m["mountPath"] for m in held if not m.get("readOnly") and "configMap" not in named.get(m["name"], {})]
     if "/tmp" not in writable:
         yield "volumeMounts: /tmp cannot be written"
     home = {e["name"]: e.get("value", "") for e in container.get("env", [])}.get("HOME", "/")

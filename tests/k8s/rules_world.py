@@ -7,9 +7,17 @@ from typing import Any
 Object = dict[str, Any]
 
 SUFFIXES = {
-    "": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
-}  # fmt: skip
+    "": 1.0,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+}
 
 
 def quantity(text: str | int | float) -> float | None:
@@ -55,9 +63,8 @@ class World:
         return [
             job
             for job in self.all("Job")
-            if labels.items()
-            <= (job["spec"]["template"]["metadata"].get("labels") or {}).items()
-        ]  # fmt: skip
+            if labels.items() <= (job["spec"]["template"]["metadata"].get("labels") or {}).items()
+        ]
 
     def mounts(self, job: Object) -> list[Object]:
         """Where volumes are mounted in a Job's pods."""

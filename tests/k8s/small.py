@@ -35,9 +35,7 @@ class Small:
     def declare(self, name: str, labels: dict[str, str] | None = None, **more: object) -> None:
         """A suspended Job, as an apply of the manifest creates it."""
         pod = {"restartPolicy": "Never", "containers": [{"name": "stage", "image": "i:1"}]}
-        policy = {
-            "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}]
-        }
+        policy = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}]}
         template = {"metadata": {"labels": PART}, "spec": pod}
         spec = {"suspend": True, "backoffLimit": 0, "podFailurePolicy": policy, **more}
         metadata = {"name": name, "labels": {**PART, **(labels or {})}}
@@ -47,19 +45,31 @@ class Small:
     def kubectl(self, *words: str, given: str = "") -> str:
         """Return what kubectl prints in this namespace."""
         done = subprocess.run(
-            [KUBECTL, f"--kubeconfig={self.control.administrator}",
-             f"--cache-dir={self.folder}/cache", f"--namespace={self.namespace}", *words],
-            input=given, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                KUBECTL,
+                f"--kubeconfig={self.control.administrator}",
+                f"--cache-dir={self.folder}/cache",
+                f"--namespace={self.namespace}",
+                *words,
+            ],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.stdout + done.stderr
 
     def node(self, name: str, *needs: str) -> Node:
         """A stage that has to run."""
         out = self.folder / name
         return Node(
-            name=name, kind="report", needs=needs, fingerprint=name,
-            config=ReportConfig(workdir=str(self.folder), out=str(out)), reason="not made yet",
-        )  # fmt: skip
+            name=name,
+            kind="report",
+            needs=needs,
+            fingerprint=name,
+            config=ReportConfig(workdir=str(self.folder), out=str(out)),
+            reason="not made yet",
+        )
 
     def job(self, name: str) -> Object:
         """A Job as it is now."""
@@ -72,9 +82,7 @@ class Small:
 
     def drive(self, *nodes: Node, **settings: object) -> None:
         """Run the driver."""
-        config = ExecutorConfig(
-            name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings
-        )  # type: ignore[arg-type]
+        config = ExecutorConfig(name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings)  # type: ignore[arg-type]
         kubernetes.KubernetesExecutor(config).run(list(nodes))
 
     def _look(self) -> None:
@@ -103,18 +111,32 @@ class Small:
         if code == 0:
             (self.folder / job).mkdir(exist_ok=True)
             Manifest(
-                stage="report", fingerprint=job, version=1, config={}, inputs={}, files={},
-                figures={}, summary=f"{job} made", seconds=1.0, finished=now(),
-            ).write(self.folder / job)  # fmt: skip
-        state = {"terminated": {"exitCode": code, "message": words, "reason": "Error",
-                                "startedAt": now(), "finishedAt": now()}}  # fmt: skip
+                stage="report",
+                fingerprint=job,
+                version=1,
+                config={},
+                inputs={},
+                files={},
+                figures={},
+                summary=f"{job} made",
+                seconds=1.0,
+                finished=now(),
+            ).write(self.folder / job)
+        state = {
+            "terminated": {
+                "exitCode": code,
+                "message": words,
+                "reason": "Error",
+                "startedAt": now(),
+                "finishedAt": now(),
+            }
+        }
         status = {
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [
-                {"name": "stage", "image": "i:1", "imageID": "", "ready": False,
-                 "restartCount": 0, "state": state}
+                {"name": "stage", "image": "i:1", "imageID": "", "ready": False, "restartCount": 0, "state": state}
             ],
-        }  # fmt: skip
+        }
         self.nodes.patch("pods", self.namespace, pod, {"status": status}, "status")
 
 
@@ -133,17 +155,17 @@ def admission(small: Small, there: bool) -> None:
         small.api.delete("validatingadmissionpolicybindings", None, name)
         small.api.delete("validatingadmissionpolicies", None, name)
         return
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
-            "resources": ["pods"]}  # fmt: skip
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy = {
         "matchConstraints": {"resourceRules": [rule]},
         "validations": [{"expression": "false", "message": "no image is signed"}],
     }
     label = {"kubernetes.io/metadata.name": small.namespace}
     binding = {
-        "policyName": name, "validationActions": ["Deny"],
+        "policyName": name,
+        "validationActions": ["Deny"],
         "matchResources": {"namespaceSelector": {"matchLabels": label}},
-    }  # fmt: skip
+    }
     for kind, spec in (("policies", policy), ("policybindings", binding)):
         item = {"metadata": {"name": name}, "spec": spec}
         small.api.create(f"validatingadmission{kind}", None, item)
@@ -166,9 +188,7 @@ def refuses(small: Small) -> bool:
 class Driver:
     """The driver in a thread, while a test does something to its Jobs."""
 
-    def __init__(
-        self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: Node, **settings: object
-    ):
+    def __init__(self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: Node, **settings: object):
         self.capsys, self.story, self.error = capsys, "", list[BaseException]()
         self.thread = threading.Thread(target=self._run, args=(small, nodes, settings), daemon=True)
         self.thread.start()

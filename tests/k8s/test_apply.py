@@ -11,9 +11,7 @@ pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("overlay", ["site", "store"])
-def test_a_label_chooses_what_is_applied(
-    control: ControlPlane, root: Path, tmp_path: Path, overlay: str
-) -> None:
+def test_a_label_chooses_what_is_applied(control: ControlPlane, root: Path, tmp_path: Path, overlay: str) -> None:
     control.namespace(f"apply-{overlay}")
     small = Small(control, f"apply-{overlay}", tmp_path, lambda job: None)
     folder = str(extended(root, tmp_path, overlay, "shell", "openshift"))

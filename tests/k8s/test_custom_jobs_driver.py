@@ -20,8 +20,16 @@ from pipeline.orchestration import kubernetes, run_stage
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
-KINDS = ("ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "Service",
-         "TrainingRuntime", "TrainJob", "JobSet")  # fmt: skip
+KINDS = (
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "PersistentVolumeClaim",
+    "Service",
+    "TrainingRuntime",
+    "TrainJob",
+    "JobSet",
+)
 GROUPS = {"trainjob": "trainer.kubeflow.org", "jobset": "jobset.x-k8s.io"}
 VERSIONS = {"trainjob": "v1alpha1", "jobset": "v1alpha2"}
 
@@ -45,9 +53,8 @@ def kubeflow(control: ControlPlane) -> ControlPlane:
 def overlay(root: Path, kind: str) -> list[Object]:
     """The overlay for one node without GPUs."""
     made = subprocess.run(
-        [KUBECTL, "kustomize", root / "k8s" / "overlays" / kind],
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
+        [KUBECTL, "kustomize", root / "k8s" / "overlays" / kind], capture_output=True, check=True
+    ).stdout
     items: list[Object] = list(yaml.safe_load_all(made))
     specs = [item["spec"] for item in items if item["kind"] == "JobSet"]
     runtimes = [item["spec"] for item in items if item["kind"] == "TrainingRuntime"]
@@ -79,9 +86,8 @@ def pods(small: Small) -> list[Object]:
 
 
 def running(
-    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], kind: str,
-    capsys: pytest.CaptureFixture[str],
-) -> tuple[Small, Driver]:  # fmt: skip
+    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], kind: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[Small, Driver]:
     """Start training by the driver; both pods run until `ends` says how they end."""
     small = begin(lambda job: ends[0] if ends else None)
     apply(small, overlay)
@@ -90,9 +96,7 @@ def running(
     return small, driver
 
 
-def test_the_server_takes_the_overlay_as_it_is(
-    kubeflow: ControlPlane, begin: Begin, root: Path, kind: str
-) -> None:
+def test_the_server_takes_the_overlay_as_it_is(kubeflow: ControlPlane, begin: Begin, root: Path, kind: str) -> None:
     small = begin(lambda job: (0, ""))
     folder = str(root / "k8s" / "overlays" / kind)
     said = small.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", folder)
@@ -101,15 +105,17 @@ def test_the_server_takes_the_overlay_as_it_is(
 
 
 def test_it_is_resumed_and_its_ranks_meet(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    kubeflow: ControlPlane,
+    begin: Begin,
+    overlay: list[Object],
+    kind: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ends: list[tuple[int, str]] = []
     small, driver = running(begin, ends, overlay, kind, capsys)
     pod = next(
-        pod
-        for pod in pods(small)
-        if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+        pod for pod in pods(small) if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
     )
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("train-node-0-1", "train")
     monkeypatch.setenv("TRAIN_HOSTFILE", "")
@@ -133,9 +139,8 @@ def test_it_is_resumed_and_its_ranks_meet(
 
 
 def test_an_annotation_pauses_it(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     ends: list[tuple[int, str]] = []
     small, driver = running(begin, ends, overlay, kind, capsys)
     small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}=true")
@@ -156,14 +161,14 @@ def test_bad_configuration_ends_it_in_its_own_words(
         small.drive(small.node("train"), **{f"{kind}s": True})
 
 
-def test_the_driver_may_change_no_more(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str
-) -> None:
+def test_the_driver_may_change_no_more(kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str) -> None:
     small = begin(lambda job: (0, ""))
     apply(small, overlay)
     account = f"--as=system:serviceaccount:{small.namespace}:driver"
     for verb, name, answer in (
-        ("list", f"{kind}s", "yes"), ("patch", f"{kind}s/train-512", "yes"),
-        ("patch", f"{kind}s/other", "no"), ("patch", "jobs/train", "no"),
-    ):  # fmt: skip
+        ("list", f"{kind}s", "yes"),
+        ("patch", f"{kind}s/train-512", "yes"),
+        ("patch", f"{kind}s/other", "no"),
+        ("patch", "jobs/train", "no"),
+    ):
         assert small.kubectl("auth", "can-i", verb, name, account).split()[-1] == answer, name

@@ -22,9 +22,7 @@ pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def test_jobs_are_resumed_when_their_inputs_are_done(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_are_resumed_when_their_inputs_are_done(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     small = begin(lambda job: (0, ""))
     for name in ("c", "b", "a"):
         small.declare(name)
@@ -87,9 +85,7 @@ def test_a_pause_is_an_annotation(begin: Begin, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("manager", ["argocd-controller", "kustomize-controller", "helm"])
-def test_a_suspension_by_any_tool_is_undone(
-    begin: Begin, capsys: pytest.CaptureFixture[str], manager: str
-) -> None:
+def test_a_suspension_by_any_tool_is_undone(begin: Begin, capsys: pytest.CaptureFixture[str], manager: str) -> None:
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -102,9 +98,7 @@ def test_a_suspension_by_any_tool_is_undone(
     assert "a made" in driver.end()
 
 
-def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(
-    begin: Begin, root: Path
-) -> None:
+def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(begin: Begin, root: Path) -> None:
     small = begin(lambda job: (0, ""))
     needed = ("PersistentVolumeClaim/pretrain", "ServiceAccount/stage", "Job/vocab")
     items = [
@@ -122,13 +116,10 @@ def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(
     assert small.job("vocab")["status"]["succeeded"] == 1, "and nothing runs again"
 
 
-@pytest.mark.parametrize(
-    ("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")]
-)
+@pytest.mark.parametrize(("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")])
 def test_what_keeps_pods_from_being_created_is_said_once(
-    begin: Begin, capsys: pytest.CaptureFixture[str], obstacle: Callable[[Small, bool], None],
-    words: str,
-) -> None:  # fmt: skip
+    begin: Begin, capsys: pytest.CaptureFixture[str], obstacle: Callable[[Small, bool], None], words: str
+) -> None:
     small = begin(lambda job: (0, ""))
     small.declare("a")
     obstacle(small, True)
@@ -164,9 +155,7 @@ def test_a_queue_gets_the_job_instead(begin: Begin) -> None:
 
     def admit() -> None:
         api = small.control.api()
-        while (
-            api.get("jobs", small.namespace, "a")["metadata"]["labels"][QUEUE] == kubernetes.WAITS
-        ):
+        while api.get("jobs", small.namespace, "a")["metadata"]["labels"][QUEUE] == kubernetes.WAITS:
             small.stopping.wait(0.1)
         api.patch("jobs", small.namespace, "a", {"spec": {"suspend": False}})
 
@@ -183,9 +172,7 @@ def test_without_a_queue_the_label_of_none_goes_before_the_job_runs(begin: Begin
     assert QUEUE not in small.job("a")["metadata"]["labels"]
 
 
-def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     small = begin(lambda job: (0, ""))
     small.declare("a", {QUEUE: "default"})
     driver = Driver(capsys, small, small.node("a"))
@@ -197,19 +184,28 @@ def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(
 
 def kueue_says(small: Small, workload: str, words: str) -> None:
     """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
-    about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload,
-             "namespace": small.namespace, "uid": workload}  # fmt: skip
+    about = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "name": workload,
+        "namespace": small.namespace,
+        "uid": workload,
+    }
     event = {
-        "metadata": {"generateName": "kueue-"}, "involvedObject": about, "type": "Warning",
-        "reason": "Pending", "message": words, "source": {"component": "kueue-admission"},
-        "firstTimestamp": now(), "lastTimestamp": now(), "count": 1,
-    }  # fmt: skip
+        "metadata": {"generateName": "kueue-"},
+        "involvedObject": about,
+        "type": "Warning",
+        "reason": "Pending",
+        "message": words,
+        "source": {"component": "kueue-admission"},
+        "firstTimestamp": now(),
+        "lastTimestamp": now(),
+        "count": 1,
+    }
     small.api.create("events", small.namespace, event)
 
 
-def test_a_quota_of_kueue_that_is_too_small_is_said_once(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     small = begin(lambda job: (0, ""))
     small.declare("train", {QUEUE: kubernetes.WAITS})
     driver = Driver(capsys, small, small.node("train"), queue="night")
@@ -225,17 +221,13 @@ def test_a_quota_of_kueue_that_is_too_small_is_said_once(
     assert "of another Job" not in story
 
 
-def test_the_states_of_stages_are_served_to_prometheus(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_states_of_stages_are_served_to_prometheus(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
     small.declare("b")
     port = control_plane.free_port("127.0.0.1")
-    driver = Driver(
-        capsys, small, small.node("a"), small.node("b", "a"), prometheus_port=port
-    )  # fmt: skip
+    driver = Driver(capsys, small, small.node("a"), small.node("b", "a"), prometheus_port=port)
     driver.wait(lambda story: small.job("a")["status"].get("active"))
     address = f"http://127.0.0.1:{port}/metrics"
     wanted = {

@@ -109,9 +109,7 @@ def second_rank_started() -> bool:
     return False
 
 
-def test_a_name_that_comes_late_is_waited_for(
-    training: Training, undisturbed: dict[str, str]
-) -> None:
+def test_a_name_that_comes_late_is_waited_for(training: Training, undisturbed: dict[str, str]) -> None:
     cluster = training.cluster
     cluster.kubelet.unnamed.add("train-0")
     cluster.apply(training.manifest)
@@ -124,10 +122,7 @@ def test_a_name_that_comes_late_is_waited_for(
 
 @pytest.mark.parametrize(("happens", "counted"), [(killed, 1), (deleted, 0), (cut, 0)])
 def test_training_goes_on_and_ends_as_if_nothing_had_been(
-    training: Training,
-    undisturbed: dict[str, str],
-    happens: Callable[[Training], None],
-    counted: int,
+    training: Training, undisturbed: dict[str, str], happens: Callable[[Training], None], counted: int
 ) -> None:
     training.begin()
     first = training.name(0)
@@ -251,9 +246,7 @@ def test_a_policy_that_admits_no_pods_is_named_once(cluster: Cluster, training: 
     assert len(named) == len(set(named)), "a stage's refusal is printed once"
 
 
-def test_a_mistake_in_the_overrides_fails_the_driver_at_once(
-    cluster: Cluster, training: Training
-) -> None:
+def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster: Cluster, training: Training) -> None:
     training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
     cluster.apply(training.manifest)
     cluster.kubectl("wait", "--for=condition=failed", "job/driver", "--timeout=300s")
@@ -265,9 +258,7 @@ def test_a_mistake_in_the_overrides_fails_the_driver_at_once(
     assert "Traceback" not in said
 
 
-def test_bad_configuration_of_training_is_not_tried_twice(
-    cluster: Cluster, training: Training
-) -> None:
+def test_bad_configuration_of_training_is_not_tried_twice(cluster: Cluster, training: Training) -> None:
     container = training.job["template"]["spec"]["containers"][0]
     variable = next(entry for entry in container["env"] if entry["name"] == "NODES")
     variable |= {"value": "1"}
@@ -279,9 +270,7 @@ def test_bad_configuration_of_training_is_not_tried_twice(
     assert len(list(cluster.folder.glob("*.train-1-*.log"))) == 1
 
 
-def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(
-    cluster: Cluster, training: Training
-) -> None:
+def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster: Cluster, training: Training) -> None:
     training.job["template"]["spec"]["containers"][0]["args"] = ["sh", "-c", "echo no; exit 9"]
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)

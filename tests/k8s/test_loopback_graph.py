@@ -24,9 +24,7 @@ TRACKED = "train.tracking=wandb\ntrain.tracking.mode=online\nreport.tracking=wan
 def wandb(cluster: Cluster) -> Iterator[WandbServer]:
     """W&B's interface where pods reach it, with its address and key as a user sets them."""
     server = WandbServer(cluster.network.address)
-    cluster.kubectl(
-        "create", "configmap", "pretrain-env", f"--from-literal=WANDB_BASE_URL={server.url}"
-    )
+    cluster.kubectl("create", "configmap", "pretrain-env", f"--from-literal=WANDB_BASE_URL={server.url}")
     cluster.kubectl("create", "secret", "generic", "wandb", f"--from-literal=key={KEY}")
     yield server
     server.stop()
@@ -92,9 +90,7 @@ def test_dashboards_show_what_is_logged(wandb: WandbServer) -> None:
     assert len(shown & logged) > 10
 
 
-def test_applying_again_makes_nothing_again(
-    cluster: Cluster, manifest: dict[str, Any], wandb: WandbServer
-) -> None:
+def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str, Any], wandb: WandbServer) -> None:
     logged = len(wandb.asked)
     report = cluster.claim / "sample" / "report" / "manifest.json"
     before = report.stat().st_mtime_ns, cluster.job("report")["status"]
@@ -111,9 +107,7 @@ def test_applying_again_makes_nothing_again(
     assert len(wandb.asked) == logged
 
 
-def test_a_shell_takes_data_in_and_results_out(
-    cluster: Cluster, root: Path, tmp_path: Path
-) -> None:
+def test_a_shell_takes_data_in_and_results_out(cluster: Cluster, root: Path, tmp_path: Path) -> None:
     shell = root / "k8s" / "components" / "shell" / "shell.yaml"
     cluster.kubectl("apply", "-f", str(shell))
     cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
@@ -122,9 +116,7 @@ def test_a_shell_takes_data_in_and_results_out(
     assert b"report.html" in inside
     (tmp_path / "glue").mkdir()
     (tmp_path / "glue" / "train.tsv").write_text("1\tgood\n")
-    packed = subprocess.run(
-        ["tar", "cf", "-", "-C", tmp_path, "glue"], check=True, capture_output=True
-    ).stdout  # fmt: skip
+    packed = subprocess.run(["tar", "cf", "-", "-C", tmp_path, "glue"], check=True, capture_output=True).stdout
     words = ("tar", "xmf", "-", "-C", "/data")
     cluster.kubelet.enter(NAMESPACE, "shell", *words, given=packed)
     arrived = cluster.claim / "glue" / "train.tsv"

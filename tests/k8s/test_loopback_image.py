@@ -53,9 +53,7 @@ def images(builder: Builder, root: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("target", ["prepare", "trainer"])
-def test_an_image_is_small_in_what_it_may_and_holds(
-    builder: Builder, images: dict[str, Path], target: str
-) -> None:
+def test_an_image_is_small_in_what_it_may_and_holds(builder: Builder, images: dict[str, Path], target: str) -> None:
     name = f"bert-pipeline/{target}:0.1.0"
     held, folder = builder.inspect(name), images[name]
     config = held["config"]
@@ -63,8 +61,12 @@ def test_an_image_is_small_in_what_it_may_and_holds(
     assert config["Entrypoint"] == ["tini", "-g", "--"]
     assert config["Labels"]["org.opencontainers.image.title"] == f"bert-pipeline {target}"
     assert sorted(path.name for path in (folder / "app").iterdir()) == [
-        "LICENSE", "README.md", "conf", "model", "pipeline",
-    ]  # fmt: skip
+        "LICENSE",
+        "README.md",
+        "conf",
+        "model",
+        "pipeline",
+    ]
     found = {tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")}
     assert found <= ({"cc", "gcc", "ld"} if target == "trainer" else set()), "for Triton alone"
     assert not (folder / "etc" / "pip.conf").exists()
@@ -79,9 +81,7 @@ def test_an_image_imports_what_its_commands_need(
     script = IMPORTS[target].replace(" triton,", "" if builder.variant == "cpu" else " triton,")
     python = f"cd /app && PYTHONPATH=/app HOME=/tmp exec /opt/venv/bin/python -c '{script}'"
     # In namespaces of its own, with /proc, which DeepSpeed reads when it is imported.
-    mounted = (
-        'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" /bin/sh -c "$1"'
-    )
+    mounted = 'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" /bin/sh -c "$1"'
     own = ("unshare", "--mount", "--pid", "--fork", "/bin/sh", "-c", mounted)
     sh(*own, images[name], python)
     kind = target if target == "prepare" else f"{target} {builder.variant}"
@@ -121,18 +121,22 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         made.stop()
 
 
-def make_images(
-    root: Path, builder: Builder, registry: Registry
-) -> subprocess.CompletedProcess[str]:
+def make_images(root: Path, builder: Builder, registry: Registry) -> subprocess.CompletedProcess[str]:
     """Run `make images` for the small image: the other is 7 GB, by the same two commands."""
     words = [
-        f"REGISTRY={registry.address}/team", "TARGETS=prepare",
-        f"BUILDER={shlex.join(builder.command)}", f"BUILD_OPTIONS={shlex.join(builder.options())}",
-    ]  # fmt: skip
+        f"REGISTRY={registry.address}/team",
+        "TARGETS=prepare",
+        f"BUILDER={shlex.join(builder.command)}",
+        f"BUILD_OPTIONS={shlex.join(builder.options())}",
+    ]
     return subprocess.run(
-        ["make", "images", *words], cwd=root, env=os.environ | registry.environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["make", "images", *words],
+        cwd=root,
+        env=os.environ | registry.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(
@@ -166,9 +170,7 @@ def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(
     assert json.dumps(kustomize(mine)) == plain.replace(before, f"{image['newName']}@{digest}")
 
 
-def test_an_edit_installs_nothing_again(
-    builder: Builder, images: dict[str, Path], root: Path, tmp_path: Path
-) -> None:
+def test_an_edit_installs_nothing_again(builder: Builder, images: dict[str, Path], root: Path, tmp_path: Path) -> None:
     for name in ("LICENSE", "README.md", ".dockerignore"):
         shutil.copy2(root / name, tmp_path)
     for name in ("conf", "docker", "model", "pipeline"):
@@ -182,18 +184,11 @@ def test_an_edit_installs_nothing_again(
 
 
 def test_the_graph_runs_in_the_images(
-    builder: Builder,
-    images: dict[str, Path],
-    manifest: dict[str, Any],
-    tmp_path: Path,
-    has_cluster: None,
+    builder: Builder, images: dict[str, Path], manifest: dict[str, Any], tmp_path: Path, has_cluster: None
 ) -> None:
     settings = manifest["items"][0]["data"]
     settings["overrides"] = settings["overrides"].replace("sklearn", "numpy")  # both have it
-    known = {
-        name: image_of(folder, json.dumps(builder.inspect(name)["config"]))
-        for name, folder in images.items()
-    }
+    known = {name: image_of(folder, json.dumps(builder.inspect(name)["config"])) for name, folder in images.items()}
     cluster = Cluster(tmp_path, known)
     try:
         cluster.start().apply(manifest)

@@ -17,10 +17,7 @@ from overlays import kustomize
 from rules import faults
 
 ABSENT: Any = object()
-OVERLAYS = (
-    "base",
-    *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")),
-)
+OVERLAYS = ("base", *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")))
 DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring")
@@ -175,10 +172,20 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
     """What the driver would run."""
     (folder / "overrides").write_text(overrides)
     run = subprocess.run(
-        [sys.executable, "-m", "pipeline.run", f"@{folder}/overrides", "executor=kubernetes",
-         f"workdir={folder}", "dry_run=true"],
-        capture_output=True, text=True, cwd=root, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.run",
+            f"@{folder}/overrides",
+            "executor=kubernetes",
+            f"workdir={folder}",
+            "dry_run=true",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -222,9 +229,7 @@ def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
     made = folder / "k8s" / "overlays" / "made"
     made.mkdir()
     kinds = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    (made / "kustomization.yaml").write_text(
-        yaml.safe_dump({**kinds, "resources": ["../../base"], **more})
-    )
+    (made / "kustomization.yaml").write_text(yaml.safe_dump({**kinds, "resources": ["../../base"], **more}))
     return kustomize(made)
 
 
@@ -243,9 +248,7 @@ def containers(items: list[dict[str, Any]], name: str = "") -> dict[str, dict[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_kustomize_makes_manifests_without_fault(
-    root: Path, text: str, name: str, tmp_path: Path
-) -> None:
+def test_kustomize_makes_manifests_without_fault(root: Path, text: str, name: str, tmp_path: Path) -> None:
     items = kustomize(root / "k8s" / name)
     assert faults(items) == []
     overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
@@ -267,13 +270,9 @@ def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "suffix"),
-    [({"newTag": "1.2.3"}, ":1.2.3"), ({"digest": DIGEST}, f"@{DIGEST}")],
-    ids=["tag", "digest"],
+    ("version", "suffix"), [({"newTag": "1.2.3"}, ":1.2.3"), ({"digest": DIGEST}, f"@{DIGEST}")], ids=["tag", "digest"]
 )
-def test_a_registry_reaches_every_job(
-    root: Path, tmp_path: Path, version: dict[str, str], suffix: str
-) -> None:
+def test_a_registry_reaches_every_job(root: Path, tmp_path: Path, version: dict[str, str], suffix: str) -> None:
     images = [
         {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", **version}
         for target in ("prepare", "trainer")
@@ -290,9 +289,11 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     added = {"name": "NCCL_DEBUG", "value": "INFO"}
     container = {"name": "stage", "env": [added]}
     patch = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "any"},
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "any"},
         "spec": {"template": {"spec": {"containers": [container]}}},
-    }  # fmt: skip
+    }
     target = {"kind": "Job", "name": "[^d].*|download"}
     made = overlay(root, tmp_path, patches=[{"target": target, "patch": yaml.safe_dump(patch)}])
     held = containers(made, "stage")
@@ -303,10 +304,9 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
 def test_a_replacement_reaches_every_job(root: Path, text: str, tmp_path: Path) -> None:
     names = containers(json.loads(text))
     targets = [
-        {"select": {"kind": "Job", "name": name},
-         "fieldPaths": ["spec.template.spec.containers.0.image"]}
+        {"select": {"kind": "Job", "name": name}, "fieldPaths": ["spec.template.spec.containers.0.image"]}
         for name in names
-    ]  # fmt: skip
+    ]
     source = {"kind": "ConfigMap", "name": "pretrain", "fieldPath": "data.nodes"}
     made = overlay(root, tmp_path, replacements=[{"source": source, "targets": targets}])
     assert [c["image"] for c in containers(made).values()] == ["2"] * 16
@@ -327,9 +327,7 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
 
 
 @pytest.mark.parametrize("name", ["cpu", "gang", "store", *SIZES, *COMPONENTS])
-def test_a_component_leaves_the_settings_and_the_claim_of_a_site(
-    root: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root: Path, tmp_path: Path, name: str) -> None:
     own = {"nodes": "3", "gpus": "2", "overrides": "+corpus=text\nworkdir=/data/mine"}
     merged = settings(*(f"{key}={value}" for key, value in own.items()))
     names = [f"../../components/{each}" for each in (name, "size")]
@@ -343,9 +341,7 @@ def test_a_component_leaves_the_settings_and_the_claim_of_a_site(
 def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
     site, made = (kustomize(root / "k8s" / "overlays" / name) for name in ("site", "rehearsal"))
     kinds = {"ConfigMap", "Job", "PodDisruptionBudget"}  # sizes, images and overrides
-    assert [i for i in made if i["kind"] not in kinds] == [
-        i for i in site if i["kind"] not in kinds
-    ]
+    assert [i for i in made if i["kind"] not in kinds] == [i for i in site if i["kind"] not in kinds]
     by_stage = {name: held["image"] for name, held in containers(made).items()}
     trainer = "registry.example.com/bert-pipeline/trainer:0.1.0"
     assert {by_stage[stage] for stage in ("vocab", "prepare", "prepare-512", "tasks")} == {trainer}
@@ -368,9 +364,7 @@ def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> Non
 
 def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     merged = settings("nodes=5", "gpus=4")
-    items = overlay(
-        root, tmp_path, configMapGenerator=[merged], components=["../../components/size"]
-    )
+    items = overlay(root, tmp_path, configMapGenerator=[merged], components=["../../components/size"])
     assert faults(items) == []  # they compare all places
     jobs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "Job"}
     names = ("train", "train-512", "train-8192", "train-decay", "preflight")
@@ -378,9 +372,7 @@ def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
     assert containers(items)["train"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"), MISTAKES, ids=[f"{n}-{f}-{v!s:.16}" for n, f, v in MISTAKES]
-)
+@pytest.mark.parametrize(("name", "field", "value"), MISTAKES, ids=[f"{n}-{f}-{v!s:.16}" for n, f, v in MISTAKES])
 def test_a_planted_mistake_is_found(text: str, name: str, field: str, value: Any) -> None:
     items = json.loads(text)
     plant(items, name, field, value)

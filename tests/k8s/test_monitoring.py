@@ -41,9 +41,7 @@ def promtool(*words: object) -> subprocess.CompletedProcess[str]:
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not on this machine (Debian's package prometheus)")
-    return subprocess.run(
-        [program, *map(str, words)], capture_output=True, text=True, check=False
-    )  # fmt: skip
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=False)
 
 
 def fired(rules: dict[str, Any], folder: Path, series: dict[str, str], wanted: list[str]) -> str:
@@ -55,9 +53,7 @@ def fired(rules: dict[str, Any], folder: Path, series: dict[str, str], wanted: l
         {
             "eval_time": "59m",
             "alertname": rule["alert"],
-            "exp_alerts": [{"exp_labels": rule["labels"] | {"pod": "train-0"}}]
-            if rule["alert"] in wanted
-            else [],
+            "exp_alerts": [{"exp_labels": rule["labels"] | {"pod": "train-0"}}] if rule["alert"] in wanted else [],
         }
         for rule in bare["groups"][0]["rules"]
     ]
@@ -69,8 +65,7 @@ def fired(rules: dict[str, Any], folder: Path, series: dict[str, str], wanted: l
             {
                 "interval": "1m",
                 "input_series": [
-                    {"series": f'{name}{{pod="train-0"}}', "values": values}
-                    for name, values in series.items()
+                    {"series": f'{name}{{pod="train-0"}}', "values": values} for name, values in series.items()
                 ],
                 "alert_rule_test": checks,
             }

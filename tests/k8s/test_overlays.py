@@ -54,9 +54,7 @@ def uncommented(root: Path, folder: Path, name: str) -> list[Object]:
 def test_every_image_has_the_registry(root: Path, name: str) -> None:
     items = kustomize(root / "k8s" / "overlays" / name)
     images = set(re.findall(r"'image': '([^']*)'", str(items)))
-    expected = {
-        f"registry.example.com/bert-pipeline/{each}:0.1.0" for each in ("prepare", "trainer")
-    }
+    expected = {f"registry.example.com/bert-pipeline/{each}:0.1.0" for each in ("prepare", "trainer")}
     assert images == expected
 
 
@@ -76,9 +74,7 @@ def test_pods_reach_a_store_and_the_identities_that_it_takes(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["site", "store"])
-def test_the_patches_that_are_comments_give_an_identity(
-    root: Path, tmp_path: Path, name: str
-) -> None:
+def test_the_patches_that_are_comments_give_an_identity(root: Path, tmp_path: Path, name: str) -> None:
     items = uncommented(root, tmp_path, name)
     assert all(is_allowed(items, *place) for place in IDENTITIES)
     accounts = of(items, "ServiceAccount").values()

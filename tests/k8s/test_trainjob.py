@@ -12,10 +12,7 @@ from rules import faults
 
 STAGES = ("train", "train-512", "train-8192", "train-decay")
 
-MODELS = {
-    "TrainJob": kubeflow.TrainerV1alpha1TrainJob,
-    "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime,
-}
+MODELS = {"TrainJob": kubeflow.TrainerV1alpha1TrainJob, "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime}
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +44,7 @@ def test_its_models_take_all_fields(items: list[Object]) -> None:
         assert is_taken(item), item["metadata"]["name"]
 
 
-@pytest.mark.parametrize(
-    "path", ["spec", "spec.template.spec", "spec.template.spec.replicatedJobs.0.template.spec"]
-)
+@pytest.mark.parametrize("path", ["spec", "spec.template.spec", "spec.template.spec.replicatedJobs.0.template.spec"])
 def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
     runtime = copy.deepcopy(of(items, "TrainingRuntime")["bert-pretrain"])
     place: Any = runtime

@@ -21,29 +21,41 @@ SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows
 WORDS = [f"w{number}" for number in range(120)]
 SMALL = (
-    "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
-    "model.dropout=0", "model.attention_dropout=0", "batch_size=12", "micro_batch=4",
-    "steps=12", "log_every=1", "threads=1", "optimizer.learning_rate=1e-2", "tracking=none",
-    "evaluate_every=100", "save_every=100",
+    "model=tiny",
+    "model.hidden=32",
+    "model.feed_forward=64",
+    "model.positions=32",
+    "model.dropout=0",
+    "model.attention_dropout=0",
+    "batch_size=12",
+    "micro_batch=4",
+    "steps=12",
+    "log_every=1",
+    "threads=1",
+    "optimizer.learning_rate=1e-2",
+    "tracking=none",
+    "evaluate_every=100",
+    "save_every=100",
     "evaluate_samples=25",  # the last batch is of one sample: a second process has none
-)  # fmt: skip
+)
 
 
-def write_split(
-    folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0, pairs: str = "nsp"
-) -> None:
+def write_split(folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0, pairs: str = "nsp") -> None:
     """A shard of words, some far more frequent than others."""
     draws = np.random.default_rng(seed)
     lengths = draws.integers(8, 29, rows)
     words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
     info = ShardInfo(
-        split=split, pairs=pairs, tokenizer=wordpiece.sha256, vocab_size=wordpiece.size,
-        sequence_length=32, seed=0,
-    )  # fmt: skip
+        split=split, pairs=pairs, tokenizer=wordpiece.sha256, vocab_size=wordpiece.size, sequence_length=32, seed=0
+    )
     write_shard(
-        folder / f"{split}-00000-of-00001.arrow", info, (4 + words).astype(np.uint16),
-        np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
-    )  # fmt: skip
+        folder / f"{split}-00000-of-00001.arrow",
+        info,
+        (4 + words).astype(np.uint16),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        lengths // 2,
+        lengths % 2 == 0,
+    )
 
 
 def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str = "nsp") -> None:
@@ -52,10 +64,17 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
     write_split(folder, wordpiece, "train", 300, seed, pairs)
     write_split(folder, wordpiece, "validation", 40, seed, pairs)
     Manifest(
-        stage="prepare", fingerprint=f"{seed:064x}", version=1, config={}, inputs={},
-        files=file_checksums(folder, {}), figures={"sequence_length": 32}, summary="",
-        seconds=0.0, finished="",
-    ).write(folder)  # fmt: skip
+        stage="prepare",
+        fingerprint=f"{seed:064x}",
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(folder, {}),
+        figures={"sequence_length": 32},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(folder)
 
 
 @pytest.fixture(scope="session")
@@ -90,9 +109,11 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
     said = ""
     for number, (processes, settings) in enumerate(plan, 1):
         done = forked.run(
-            [sys.executable, "-m", "model.train", *settings], cwd=root, ranks=processes,
+            [sys.executable, "-m", "model.train", *settings],
+            cwd=root,
+            ranks=processes,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         said += done.stdout + done.stderr
         assert done.returncode == (code if number == len(plan) else 0), said
     return said

@@ -23,17 +23,25 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_threads_spin_briefly(root: Path) -> None:
     """GNU OpenMP says, as it is loaded, by what it goes."""
     done = subprocess.run(
-        [sys.executable, "-c", "import model.training.trainer"], cwd=root, check=True,
-        env={"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", "import model.training.trainer"],
+        cwd=root,
+        check=True,
+        env={"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+    )
     assert "GOMP_SPINCOUNT = '1000'" in done.stderr
 
 
 def faults(root: Path, how: str) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", FAULTS, how], cwd=root, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", FAULTS, how],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
         env={key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"},
-    )  # fmt: skip
+    )
     return int(done.stdout)
 
 

@@ -14,9 +14,8 @@ from model.encoders.encoder import prepare_for_gpu
 from model.huggingface.bert_names import BERT
 
 CONFIG = ModelConfig(
-    name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0,
-    attention_dropout=0.0,
-)  # fmt: skip
+    name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0, attention_dropout=0.0
+)
 
 
 def gpu() -> torch.device:
@@ -44,9 +43,7 @@ def test_on_a_gpu_losses_and_gradients_are_hugging_faces(attention: str, tmp_pat
     config, (batch, _) = batches(tmp_path)
     torch.manual_seed(0)
     ours = BertForPreTraining(dataclasses.replace(config, attention=attention)).to(device)
-    theirs = HuggingFace(
-        huggingface_config(config),
-    ).to(device)
+    theirs = HuggingFace(huggingface_config(config)).to(device)
     state = {BERT.their_name(name): tensor for name, tensor in ours.state_dict().items()}
     theirs.load_state_dict(state, strict=False)
     loss = our_loss(ours, batch.to(device))
@@ -63,19 +60,21 @@ def huggingface_config(config: ModelConfig):
     from transformers import BertConfig
 
     return BertConfig(
-        vocab_size=config.vocab_size, hidden_size=config.hidden, num_hidden_layers=config.layers,
-        num_attention_heads=config.heads, intermediate_size=config.feed_forward,
-        max_position_embeddings=config.positions, hidden_dropout_prob=0.0,
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        intermediate_size=config.feed_forward,
+        max_position_embeddings=config.positions,
+        hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_on_a_gpu_a_step_never_waits_for_the_host(
-    tmp_path: Path, dropout: float, compiled: bool
-) -> None:
+def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float, compiled: bool) -> None:
     device = gpu()
     config, both = batches(tmp_path)
     config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)

@@ -15,9 +15,7 @@ from pipeline.common.errors import Exit
 
 ROOT = Path(__file__).parents[2]
 RANKS = {"rank-0": 11, "rank-1": 12}
-DONE, USER, DIVERGED, BUG, AGAIN = (
-    Exit.DONE, Exit.USER, Exit.DIVERGED, Exit.BUG, Exit.RESTART,
-)  # fmt: skip
+DONE, USER, DIVERGED, BUG, AGAIN = (Exit.DONE, Exit.USER, Exit.DIVERGED, Exit.BUG, Exit.RESTART)
 
 # A rank: begins, waits for SIGTERM, "saves" for a second, leaves with 75.
 RANK = """
@@ -69,9 +67,13 @@ def start(script: str, folder: Path) -> "subprocess.Popen[str]":
     """Start a launcher below `model.launch`; it makes the file `begun`."""
     command = [sys.executable, "-m", "model.launch", sys.executable, "-c", script, str(folder)]
     process = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
-        stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     while not (folder / "begun").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -89,9 +91,7 @@ def descendants(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-def test_a_signal_reaches_the_ranks_which_have_time_to_save(
-    job: "subprocess.Popen[str]", tmp_path: Path
-) -> None:
+def test_a_signal_reaches_the_ranks_which_have_time_to_save(job: "subprocess.Popen[str]", tmp_path: Path) -> None:
     job.send_signal(signal.SIGTERM)
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
@@ -125,9 +125,7 @@ def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path:
     assert "memory" not in said
 
 
-@pytest.mark.parametrize(
-    ("code", "name"), [(-9, "SIGKILL"), (247, "SIGKILL"), (137, "SIGKILL"), (1, None), (75, None)]
-)
+@pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (247, "SIGKILL"), (137, "SIGKILL"), (1, None), (75, None)])
 def test_a_signal_is_read_from_an_exit_code(code: int, name: str | None) -> None:
     assert rank_endings.signal_name(code) == name
 
@@ -146,9 +144,7 @@ def test_memory_is_named_where_the_kernel_counted_it() -> None:
     assert rank_endings.Endings(now).describe([], [], 0) == ""
 
 
-def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
-    job: "subprocess.Popen[str]", tmp_path: Path
-) -> None:
+def test_ranks_that_outlive_their_launcher_save_and_none_is_left(job: "subprocess.Popen[str]", tmp_path: Path) -> None:
     everyone = descendants(job.pid)
     os.kill(everyone[0], signal.SIGKILL)  # the launcher
     job.communicate(timeout=60)
@@ -208,17 +204,18 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
 def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "model.launch", "torchrun", "--help"],
-        cwd=tmp_path, env={**os.environ, "PATH": os.defpath, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PATH": os.defpath, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "--nproc" in done.stdout, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "preflight"])
-def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(
-    tmp_path: Path, command: str
-) -> None:
+def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path, command: str) -> None:
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.{command}\n"
@@ -227,12 +224,27 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
     done = subprocess.run(
-        [sys.executable, "-m", "model.launch", launcher, "--hostfile", str(tmp_path / "hosts"),
-         "--no_ssh", "--node_rank", "0", "--master_addr", "127.0.0.1", "--no_local_rank",
-         str(tmp_path / "rank.py")],
-        cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}, capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "model.launch",
+            launcher,
+            "--hostfile",
+            str(tmp_path / "hosts"),
+            "--no_ssh",
+            "--node_rank",
+            "0",
+            "--master_addr",
+            "127.0.0.1",
+            "--no_local_rank",
+            str(tmp_path / "rank.py"),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     said = done.stdout + done.stderr
     assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), said
     assert "[INFO]" not in said  # the launcher's log
@@ -246,9 +258,20 @@ def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path: Path) ->
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
     done = subprocess.run(
-        [sys.executable, "-m", "model.launch", launcher, "--num_accelerators", "2",
-         "--no_local_rank", str(tmp_path / "rank.py")],
-        cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}, capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "model.launch",
+            launcher,
+            "--num_accelerators",
+            "2",
+            "--no_local_rank",
+            str(tmp_path / "rank.py"),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines() == ["2,3", "2,3"], done.stdout + done.stderr

@@ -16,20 +16,32 @@ from pipeline.common.ports import free_port
 
 H100 = "NVIDIA H100 80GB HBM3, 80 GiB, driver 580.95, CUDA 13.0"
 RANK = Findings(
-    host="", rank=0, local_rank=0, device=H100, flops=7e14, shm=2**34, clock=0.0, link=1e10,
+    host="",
+    rank=0,
+    local_rank=0,
+    device=H100,
+    flops=7e14,
+    shm=2**34,
+    clock=0.0,
+    link=1e10,
     places={"/data": (1e9, 2e9)},
-)  # fmt: skip
-GOOD = [
-    replace(RANK, host=f"node-{rank // 2}", rank=rank, local_rank=rank % 2) for rank in range(8)
-]
+)
+GOOD = [replace(RANK, host=f"node-{rank // 2}", rank=rank, local_rank=rank % 2) for rank in range(8)]
 
 
 def test_good_nodes_are_all_ok() -> None:
     lines = judge(GOOD, 2e11, True, 0.3)
     assert [line.name for line in lines if line.bad] == []
     assert [line.name for line in lines] == [
-        "devices", "compute", "all-reduce", "links", "clocks", "write", "read", "/dev/shm",
-    ]  # fmt: skip
+        "devices",
+        "compute",
+        "all-reduce",
+        "links",
+        "clocks",
+        "write",
+        "read",
+        "/dev/shm",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,17 +71,25 @@ def test_a_wrong_sum_is_bad() -> None:
 def ranks(root: Path, size: int, *places: list[str], wait: int = 120) -> list[tuple[int, str]]:
     """What real ranks end with and print, each with places of its own."""
     shared = {
-        "PYTHONPATH": str(root), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": str(size), "HOSTS": "node-a,node-b", "PATH": os.environ["PATH"],
-    }  # fmt: skip
+        "PYTHONPATH": str(root),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(size),
+        "HOSTS": "node-a,node-b",
+        "PATH": os.environ["PATH"],
+    }
     options = ["--wait", str(wait), "--seconds", "0.1", "--share", "0"]
     begun = [
         subprocess.Popen(
-            [sys.executable, "-m", "model.preflight", *options, *place], cwd=root, text=True,
-            env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-m", "model.preflight", *options, *place],
+            cwd=root,
+            text=True,
+            env={**shared, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         for rank, place in enumerate(places)
-    ]  # fmt: skip
+    ]
     said = [process.communicate(timeout=240)[0] for process in begun]
     return [(process.returncode, text) for process, text in zip(begun, said, strict=True)]
 

@@ -27,36 +27,47 @@ pytestmark = pytest.mark.slow
 
 def settings(work: Path, out: Path, *more: str) -> list[str]:
     return [
-        f"workdir={work}", f"out={out}",
-        "model=tiny", "model.hidden=32", "model.feed_forward=64", "model.positions=32",
-        "model.dropout=0", "model.attention_dropout=0", "batch_size=12", "micro_batch=4",
-        "steps=12", "log_every=1", "evaluate_every=6", "save_every=6", "threads=1",
-        "optimizer.learning_rate=1e-2", "tracking=none",
+        f"workdir={work}",
+        f"out={out}",
+        "model=tiny",
+        "model.hidden=32",
+        "model.feed_forward=64",
+        "model.positions=32",
+        "model.dropout=0",
+        "model.attention_dropout=0",
+        "batch_size=12",
+        "micro_batch=4",
+        "steps=12",
+        "log_every=1",
+        "evaluate_every=6",
+        "save_every=6",
+        "threads=1",
+        "optimizer.learning_rate=1e-2",
+        "tracking=none",
         "evaluate_samples=25",  # the last batch is of one sample: a second process has none
         *more,
-    ]  # fmt: skip
+    ]
 
 
-def train(
-    root: Path, work: Path, out: Path, *more: str, processes: int = 1
-) -> subprocess.CompletedProcess[str]:
+def train(root: Path, work: Path, out: Path, *more: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
     """Train in ranks without a launcher, which start in no time."""
     words = [sys.executable, "-m", "model.train", *settings(work, out, *more)]
     return forked.run(words, cwd=root, ranks=processes)
 
 
-def start(
-    root: Path, work: Path, out: Path, *more: str, processes: int = 1
-) -> "subprocess.Popen[bytes]":
+def start(root: Path, work: Path, out: Path, *more: str, processes: int = 1) -> "subprocess.Popen[bytes]":
     """Start a training by the documented command."""
     launcher = [
-        str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", str(processes),
-        "--master_port", str(free_port()), "model/train.py",
-    ]  # fmt: skip
+        str(Path(sys.executable).with_name("deepspeed")),
+        "--num_accelerators",
+        str(processes),
+        "--master_port",
+        str(free_port()),
+        "model/train.py",
+    ]
     return subprocess.Popen(
-        [*launcher, *settings(work, out, *more)],
-        cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*launcher, *settings(work, out, *more)], cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def ranks(process: "subprocess.Popen[bytes]") -> list[int]:
@@ -110,9 +121,7 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
-def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(root: Path, work: Path, tmp_path: Path) -> None:
     out, steps = tmp_path / "train", "steps=150"
     process = start(root, work, out, steps, "save_every=1000", processes=2)
     wait_for(lambda: len(losses(out)) >= 5)
@@ -133,10 +142,8 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     bare.save_pretrained(tmp_path / "bare")
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", f"start={tmp_path / 'bare'}"]
     done = forked.run(  # no word on its size
-        [sys.executable, "-m", "model.train", *words, *SMALL[SMALL.index("batch_size=12") :],
-         "steps=1"],
-        cwd=root,
-    )  # fmt: skip
+        [sys.executable, "-m", "model.train", *words, *SMALL[SMALL.index("batch_size=12") :], "steps=1"], cwd=root
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 2 x 32, " in done.stdout
     assert f"pooler.dense.weight: not in {tmp_path / 'bare'}" in done.stdout
@@ -145,16 +152,12 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
 
 
-def test_the_same_seed_gives_the_same_bits(
-    root: Path, work: Path, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_the_same_seed_gives_the_same_bits(root: Path, work: Path, undisturbed: Path, tmp_path: Path) -> None:
     assert train(root, work, tmp_path / "train", "deepspeed=zero0").returncode == 0
     assert losses(tmp_path / "train") == losses(undisturbed)
 
 
-def test_an_unlike_vocabulary_is_refused_before_the_first_step(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_an_unlike_vocabulary_is_refused_before_the_first_step(root: Path, work: Path, tmp_path: Path) -> None:
     (tmp_path / "vocab").mkdir()
     other = build([*SPECIAL, *WORDS[::-1]], lowercase=True)
     (tmp_path / "vocab" / "tokenizer.json").write_text(other)
@@ -164,9 +167,7 @@ def test_an_unlike_vocabulary_is_refused_before_the_first_step(
     assert "Traceback" not in done.stderr
 
 
-def test_sequences_longer_than_the_positions_are_refused(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_sequences_longer_than_the_positions_are_refused(root: Path, work: Path, tmp_path: Path) -> None:
     done = train(root, work, tmp_path / "train", "model.positions=16")
     assert done.returncode == 2
     assert "model.positions=16: " in done.stderr

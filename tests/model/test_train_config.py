@@ -7,15 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from model.config import (
-    PUBLISHED,
-    SHAPE,
-    DataConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
 from pipeline.cli import conf_files, entry_point
 from pipeline.common.errors import ConfigError
 
@@ -42,9 +34,7 @@ TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_a_value_that_cannot_be_is_named(
-    schema: type, good: dict[str, object], change: dict[str, object]
-) -> None:
+def test_a_value_that_cannot_be_is_named(schema: type, good: dict[str, object], change: dict[str, object]) -> None:
     schema(**good)
     ((key, value),) = change.items()
     with pytest.raises(ConfigError, match=rf"{key}={str(value).lower()}\b"):

@@ -28,18 +28,9 @@ def release(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(tree: Path, work: Path, out: Path, log: Path) -> "subprocess.Popen[bytes]":
-    words = [
-        *SMALL,
-        "steps=4000",
-        "save_every=50",
-        "evaluate_every=9999",
-        f"workdir={work}",
-        f"out={out}",
-    ]
+    words = [*SMALL, "steps=4000", "save_every=50", "evaluate_every=9999", f"workdir={work}", f"out={out}"]
     with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "model/train.py", *words], cwd=tree, stdout=file, stderr=file
-        )
+        return subprocess.Popen([sys.executable, "model/train.py", *words], cwd=tree, stdout=file, stderr=file)
 
 
 def saved(out: Path) -> int:
@@ -60,9 +51,7 @@ def interrupted_after(step: int, process: "subprocess.Popen[bytes]", out: Path, 
     return saved(out)
 
 
-def test_a_new_option_does_not_begin_a_training_again(
-    release: Path, work: Path, tmp_path: Path
-) -> None:
+def test_a_new_option_does_not_begin_a_training_again(release: Path, work: Path, tmp_path: Path) -> None:
     out, log = tmp_path / "train", tmp_path / "log"
     first = interrupted_after(0, start(release, work, out, log), out, log)
     schema = release / "model/config/training.py"

@@ -13,10 +13,27 @@ from model.encoders.batch import Batch
 from model.huggingface.bert_names import BERT
 from pipeline.tokenization.wordpiece import SPECIAL
 
-WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
-         "the", "Über", "uber", ".", "中", "文"]  # fmt: skip
-CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=64,
-                     vocab_size=len(WORDS), initializer_range=0.1)  # fmt: skip
+WORDS = [
+    *SPECIAL,
+    *"abcdefghijklmnopqrstuvwxyz",
+    *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+    "the",
+    "Über",
+    "uber",
+    ".",
+    "中",
+    "文",
+]
+CONFIG = ModelConfig(
+    name="small",
+    layers=2,
+    hidden=16,
+    heads=2,
+    feed_forward=32,
+    positions=64,
+    vocab_size=len(WORDS),
+    initializer_range=0.1,
+)
 
 
 def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:
@@ -43,9 +60,7 @@ def write_theirs(folder: Path) -> BertForPreTraining:
     return model
 
 
-def our_logits(
-    config: ModelConfig, state: dict[str, torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Of one sequence of tokens 5 .. 34, at every position but the first."""
     model = bert.BertForPreTraining(config).eval()
     model.load_state_dict(state)
@@ -65,9 +80,7 @@ def forms(model: BertForPreTraining) -> dict[str, dict[str, torch.Tensor]]:
     """State dicts as they are found in the wild."""
     full = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): tensor
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
         for name, tensor in full.items()
     }
     buffers = {"bert.embeddings.position_ids": torch.arange(64)[None]}

@@ -12,11 +12,23 @@ from model.huggingface.modernbert_names import MODERNBERT
 from tests.model.tiny_bert import WORDS
 
 CONFIG = ModelConfig(
-    name="small", architecture="modernbert", layers=5, hidden=16, heads=2, feed_forward=24,
-    positions=64, vocab_size=len(WORDS), initializer_range=0.2, local_window=8, global_every=2,
-    rotary_local=100.0, rotary_global=900.0, dropout=0.0, attention_dropout=0.0,
+    name="small",
+    architecture="modernbert",
+    layers=5,
+    hidden=16,
+    heads=2,
+    feed_forward=24,
+    positions=64,
+    vocab_size=len(WORDS),
+    initializer_range=0.2,
+    local_window=8,
+    global_every=2,
+    rotary_local=100.0,
+    rotary_global=900.0,
+    dropout=0.0,
+    attention_dropout=0.0,
     layer_norm_epsilon=1e-5,
-)  # fmt: skip
+)
 
 
 def our_state(config: ModelConfig = CONFIG) -> dict[str, torch.Tensor]:
@@ -30,9 +42,16 @@ def their_model() -> ModernBertForMaskedLM:
     torch.manual_seed(1)
     said = {theirs: getattr(CONFIG, ours) for ours, theirs in MODERNBERT.sizes.items()}
     config = ModernBertConfig(
-        **said, pad_token_id=0, global_attn_every_n_layers=2, global_rope_theta=900.0,
-        local_rope_theta=100.0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
+        **said,
+        pad_token_id=0,
+        global_attn_every_n_layers=2,
+        global_rope_theta=900.0,
+        local_rope_theta=100.0,
+        cls_token_id=2,
+        sep_token_id=3,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
     return ModernBertForMaskedLM(config).eval()
 
 

@@ -51,8 +51,7 @@ def run(*words: str) -> str:
 
 def clone(folder: Path) -> Path:
     """What git has of the project, as a clone of it, with what is edited and not committed yet."""
-    listed = run("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
-                 "--exclude-standard")  # fmt: skip
+    listed = run("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -123,12 +122,27 @@ class Machine:
         (self.folder / "up").unlink(missing_ok=True)
         with (self.folder / "boot.log").open("ab") as log:
             self.first = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--mount", "--uts",
-                 "--pid", "--fork", "--kill-child", "--propagation", "private", "bash", "-c",
-                 script],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                [
+                    "nsenter",
+                    f"--net=/run/netns/{self.namespace}",
+                    "unshare",
+                    "--mount",
+                    "--uts",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "--propagation",
+                    "private",
+                    "bash",
+                    "-c",
+                    script,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
                 env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"},
-            )  # fmt: skip
+            )
         up = self.folder / "up"
         wait_for(lambda: up.exists() or self.first.poll() is not None, "boot", 60)  # type: ignore[union-attr]
         assert up.exists(), (self.folder / "boot.log").read_text()
@@ -149,11 +163,7 @@ class Machine:
         return run(*self.enter(*words))
 
     def start(
-        self,
-        words: Iterable[str],
-        log: Path,
-        folder: Path,
-        environment: dict[str, str] | None = None,
+        self, words: Iterable[str], log: Path, folder: Path, environment: dict[str, str] | None = None
     ) -> Command:
         """Start a command in a folder, as a user with the project's Python does."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -161,11 +171,19 @@ class Machine:
         with log.open("wb") as file:
             outer = subprocess.Popen(
                 self.enter("setsid", "--wait", "bash", "-c", inside),
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
-                     "DS_ACCELERATOR": "cpu", **environment},
-            )  # fmt: skip
+                env={
+                    "PATH": path,
+                    "HOME": "/root",
+                    "LANG": "C.UTF-8",
+                    "OMP_NUM_THREADS": "1",
+                    "DS_ACCELERATOR": "cpu",
+                    **environment,
+                },
+            )
         return Command(outer, log)
 
     def processes(self, *words: str) -> list[psutil.Process]:
@@ -233,10 +251,7 @@ class Machines:
         return self.all
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for machine in self.all:
             machine.halt()

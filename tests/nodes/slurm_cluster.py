@@ -95,10 +95,7 @@ class Cluster:
 
     def job(self, name: str, workdir: Path) -> dict[str, str]:
         """The newest job of a stage of a run; empty where there is none yet."""
-        named = [
-            job for job in self.jobs()
-            if job["JobName"] == f"bert-{name}" and job.get("Comment") == str(workdir)
-        ]  # fmt: skip
+        named = [job for job in self.jobs() if job["JobName"] == f"bert-{name}" and job.get("Comment") == str(workdir)]
         return named[-1] if named else {}
 
     def running(self, name: str, workdir: Path) -> dict[str, str]:
@@ -136,17 +133,21 @@ class Cluster:
         environment = self.environment | {"LANG": "C.UTF-8"}
         with (self.folder / f"{node.name}.out").open("ab") as log:
             subprocess.Popen(
-                node.enter("setsid", "slurmd", "-D", "-N", node.name), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env=environment | {"PATH": os.environ["PATH"]},
-            )  # fmt: skip
+                node.enter("setsid", "slurmd", "-D", "-N", node.name),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment | {"PATH": os.environ["PATH"]},
+            )
 
     def idle(self) -> None:
         """Wait until no node runs anything of a job."""
         for node in self.nodes:
             wait_for(
                 lambda node=node: not node.running("slurmd", "/usr/sbin/slurmd"),  # type: ignore[misc]
-                f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}", 60,
-            )  # fmt: skip
+                f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}",
+                60,
+            )
 
 
 def module(name: str) -> str:
@@ -170,11 +171,20 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     key.chmod(0o600)
     imported = module("deepspeed/__init__.py")
     munged = subprocess.Popen(
-        ["munged", "--foreground", "--force", f"--socket={folder}/munge/socket",
-         f"--key-file={key}", f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
-         f"--seed-file={folder}/munge/seed"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={folder}/munge/socket",
+            f"--key-file={key}",
+            f"--pid-file={folder}/munge/pid",
+            f"--log-file={folder}/munge/log",
+            f"--seed-file={folder}/munge/seed",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_for((folder / "munge" / "socket").exists, "munged", 60)
         with Machines(folder / "machines", "ctl", "n0", "n1") as machines:

@@ -17,21 +17,41 @@ from tests.docs.fences import commands
 
 STEPS = 3000
 SETTINGS = (
-    "+corpus=sample", "corpus.options.packages=[sklearn]", "tasks=[sample_next]", "vocab.size=1000",
-    "vocab.sample_bytes=1000000", "prepare.sequence_length=32", "tasks.train_rows=100",
-    "tasks.dev_rows=50", f"train.steps={STEPS}", "model.hidden=32", "model.feed_forward=64",
-    "train.batch_size=16", "train.micro_batch=8", "train.threads=1", "train.save_every=1000",
-    "train.evaluate_every=1000", "train.log_every=1", "train.timeout=200", "train.watchdog=250",
-    "train.start_timeout=400", "train.tracking=none", "evaluate.epochs=1",
-)  # fmt: skip
+    "+corpus=sample",
+    "corpus.options.packages=[sklearn]",
+    "tasks=[sample_next]",
+    "vocab.size=1000",
+    "vocab.sample_bytes=1000000",
+    "prepare.sequence_length=32",
+    "tasks.train_rows=100",
+    "tasks.dev_rows=50",
+    f"train.steps={STEPS}",
+    "model.hidden=32",
+    "model.feed_forward=64",
+    "train.batch_size=16",
+    "train.micro_batch=8",
+    "train.threads=1",
+    "train.save_every=1000",
+    "train.evaluate_every=1000",
+    "train.log_every=1",
+    "train.timeout=200",
+    "train.watchdog=250",
+    "train.start_timeout=400",
+    "train.tracking=none",
+    "evaluate.epochs=1",
+)
 PAGE = [line for line in commands(ROOT / "docs" / "slurm.md") if not line.startswith("#")]
 # What the page's commands have for a large cluster, and here. The rest is typed as on the page.
 VALUES = {
-    "+corpus=wiki": "+corpus=sample", "recipe=devlin": "", "model=base": "",
-    "--nodes=4": "--nodes=2", "executor.nodes=4": "executor.nodes=2",
-    "executor.gpus=8": "executor.gpus=0", "executor.cpus=32": "executor.cpus=2",
+    "+corpus=wiki": "+corpus=sample",
+    "recipe=devlin": "",
+    "model=base": "",
+    "--nodes=4": "--nodes=2",
+    "executor.nodes=4": "executor.nodes=2",
+    "executor.gpus=8": "executor.gpus=0",
+    "executor.cpus=32": "executor.cpus=2",
     "executor.parts=8": "executor.parts=2",
-}  # fmt: skip
+}
 used: set[str] = set()  # the page's commands that were run
 
 
@@ -74,10 +94,7 @@ class Run:
         log = self.workdir / "logs" / f"train-{job['JobId']}.out"
         before = log.read_text(errors="replace").count(": step ") if log.exists() else 0
         wait_for(
-            lambda: (
-                log.exists() and log.read_text(errors="replace").count(": step ") >= before + more
-            ),
-            "more steps",
+            lambda: log.exists() and log.read_text(errors="replace").count(": step ") >= before + more, "more steps"
         )
         return self.cluster.job("train", self.workdir)
 
@@ -88,9 +105,7 @@ class Run:
             found += node.processes("python") + node.processes("slurmstepd")
         return found
 
-    def queued_again(
-        self, before: dict[str, str], disturb: Callable[[], object], saved: bool, code: int = 0
-    ) -> None:
+    def queued_again(self, before: dict[str, str], disturb: Callable[[], object], saved: bool, code: int = 0) -> None:
         """Disturb a job, and wait until it has been queued once more and all of it has ended.
 
         `saved`: with a newer checkpoint, else with none. `code`: the stage's, where the job queues
@@ -102,10 +117,13 @@ class Run:
         said = log.read_text(errors="replace").count(f"exit code {code}; requeued")
         disturb()
         wait_for(
-            lambda: int(self.cluster.job(stage, self.workdir)["Restarts"]) > times
-            or self.cluster.job(stage, self.workdir)["JobState"] == "PENDING",
-            f"{stage} in the queue again", 300,
-        )  # fmt: skip
+            lambda: (
+                int(self.cluster.job(stage, self.workdir)["Restarts"]) > times
+                or self.cluster.job(stage, self.workdir)["JobState"] == "PENDING"
+            ),
+            f"{stage} in the queue again",
+            300,
+        )
         # The next start may have processes already, which are not these.
         wait_for(lambda: not any(map(alive, processes)), "an end of what ran", 60)
         if saved:

@@ -58,20 +58,28 @@ class Lab:
         return path
 
     def script(self, out: Path, *more: str) -> list[str]:
-        return ["model/train.py", *settings(self.folder / "work", out), f"steps={STEPS}",
-                "save_every=1000", *LIMITS, *more]  # fmt: skip
+        return [
+            "model/train.py",
+            *settings(self.folder / "work", out),
+            f"steps={STEPS}",
+            "save_every=1000",
+            *LIMITS,
+            *more,
+        ]
 
     def launch(
-        self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None,
+        self,
+        out: Path,
+        *more: str,
+        options: tuple[str, ...] = (),
+        hostfile: Path | None = None,
         environment: dict[str, str] | None = None,
-    ) -> Command:  # fmt: skip
+    ) -> Command:
         """The recommended command, started on the first machine."""
         words = [*LAUNCH, "--hostfile", str(hostfile or self.hostfile)]
         return self.start([*words, *options, *self.script(out, *more)], environment)
 
-    def plain(
-        self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None
-    ) -> Command:
+    def plain(self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None) -> Command:
         """DeepSpeed's own launcher."""
         words = ["deepspeed", "--hostfile", str(hostfile or self.hostfile), *options]
         return self.start([*words, *self.script(out, *more)])
@@ -105,8 +113,9 @@ class Lab:
         for machine in self.machines:
             wait_for(
                 lambda machine=machine: not machine.running("sshd: /usr/sbin/sshd -f"),  # type: ignore[misc]
-                f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}", 60,
-            )  # fmt: skip
+                f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}",
+                60,
+            )
             left = {path.name for path in (machine.folder / "tmp").iterdir()}
             # PyTorch's cache of compiled code is for the next process.
             assert left <= {"torchinductor_root"}, machine.name

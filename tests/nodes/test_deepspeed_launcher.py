@@ -94,8 +94,7 @@ def test_braces_in_arguments_are_expanded(lab: Lab) -> None:
     lab.nothing_left()
 
 
-LISTED = {"MINE_COMMA": "one,two", "MINE_BLANK": "one two", "MINE_QUOTE": 'say "hi"',
-          "MINE_DOLLAR": "$HOME/x"}  # fmt: skip
+LISTED = {"MINE_COMMA": "one,two", "MINE_BLANK": "one two", "MINE_QUOTE": 'say "hi"', "MINE_DOLLAR": "$HOME/x"}
 MANGLED = {"MINE_QUOTE": "say hi", "MINE_DOLLAR": "/root/x"}
 
 

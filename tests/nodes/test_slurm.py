@@ -54,8 +54,10 @@ def test_jobs_wait_for_one_another_with_resources_of_their_own(run: Run) -> None
     jobs = {stage: run.cluster.job(stage, run.workdir) for stage in ("train", "prepare", "report")}
     assert jobs["train"]["Dependency"].startswith("afterok:")
     assert {stage: job["NumNodes"].partition("-")[0] for stage, job in jobs.items()} == {
-        "train": "2", "prepare": "1", "report": "1",
-    }  # fmt: skip
+        "train": "2",
+        "prepare": "1",
+        "report": "1",
+    }
     assert {job["Partition"] for job in jobs.values()} == {"gpu"}
     assert {job["TimeLimit"] for job in jobs.values()} == {"12:00:00"}
     assert (jobs["prepare"]["CPUs/Task"], jobs["report"]["CPUs/Task"]) == ("2", "1")
@@ -322,7 +324,7 @@ MISTAKES = {
     "+corpus=sample train.data.dir=/nowhere": "data.dir=/nowhere",
     "+corpus=sample --fast": "--fast: no such option",
     "": "corpus is required",
-}  # fmt: skip
+}
 
 
 def test_mistakes_of_the_user_fail_at_once(cluster: Cluster) -> None:

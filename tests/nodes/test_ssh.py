@@ -15,18 +15,7 @@ from pathlib import Path
 
 import pytest
 from machines import Command, kill, wait_for
-from ssh_machines import (
-    LAUNCH,
-    PAGE,
-    STEPS,
-    Lab,
-    ended,
-    losses,
-    newest,
-    steps,
-    train_on,
-    weights,
-)  # fmt: skip
+from ssh_machines import LAUNCH, PAGE, STEPS, Lab, ended, losses, newest, steps, train_on, weights
 
 from pipeline.common.errors import Exit
 
@@ -46,9 +35,7 @@ def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(
-    lab: Lab,
-) -> None:
+def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(lab: Lab) -> None:
     for name in INTERRUPTIONS:
         command, out = train_on(lab)
         command.interrupt(signal.Signals[name])
@@ -89,12 +76,9 @@ def ssh_session(lab: Lab, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "code"),
-    [(launcher, -signal.SIGKILL), (ssh_client, Exit.RESTART), (ssh_session, Exit.RESTART)],
+    ("what", "code"), [(launcher, -signal.SIGKILL), (ssh_client, Exit.RESTART), (ssh_session, Exit.RESTART)]
 )
-def test_a_lost_connection_saves_on_all_hosts(
-    lab: Lab, what: Callable[[Lab, Command], None], code: int
-) -> None:
+def test_a_lost_connection_saves_on_all_hosts(lab: Lab, what: Callable[[Lab, Command], None], code: int) -> None:
     command, out = train_on(lab)
     before = newest(out)
     what(lab, command)

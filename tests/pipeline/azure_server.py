@@ -33,9 +33,16 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
     def words(port: int) -> list[str]:
         return [
-            os.environ[PROGRAM], "--blobHost", "127.0.0.1", "--blobPort", str(port),
-            "--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck",
-        ]  # fmt: skip
+            os.environ[PROGRAM],
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            str(port),
+            "--inMemoryPersistence",
+            "--silent",
+            "--disableTelemetry",
+            "--skipApiVersionCheck",
+        ]
 
     with serving(words, folder) as place:
         yield place
@@ -43,10 +50,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 def connection(url: str) -> str:
     """Return the connection string of a server."""
-    return (
-        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-        f"BlobEndpoint={url}/{ACCOUNT};"
-    )
+    return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url}/{ACCOUNT};"
 
 
 @contextlib.contextmanager

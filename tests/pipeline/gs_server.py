@@ -27,9 +27,18 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
     def words(port: int) -> list[str]:
         return [
-            os.environ[PROGRAM], "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
-            "-backend", "memory", "-external-url", f"http://127.0.0.1:{port}",
-        ]  # fmt: skip
+            os.environ[PROGRAM],
+            "-scheme",
+            "http",
+            "-host",
+            "127.0.0.1",
+            "-port",
+            str(port),
+            "-backend",
+            "memory",
+            "-external-url",
+            f"http://127.0.0.1:{port}",
+        ]
 
     with serving(words, folder) as place:
         yield place

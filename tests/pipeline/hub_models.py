@@ -15,9 +15,7 @@ class Models:
         self.objects: dict[str, bytes] = {}  # large files by sha256
         self.commits = 0
 
-    def answer(
-        self, method: str, path: str, body: bytes, url: str
-    ) -> tuple[int, dict[str, Any] | list[Any]] | None:
+    def answer(self, method: str, path: str, body: bytes, url: str) -> tuple[int, dict[str, Any] | list[Any]] | None:
         """Answer a request with a status and JSON; None: it is not about models."""
         if path == "/api/repos/create":
             fields = json.loads(body)
@@ -55,8 +53,7 @@ class Models:
             return 200, {"files": [self._mode(f["path"], files) for f in json.loads(body)["files"]]}
         if what == "tree":
             return 200, [
-                {"type": "file", "oid": _blob(data), "size": len(data), "path": name}
-                for name, data in files.items()
+                {"type": "file", "oid": _blob(data), "size": len(data), "path": name} for name, data in files.items()
             ]
         if what == "commit":
             self._commit(files, body)

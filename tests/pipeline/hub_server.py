@@ -66,9 +66,7 @@ def server() -> Iterator[Hub]:
 
         def handle_any(self) -> None:
             body = self.body()
-            hub.requests.append(
-                (self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
-            )
+            hub.requests.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
             fault = hub.fault(self.path, len(hub.requests))
             if isinstance(fault, tuple):
                 self.answer(fault[0], b"", fault[1])
@@ -178,9 +176,7 @@ def server() -> Iterator[Hub]:
         def json(self, value: Any, headers: dict[str, str] | None = None) -> None:
             self.answer(200, json.dumps(value).encode(), headers or {})
 
-        def answer(
-            self, status: int, data: bytes, headers: dict[str, str], cut: bool = False
-        ) -> None:
+        def answer(self, status: int, data: bytes, headers: dict[str, str], cut: bool = False) -> None:
             self.send_response(status)
             for name, value in ({"Content-Length": str(len(data))} | headers).items():
                 self.send_header(name, value)
@@ -215,9 +211,11 @@ def environment(hub: Hub, home: str) -> Iterator[pytest.MonkeyPatch]:
 
     with pytest.MonkeyPatch.context() as patch:
         for key, value in {
-            "HF_ENDPOINT": hub.url, "HF_HOME": home, "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": home,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
             "STORE_TIMEOUT": "60",
-        }.items():  # fmt: skip
+        }.items():
             patch.setenv(key, value)
         # This process may have imported the library before.
         patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)

@@ -13,9 +13,13 @@ from tests.pipeline.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
 KEYS = {
-    "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secretsecret", "AWS_REGION": "us-east-1",
-    "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "STORE_TIMEOUT": "60",
-}  # fmt: skip
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secretsecret",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "STORE_TIMEOUT": "60",
+}
 
 
 @contextlib.contextmanager
@@ -34,10 +38,18 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
     def words(port: int) -> list[str]:
         return [
-            os.environ[GATEWAY], "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
-            KEYS["AWS_SECRET_ACCESS_KEY"], "--port", f"127.0.0.1:{port}", "posix", "--sidecar",
-            str(folder / "sidecar"), str(folder / "data"),
-        ]  # fmt: skip
+            os.environ[GATEWAY],
+            "--access",
+            KEYS["AWS_ACCESS_KEY_ID"],
+            "--secret",
+            KEYS["AWS_SECRET_ACCESS_KEY"],
+            "--port",
+            f"127.0.0.1:{port}",
+            "posix",
+            "--sidecar",
+            str(folder / "sidecar"),
+            str(folder / "data"),
+        ]
 
     with serving(words) as place:
         yield place
@@ -57,7 +69,9 @@ def environment(url: str) -> Iterator[None]:
 def make_bucket(url: str, name: str) -> None:
     """Make a bucket."""
     boto3.client(
-        "s3", endpoint_url=url, region_name="us-east-1",
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
         aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-    ).create_bucket(Bucket=name)  # fmt: skip
+    ).create_bucket(Bucket=name)

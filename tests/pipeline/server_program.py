@@ -11,14 +11,10 @@ from pipeline.common.ports import free_port
 
 
 @contextlib.contextmanager
-def serving(
-    words_for: Callable[[int], list[str]], folder: Path | None = None
-) -> Iterator[tuple[str, int]]:
+def serving(words_for: Callable[[int], list[str]], folder: Path | None = None) -> Iterator[tuple[str, int]]:
     """Run the program of a free port in `folder`, until it accepts connections on 127.0.0.1."""
     port = free_port()
-    process = subprocess.Popen(
-        words_for(port), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(words_for(port), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
         while True:

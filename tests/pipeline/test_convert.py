@@ -11,13 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, Tokenizer
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForPreTraining,
-    AutoTokenizer,
-    BertConfig,
-)
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
@@ -38,8 +32,17 @@ SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions":
 
 def manifest(folder: Path, name: str, **fields) -> None:
     """A finished stage, as `stage.run` would leave it."""
-    common = {"fingerprint": name[0] * 64, "version": 1, "config": {}, "inputs": {}, "files": {},
-              "figures": {}, "summary": "", "seconds": 1.0, "finished": "now"}  # fmt: skip
+    common = {
+        "fingerprint": name[0] * 64,
+        "version": 1,
+        "config": {},
+        "inputs": {},
+        "files": {},
+        "figures": {},
+        "summary": "",
+        "seconds": 1.0,
+        "finished": "now",
+    }
     Manifest(stage=name, **{**common, **fields}).write(folder)
 
 
@@ -62,22 +65,28 @@ def run(tmp_path, request):
     (tmp_path / "train").mkdir()
     data = {"dir": str(tmp_path / "prepare")}
     manifest(tmp_path / "train", "train", config={"data": data}, figures={"steps": 7})
-    config = ModelConfig(
-        name="small", vocab_size=13, architecture=kind, local_window=8, initializer_range=0.1,
-        **SIZES,
-    )  # fmt: skip
+    config = ModelConfig(name="small", vocab_size=13, architecture=kind, local_window=8, initializer_range=0.1, **SIZES)
     torch.manual_seed(0)
     weights = build_model(config).state_dict()
     state = checkpoints.State(
-        step=7, samples=56, tokens=600, fingerprint="t" * 64, model=dataclasses.asdict(config),
-        data="p" * 64, tokenizer=sha256(vocab / "tokenizer.json"),
-    )  # fmt: skip
+        step=7,
+        samples=56,
+        tokens=600,
+        fingerprint="t" * 64,
+        model=dataclasses.asdict(config),
+        data="p" * 64,
+        tokenizer=sha256(vocab / "tokenizer.json"),
+    )
     folder = checkpoints.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     return ConvertConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(tmp_path / "train"),
-        vocab=str(vocab), force=False, check=True,
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        out=str(tmp_path / "convert"),
+        train=str(tmp_path / "train"),
+        vocab=str(vocab),
+        force=False,
+        check=True,
+    )
 
 
 def write_sentence_model(folder: Path) -> None:
@@ -115,14 +124,11 @@ def test_a_sentence_model_in_the_cache_of_the_hub_stays_one(run, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (snapshot / "config_sentence_transformers.json").symlink_to(tmp_path / "secret")
     (snapshot / "1_Pooling" / "more").symlink_to(tmp_path / "secret")
-    again = dataclasses.replace(
-        run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"), check=False
-    )
+    again = dataclasses.replace(run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"), check=False)
     stage.run("convert", again, convert.make)
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
-    assert not [p for p in (tmp_path / "again").rglob("*")
-                if p.is_file() and p.read_bytes() == b"secret"]  # fmt: skip
+    assert not [p for p in (tmp_path / "again").rglob("*") if p.is_file() and p.read_bytes() == b"secret"]
 
 
 @pytest.mark.parametrize("name", ["../vocab", "/etc", ".."])
@@ -273,9 +279,16 @@ def published(tmp_path):
     make_vocabulary(tmp_path / "theirs", "abcdefgh")
     (tmp_path / "theirs" / "manifest.json").unlink()
     torch.manual_seed(1)
-    model = Theirs(BertConfig(vocab_size=13, hidden_size=16, num_hidden_layers=2,
-                              num_attention_heads=2, intermediate_size=32,
-                              max_position_embeddings=40))  # fmt: skip
+    model = Theirs(
+        BertConfig(
+            vocab_size=13,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=40,
+        )
+    )
     model.save_pretrained(tmp_path / "theirs")
     return tmp_path / "theirs"
 
@@ -344,9 +357,7 @@ def test_new_entries_start_as_the_mean_of_their_pieces(run, published):
     made = converted(run, train=str(published), vocab=str(grown(run, published, "##a zebra a-a")))
     assert "3 entries added" in made.summary
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
-        before, after = (
-            load_file(Path(place) / "model.safetensors")[name] for place in (published, run.out)
-        )
+        before, after = (load_file(Path(place) / "model.safetensors")[name] for place in (published, run.out))
         assert torch.equal(after[:13], before)
         torch.testing.assert_close(after[13], before[a])  # only one piece
         torch.testing.assert_close(after[14], before.mean(0))  # was [UNK]
@@ -425,12 +436,8 @@ def test_the_command_converts_and_then_is_up_to_date(run, root):
     command = [sys.executable, "-m", "pipeline.convert", *settings]
     first = forked.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     assert "logits" in first
-    offline = os.environ | {
-        "HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none", "STORE_TIMEOUT": "1",
-    }  # fmt: skip
-    pushed = subprocess.run(
-        [*command, "push=me/model"], cwd=root, capture_output=True, text=True, env=offline
-    )
+    offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none", "STORE_TIMEOUT": "1"}
+    pushed = subprocess.run([*command, "push=me/model"], cwd=root, capture_output=True, text=True, env=offline)
     assert "up to date" in pushed.stdout
     assert pushed.returncode == 2
     assert pushed.stderr.startswith("error: push=me/model: ")

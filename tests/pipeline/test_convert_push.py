@@ -18,13 +18,7 @@ from pipeline import convert, run
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
-from pipeline.config import (
-    ConvertConfig,
-    CorpusConfig,
-    ExecutorConfig,
-    RecipeConfig,
-    RunConfig,
-)
+from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 
@@ -44,10 +38,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in STEPS:
         torch.manual_seed(step)
         state = checkpoints.State(
-            step=step, samples=step, tokens=step, fingerprint="t" * 64, data="p" * 64,
-            model=dataclasses.asdict(config), tokenizer=sha256(vocab / "tokenizer.json"),
+            step=step,
+            samples=step,
+            tokens=step,
+            fingerprint="t" * 64,
+            data="p" * 64,
+            model=dataclasses.asdict(config),
+            tokenizer=sha256(vocab / "tokenizer.json"),
             mark=marks.get(step),
-        )  # fmt: skip
+        )
         weights = build_model(config).state_dict()
         checkpoint.write(checkpoints.runs(top / "train") / ("t" * 12), state, weights, {})
     return top
@@ -65,9 +64,14 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
     return ConvertConfig(
-        workdir=str(out), out=str(out / "convert"), train=str(trained / "train"),
-        vocab=str(trained / "vocab"), check=False, push="me/model", **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+        workdir=str(out),
+        out=str(out / "convert"),
+        train=str(trained / "train"),
+        vocab=str(trained / "vocab"),
+        check=False,
+        push="me/model",
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def steps_of(hub: Hub) -> dict[str, int]:
@@ -89,9 +93,7 @@ def puts(hub: Hub) -> int:
     return sum(method == "PUT" for method, _, _ in hub.requests)
 
 
-def test_chosen_checkpoints_become_revisions_that_are_whole_models(
-    trained: Path, hub: Hub, tmp_path: Path
-) -> None:
+def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path, hub: Hub, tmp_path: Path) -> None:
     config = settings(trained, tmp_path, push_revisions=["marked", "step-6"])
     convert.run(config)
     assert steps_of(hub) == {"main": 9, "step-6": 6} | MARKED
@@ -110,16 +112,14 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(
     assert not list(tmp_path.glob(".push-*"))
 
 
-def test_a_finished_run_uploads_its_model_when_asked_later(
-    trained: Path, hub: Hub, tmp_path: Path
-) -> None:
-    stage: dict[str, Any] = {
-        "train": str(trained / "train"), "vocab": str(trained / "vocab"), "check": False,
-    }  # fmt: skip
+def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: Hub, tmp_path: Path) -> None:
+    stage: dict[str, Any] = {"train": str(trained / "train"), "vocab": str(trained / "vocab"), "check": False}
     config = RunConfig(
-        workdir=str(tmp_path / "work"), corpus=CorpusConfig(name="text", reader="text", path="."),
-        recipe=RecipeConfig(name="one", stages={"convert": stage}), executor=ExecutorConfig(),
-    )  # fmt: skip
+        workdir=str(tmp_path / "work"),
+        corpus=CorpusConfig(name="text", reader="text", path="."),
+        recipe=RecipeConfig(name="one", stages={"convert": stage}),
+        executor=ExecutorConfig(),
+    )
     run.execute(config, [])
     made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
     assert not hub.models.repositories
@@ -136,9 +136,7 @@ def test_all_checkpoints_have_one_name(trained: Path, hub: Hub, tmp_path: Path) 
     assert steps_of(hub) == {"main": 9, "step-6": 6, "step-9": 9} | MARKED
 
 
-def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(
-    trained: Path, hub: Hub, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained: Path, hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="step-9") as caught:
         convert.run(settings(trained, tmp_path, push_revisions=["marked", "step-7"]))
     assert caught.value.key == "push_revisions"
@@ -178,9 +176,7 @@ def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
 
 
 @pytest.mark.store
-def test_a_model_in_a_store_is_pushed_from_there(
-    trained: Path, hub: Hub, bucket: str, tmp_path: Path
-) -> None:
+def test_a_model_in_a_store_is_pushed_from_there(trained: Path, hub: Hub, bucket: str, tmp_path: Path) -> None:
     for mirror in ("a", "b"):  # on the second machine it is up to date
         config = settings(trained, tmp_path, push_revisions=["chck_1M"])
         config.out, config.mirror = f"{bucket}/run/convert", str(tmp_path / mirror)
@@ -200,10 +196,12 @@ def test_an_expired_token_is_one_line(
     words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
     # Not forked: the client reads the hub's address while it is imported.
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "check=false",
-         "push=me/model"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "check=false", "push=me/model"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == Exit.USER
     assert done.stderr.startswith("error: push=me/model: ")
     assert done.stderr.count("\n") == 1

@@ -26,9 +26,14 @@ DONE = {
     "sequence_length": 64,
 }
 SCORES = {
-    "task": "rte", "title": "RTE", "sample": False, "metric": "accuracy", "score": 0.65,
-    "baseline": 0.53, "majority": 0.527,
-}  # fmt: skip
+    "task": "rte",
+    "title": "RTE",
+    "sample": False,
+    "metric": "accuracy",
+    "score": 0.65,
+    "baseline": 0.53,
+    "majority": 0.527,
+}
 
 
 @pytest.fixture
@@ -39,9 +44,17 @@ def work(tmp_path: Path) -> Path:
     (tmp_path / "train" / RUN_ID).write_text("12ab34cd")
     (tmp_path / "evaluate-rte" / "results.json").write_text(json.dumps(SCORES))
     values = {
-        "stage": "prepare", "fingerprint": "f", "version": 1, "config": {}, "inputs": {},
-        "files": {}, "figures": DONE, "summary": "106 documents", "seconds": 1.0, "finished": "",
-    }  # fmt: skip
+        "stage": "prepare",
+        "fingerprint": "f",
+        "version": 1,
+        "config": {},
+        "inputs": {},
+        "files": {},
+        "figures": DONE,
+        "summary": "106 documents",
+        "seconds": 1.0,
+        "finished": "",
+    }
     names = {field.name for field in dataclasses.fields(Manifest)}
     Manifest(**{k: v for k, v in values.items() if k in names}).write(tmp_path / "prepare")
     return tmp_path
@@ -73,16 +86,19 @@ def test_without_a_key_nothing_is_saved(work: Path, root: Path) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
     run = subprocess.run(
         [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"],
-        cwd=root, capture_output=True, text=True, check=False, env={**clean, "HOME": str(work)},
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, "HOME": str(work)},
+    )
     assert run.returncode == 2
     assert run.stderr.startswith("error: no W&B key")
 
 
 def test_the_workspace_shows_the_whole_run(work: Path) -> None:
     text = json.dumps(workspace("me", "bert")._to_model().model_dump(mode="json", by_alias=True))
-    for name in ("evaluate/score", "evaluate/epoch", "prepare/corpus", "evaluate/scores",
-                 "convert/masked_sentences"):  # fmt: skip
+    for name in ("evaluate/score", "evaluate/epoch", "prepare/corpus", "evaluate/scores", "convert/masked_sentences"):
         assert name in text
     (work / RECORD).parent.mkdir()
     (work / RECORD).write_text(json.dumps({"evaluate-rte": "34cd12ab"}))
@@ -110,9 +126,7 @@ def server() -> Iterator[WandbServer]:
 
 
 @pytest.fixture
-def save(
-    work: Path, root: Path, server: WandbServer
-) -> Callable[[str], subprocess.CompletedProcess[str]]:
+def save(work: Path, root: Path, server: WandbServer) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Save both pages to the server with a key."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
     clean |= {"WANDB_BASE_URL": server.url, "HOME": str(work)}
@@ -120,9 +134,8 @@ def save(
 
     def run(key: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=root, capture_output=True, text=True, check=False,
-            env={**clean, "WANDB_API_KEY": key},
-        )  # fmt: skip
+            words, cwd=root, capture_output=True, text=True, check=False, env={**clean, "WANDB_API_KEY": key}
+        )
 
     return run
 
@@ -138,9 +151,7 @@ def test_both_pages_are_saved_by_its_interface(
     assert "12ab34cd" in saved[1]["spec"]
 
 
-def test_a_key_that_is_refused_is_one_error(
-    save: Callable[[str], subprocess.CompletedProcess[str]],
-) -> None:
+def test_a_key_that_is_refused_is_one_error(save: Callable[[str], subprocess.CompletedProcess[str]]) -> None:
     done = save("1" * 40)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: W&B ")

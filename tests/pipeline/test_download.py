@@ -111,9 +111,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_comes_whole_and_its_manifest_says_so(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_file_comes_whole_and_its_manifest_says_so(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     manifest = run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
@@ -121,18 +119,14 @@ def test_a_file_comes_whole_and_its_manifest_says_so(
     assert manifest.figures["files"][0]["url"] == big.url
 
 
-def test_a_broken_connection_is_gone_on_with(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_broken_connection_is_gone_on_with(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     server.cuts = [1_500_000, 1_000_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == [None, "bytes=1500000-", "bytes=2500000-"]
 
 
-def test_a_later_run_goes_on_where_the_first_gave_up(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_later_run_goes_on_where_the_first_gave_up(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     server.cuts = [1000, 10, 10]
     with pytest.raises(InputError, match="1,020 bytes"):
         run(config(tmp_path, big))
@@ -168,9 +162,7 @@ def test_a_file_that_changed_between_tries_is_begun_anew(
     assert (tmp_path / "big.bin").read_bytes() == CONTENT[::-1]
 
 
-def test_a_server_without_ranges_is_asked_for_all(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_server_without_ranges_is_asked_for_all(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     server.ranges, server.cuts = False, [1_500_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
@@ -195,26 +187,20 @@ def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_
     assert "1 without a checksum" in manifest.summary
 
 
-def test_a_part_that_was_complete_is_taken(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_part_that_was_complete_is_taken(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     (tmp_path / "big.bin.part").write_bytes(CONTENT)
     run(config(tmp_path, big))
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(
-    server: Server, big: DownloadFile, tmp_path: Path, status: int
-) -> None:
+def test_a_busy_server_is_asked_again(server: Server, big: DownloadFile, tmp_path: Path, status: int) -> None:
     server.refusals = [status, status]
     run(config(tmp_path, big))
     assert len(server.asked) == 3
 
 
-def test_a_wrong_byte_is_found_and_the_file_goes(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_wrong_byte_is_found_and_the_file_goes(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     server.files["/big.bin"] = CONTENT[:-1] + b"x"
     with pytest.raises(InputError, match="sha1"):
         run(config(tmp_path, big))
@@ -246,9 +232,7 @@ def test_a_full_disk_is_said_before(
         run(config(tmp_path, big))
 
 
-def test_a_disk_that_fills_meanwhile_keeps_what_came(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_a_disk_that_fills_meanwhile_keeps_what_came(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, hard))
     try:
@@ -267,9 +251,7 @@ def test_what_is_there_and_right_is_kept(server: Server, big: DownloadFile, tmp_
     assert len(server.asked) == 1
 
 
-def test_what_is_there_and_wrong_is_fetched_again(
-    server: Server, big: DownloadFile, tmp_path: Path
-) -> None:
+def test_what_is_there_and_wrong_is_fetched_again(server: Server, big: DownloadFile, tmp_path: Path) -> None:
     (tmp_path / "big.bin").write_bytes(b"something else")
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
@@ -281,10 +263,7 @@ class TestAddresses:
     def both(self, server: Server) -> tuple[DownloadFile, DownloadFile]:
         """Return two files of one name."""
         server.files |= {"/a/text.bin": b"first", "/b/text.bin": b"second"}
-        return (
-            DownloadFile(url=server.url("/a/text.bin")),
-            DownloadFile(url=server.url("/b/text.bin")),
-        )
+        return (DownloadFile(url=server.url("/a/text.bin")), DownloadFile(url=server.url("/b/text.bin")))
 
     def test_a_file_of_another_address_is_fetched(self, server: Server, tmp_path: Path) -> None:
         first, second = self.both(server)
@@ -293,9 +272,7 @@ class TestAddresses:
         assert (tmp_path / "text.bin").read_bytes() == b"second"
         assert len(server.asked) == 2
 
-    def test_it_is_kept_when_other_settings_change(
-        self, server: Server, big: DownloadFile, tmp_path: Path
-    ) -> None:
+    def test_it_is_kept_when_other_settings_change(self, server: Server, big: DownloadFile, tmp_path: Path) -> None:
         first, _ = self.both(server)
         run(config(tmp_path, first))
         found = run(config(tmp_path, first, big)).figures["files"]
@@ -337,9 +314,7 @@ class TestSums:
         server.files[self.LATEST] = CONTENT
         return DownloadFile(url=server.url(self.LATEST), sums=server.url("/sums.txt"))
 
-    def test_latest_is_the_date_that_the_list_names(
-        self, server: Server, latest: DownloadFile, tmp_path: Path
-    ) -> None:
+    def test_latest_is_the_date_that_the_list_names(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
         server.files[self.DATED], server.files[self.LATEST] = CONTENT, b"a newer dump"
         manifest = run(config(tmp_path, latest))
         assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == CONTENT
@@ -362,9 +337,7 @@ class TestSums:
         run(config(tmp_path, DownloadFile(url=server.url("/mirror/big.bin"), digest=big.digest)))
         assert server.asked[-1] == ("/mirror/big.bin", "bytes=1000-")
 
-    def test_latest_itself_is_taken_where_no_date_is_served(
-        self, latest: DownloadFile, tmp_path: Path
-    ) -> None:
+    def test_latest_itself_is_taken_where_no_date_is_served(self, latest: DownloadFile, tmp_path: Path) -> None:
         assert run(config(tmp_path, latest)).figures["files"][0]["url"] == latest.url
 
     def test_a_list_that_does_not_name_the_file_is_refused(
@@ -374,9 +347,7 @@ class TestSums:
         with pytest.raises(InputError, match=r"wiki-latest-pages\.xml\.bz2"):
             run(config(tmp_path, latest))
 
-    def test_a_list_of_two_dates_is_refused(
-        self, server: Server, latest: DownloadFile, tmp_path: Path
-    ) -> None:
+    def test_a_list_of_two_dates_is_refused(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
         server.files["/sums.txt"] += b"0" * 32 + b"  wiki-20261120-pages.xml.bz2\n"
         with pytest.raises(InputError, match="several"):
             run(config(tmp_path, latest))

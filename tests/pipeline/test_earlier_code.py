@@ -37,18 +37,14 @@ def start(root: Path, top: Path, command: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(words, cwd=top, env=environment, text=True, stdout=subprocess.PIPE)
 
 
-def test_every_stage_of_a_finished_run_is_up_to_date(
-    root: Path, earlier: tuple[Path, list[str]]
-) -> None:
+def test_every_stage_of_a_finished_run_is_up_to_date(root: Path, earlier: tuple[Path, list[str]]) -> None:
     top, commands = earlier
     (command,) = (each for each in commands if "pipeline.run " in each)
     said = start(root, top, f"{command} dry_run=true").communicate()[0]
     assert len(re.findall(r"cached$", said, re.MULTILINE)) == 7
 
 
-def test_a_stopped_training_resumes_after_its_last_step(
-    root: Path, earlier: tuple[Path, list[str]]
-) -> None:
+def test_a_stopped_training_resumes_after_its_last_step(root: Path, earlier: tuple[Path, list[str]]) -> None:
     top, commands = earlier
     (command,) = (each for each in commands if "pipeline.train " in each)
     saved = sorted((top / "work/old/stopped").glob("checkpoints/*/step-*"))

@@ -27,9 +27,13 @@ from tests import forked
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(
-    name="toy", folder="Toy", columns=["sentence1", "sentence2"], labels=["no", "yes"],
-    metrics=["accuracy", "f1"], sample=True,
-)  # fmt: skip
+    name="toy",
+    folder="Toy",
+    columns=["sentence1", "sentence2"],
+    labels=["no", "yes"],
+    metrics=["accuracy", "f1"],
+    sample=True,
+)
 
 
 def write_task(folder: Path) -> None:
@@ -54,9 +58,8 @@ def model_folder(tmp_path_factory) -> Path:
     (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     BertWordPieceTokenizer(str(vocab / "vocab.txt")).save(str(vocab / "tokenizer.json"))
     config = ModelConfig(
-        name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40,
-        vocab_size=len(WORDS),
-    )  # fmt: skip
+        name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40, vocab_size=len(WORDS)
+    )
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run") / "convert"
     bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
@@ -67,10 +70,19 @@ def model_folder(tmp_path_factory) -> Path:
 def modern_folder(model_folder, tmp_path_factory) -> Path:
     """Likewise, a modern one, with the same vocabulary."""
     config = ModelConfig(
-        name="modern", architecture="modernbert", layers=3, hidden=32, heads=2, feed_forward=48,
-        positions=40, vocab_size=len(WORDS), local_window=8, dropout=0.0, attention_dropout=0.0,
+        name="modern",
+        architecture="modernbert",
+        layers=3,
+        hidden=32,
+        heads=2,
+        feed_forward=48,
+        positions=40,
+        vocab_size=len(WORDS),
+        local_window=8,
+        dropout=0.0,
+        attention_dropout=0.0,
         classifier_pooling="mean",
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("modern") / "convert"
     bert_format.save(folder, config, build_model(config).state_dict(), model_folder)
@@ -81,10 +93,16 @@ def modern_folder(model_folder, tmp_path_factory) -> Path:
 def config(tmp_path, model_folder) -> EvaluateConfig:
     write_task(tmp_path / "tasks" / "Toy")
     return EvaluateConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "evaluate-toy"), task=TASK, epochs=1,
-        data=str(tmp_path / "tasks"), pretrained=str(model_folder), batch_sizes=[16],
-        learning_rates=[3e-3], sequence_length=16,
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        out=str(tmp_path / "evaluate-toy"),
+        task=TASK,
+        epochs=1,
+        data=str(tmp_path / "tasks"),
+        pretrained=str(model_folder),
+        batch_sizes=[16],
+        learning_rates=[3e-3],
+        sequence_length=16,
+    )
 
 
 def run(config: EvaluateConfig) -> Manifest:
@@ -120,10 +138,7 @@ def test_the_predictions_are_those_that_were_scored(config):
 def test_dev_examples_that_are_in_train_are_counted(config):
     folder = Path(config.data) / "Toy"
     train, dev = (
-        [
-            tuple(row.split("\t")[1:3])
-            for row in (folder / f"{name}.tsv").read_text().splitlines()[1:]
-        ]
+        [tuple(row.split("\t")[1:3]) for row in (folder / f"{name}.tsv").read_text().splitlines()[1:]]
         for name in ("train", "dev")
     )
     same = sum(texts in train for texts in dev)
@@ -171,9 +186,7 @@ def test_f1_says_of_which_label_it_is(config):
 
 @pytest.mark.slow
 def test_every_run_of_the_grid_is_accounted_for(config):
-    wide = replace(
-        config, batch_sizes=[16, 32], learning_rates=[1e-2, 1e-3], seeds=[0, 1], epochs=2
-    )
+    wide = replace(config, batch_sizes=[16, 32], learning_rates=[1e-2, 1e-3], seeds=[0, 1], epochs=2)
     found = run(wide).figures
     assert len(found["runs"]) == 16
     assert all(len(r["epochs"]) == 2 for r in found["runs"])
@@ -268,11 +281,20 @@ def test_what_is_not_there_is_told(config):
 
 @pytest.mark.parametrize(
     "change",
-    [{"epochs": 0}, {"seeds": []}, {"seeds": [1, 1]}, {"batch_sizes": [0]}, {"threads": 0},
-     {"learning_rates": [0.0]}, {"maximum_rows": 0}, {"warmup_share": 2}, {"weight_decay": -1},
-     {"force": True, "part": [0, 2]}],
+    [
+        {"epochs": 0},
+        {"seeds": []},
+        {"seeds": [1, 1]},
+        {"batch_sizes": [0]},
+        {"threads": 0},
+        {"learning_rates": [0.0]},
+        {"maximum_rows": 0},
+        {"warmup_share": 2},
+        {"weight_decay": -1},
+        {"force": True, "part": [0, 2]},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_grid_that_cannot_be_is_refused(config, change):
     with pytest.raises(ConfigError, match=next(iter(change))):
         replace(config, **change)
@@ -304,9 +326,7 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()[1:]
     pairs = [row.split("\t")[1:3] for row in rows]
-    batch = tokenizer(
-        [a for a, _ in pairs], [b for _, b in pairs], padding=True, return_tensors="pt"
-    )
+    batch = tokenizer([a for a, _ in pairs], [b for _, b in pairs], padding=True, return_tensors="pt")
     with torch.no_grad():
         answers = theirs(**batch).logits.argmax(-1)
     words = [theirs.config.id2label[int(answer)] for answer in answers]
@@ -321,32 +341,28 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
 def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tmp_path):
     modern = replace(config, pretrained=str(modern_folder))
     assert run(replace(modern, epochs=10, baseline=False)).figures["score"] > 0.8
-    test_the_best_model_is_kept_and_a_start_for_another_task(
-        replace(modern, out=str(tmp_path / "kept")), tmp_path
-    )
+    test_the_best_model_is_kept_and_a_start_for_another_task(replace(modern, out=str(tmp_path / "kept")), tmp_path)
 
 
 def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first():
-    runs = [
-        grid_search.Trial(start, 16, 1e-3, seed)
-        for start in ("random", "pretrained")
-        for seed in (2, 1)
-    ]
+    runs = [grid_search.Trial(start, 16, 1e-3, seed) for start in ("random", "pretrained") for seed in (2, 1)]
     done = {run: {"scores": {"accuracy": 0.5}} for run in reversed(runs)}
-    assert grid_search.best_of("accuracy", runs, done) == grid_search.Trial(
-        "pretrained", 16, 1e-3, 2
-    )
+    assert grid_search.best_of("accuracy", runs, done) == grid_search.Trial("pretrained", 16, 1e-3, 2)
     done[runs[3]] = {"scores": {"accuracy": 0.6}}
     assert grid_search.best_of("accuracy", runs, done) == runs[3]
     assert grid_search.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
 
 
-@pytest.mark.parametrize("change", [
-    {"encoder": "frozen", "layers": [0, -1], "mix": mix, "pooling": pooling}
-    for mix, pooling in (("concat", "cls"), ("mean", "mean"), ("weighted", "max"))
-] + [{"truncation": "chunks", "chunk_pooling": kind, "sequence_length": 8}
-     for kind in ("mean", "max", "attention")] + [{"truncation": "head_tail"}], ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": "frozen", "layers": [0, -1], "mix": mix, "pooling": pooling}
+        for mix, pooling in (("concat", "cls"), ("mean", "mean"), ("weighted", "max"))
+    ]
+    + [{"truncation": "chunks", "chunk_pooling": kind, "sequence_length": 8} for kind in ("mean", "max", "attention")]
+    + [{"truncation": "head_tail"}],
+    ids=str,
+)
 def test_every_protocol_runs(config, change):
     found = run(replace(config, baseline=False, maximum_rows=40, **change)).figures
     assert 0 <= found["score"] <= 1
@@ -401,9 +417,7 @@ def test_a_task_without_a_training_set_says_so(config):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(
-        [sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True
-    )
+    return forked.run([sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True)
 
 
 def test_the_command_evaluates_and_then_is_up_to_date(config):
@@ -412,9 +426,13 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
         path = Path(config.data) / "Sample-Next" / f"{name}.tsv"
         path.write_text(path.read_text().replace("\tyes\n", "\t1\n").replace("\tno\n", "\t0\n"))
     arguments = [
-        "+task=sample_next", f"workdir={config.workdir}", f"pretrained={config.pretrained}",
-        "epochs=1", "sequence_length=16", "threads=1",
-    ]  # fmt: skip
+        "+task=sample_next",
+        f"workdir={config.workdir}",
+        f"pretrained={config.pretrained}",
+        "epochs=1",
+        "sequence_length=16",
+        "threads=1",
+    ]
     done = command(*arguments)
     assert done.returncode == 0, done.stderr
     assert "Sample-Next" in done.stdout
@@ -429,8 +447,11 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
 def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(

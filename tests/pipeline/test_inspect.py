@@ -23,22 +23,25 @@ def make(folder: Path, pairs: str) -> Path:
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     texts = (f"{'The mills fell. ' * 30}\n{'Rain fell on the road. ' * n}" for n in range(1, 40))
     (folder / "a.txt").write_text("\n\n".join(texts))
-    corpus = CorpusConfig(
-        name="c", reader="text", path=f"{folder}/a.txt", options={"document": "paragraph"}
-    )
+    corpus = CorpusConfig(name="c", reader="text", path=f"{folder}/a.txt", options={"document": "paragraph"})
     config = PrepareConfig(
-        corpus=corpus, runner=RunnerConfig(), source="", vocab=str(folder), pairs=pairs,
-        out=str(folder / "prepare"), validation_share=0.2, sequence_length=32,
-    )  # fmt: skip
+        corpus=corpus,
+        runner=RunnerConfig(),
+        source="",
+        vocab=str(folder),
+        pairs=pairs,
+        out=str(folder / "prepare"),
+        validation_share=0.2,
+        sequence_length=32,
+    )
     stage.run("prepare", config, prepare.make)
     return folder / "prepare"
 
 
 def look(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return forked.run(
-        [sys.executable, "-m", "pipeline.inspect", *words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.inspect", *words], cwd=root, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
@@ -70,9 +73,7 @@ def test_the_histogram_counts_every_instance(
     shown = capsys.readouterr().out
     bars = re.findall(r"^ +\d+(?:-\d+)? +([\d,]+) █*$", shown, re.MULTILINE)
     totals = require_manifest(folder, "prepare", "x").figures["totals"]
-    assert sum(int(count.replace(",", "")) for count in bars) == (
-        totals["train"] + totals["validation"]
-    )
+    assert sum(int(count.replace(",", "")) for count in bars) == (totals["train"] + totals["validation"])
     assert re.search(kind, shown)
 
 
@@ -92,9 +93,13 @@ def test_a_broken_document_may_have_a_name_of_any_bytes(root: Path, tmp_path: Pa
     manifest.figures["named"] = {"broken": ["c\udce9.txt: binary"]}
     manifest.write(folder)
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.inspect", str(folder)], cwd=root, capture_output=True,
-        text=True, check=False, env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.inspect", str(folder)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+    )
     assert done.returncode == 0, done.stderr
     assert r"broken: c\udce9.txt: binary" in done.stdout
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import (
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-)
+from transformers import AutoModelForMaskedLM, AutoTokenizer, ModernBertConfig, ModernBertForMaskedLM
 
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
@@ -36,8 +31,9 @@ ROLES = ("pad", "unk", "cls", "sep", "mask")
 TEXT = [
     f"The mill number {n} stood by the river. Its wheel turned <mask> {n % 7} times a day, they "
     f"said. Nobody [MASK] knew why; naïve visitors asked 中文 {n}. "
-    f"他走了。真的嗎？是的 {n}！" for n in range(60)
-]  # fmt: skip
+    f"他走了。真的嗎？是的 {n}！"
+    for n in range(60)
+]
 
 
 def write_tokenizer(folder: Path, special: tuple[str, ...], most: int) -> Path:
@@ -66,19 +62,21 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(name)
     existing = write_tokenizer(folder / "existing", special, most)
     corpus = CorpusConfig(name="none", reader="none")
-    config = VocabConfig(
-        corpus=corpus, source="", out=str(folder / "vocab"), existing=str(existing)
-    )
+    config = VocabConfig(corpus=corpus, source="", out=str(folder / "vocab"), existing=str(existing))
     stage.run("vocab", config, vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
-    corpus = CorpusConfig(
-        name="c", reader="text", path=str(folder / "a.txt"), options={"document": "paragraph"}
-    )
+    corpus = CorpusConfig(name="c", reader="text", path=str(folder / "a.txt"), options={"document": "paragraph"})
     shards = PrepareConfig(
-        corpus=corpus, runner=RunnerConfig(), source="", vocab=str(folder / "vocab"), pairs="none",
-        out=str(folder / "prepare"), validation_share=0.2, sequence_length=256,
+        corpus=corpus,
+        runner=RunnerConfig(),
+        source="",
+        vocab=str(folder / "vocab"),
+        pairs="none",
+        out=str(folder / "prepare"),
+        validation_share=0.2,
+        sequence_length=256,
         cross_documents=False,
-    )  # fmt: skip
+    )
     stage.run("prepare", shards, prepare.make)
     return folder
 
@@ -101,9 +99,7 @@ def test_special_tokens_are_those_of_the_file_and_are_never_masked(made: Path) -
     wordpiece = WordPiece.load(made / "vocab")
     assert [wordpiece.vocab[n] for n in wordpiece.special_ids] in (list(BERT), list(GEMMA))
     data = DataConfig(dir=str(made / "prepare"), vocab=str(made / "vocab"))
-    objective = ObjectiveConfig(
-        name="x", next_sentence=False, mask_token_share=1.0, random_token_share=0.0
-    )
+    objective = ObjectiveConfig(name="x", next_sentence=False, mask_token_share=1.0, random_token_share=0.0)
     batch = Loader(data, objective, wordpiece, 0, "train").batch(0, 20).batches[0]
     first = batch.cu_seqlens[:-1].long()
     assert (batch.input_ids[first] == wordpiece.cls).all()
@@ -118,9 +114,12 @@ def test_special_tokens_are_those_of_the_file_and_are_never_masked(made: Path) -
 def test_growth_is_refused(made: Path) -> None:
     (made / "more.txt").write_text("windmill\n")
     config = VocabConfig(
-        corpus=CorpusConfig(name="none", reader="none"), source="", out=str(made / "grown"),
-        existing=str(made / "existing"), additions=str(made / "more.txt"),
-    )  # fmt: skip
+        corpus=CorpusConfig(name="none", reader="none"),
+        source="",
+        out=str(made / "grown"),
+        existing=str(made / "existing"),
+        additions=str(made / "more.txt"),
+    )
     with pytest.raises(InputError, match="BPE") as caught:
         vocab.make(config, made)
     assert caught.value.key == "existing"
@@ -130,9 +129,17 @@ def test_growth_is_refused(made: Path) -> None:
 def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     wordpiece = WordPiece.load(made / "vocab")
     config = ModelConfig(
-        name="x", architecture="modernbert", layers=2, hidden=16, heads=2, feed_forward=24,
-        positions=64, vocab_size=wordpiece.size, local_window=8, initializer_range=0.2,
-    )  # fmt: skip
+        name="x",
+        architecture="modernbert",
+        layers=2,
+        hidden=16,
+        heads=2,
+        feed_forward=24,
+        positions=64,
+        vocab_size=wordpiece.size,
+        local_window=8,
+        initializer_range=0.2,
+    )
     torch.manual_seed(0)
     state = build_model(config).state_dict()
     first = made / "first"
@@ -179,37 +186,55 @@ def test_transformers_frames_texts_as_training_does(own: processors.PostProcesso
 
 
 @pytest.mark.slow
-def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(
-    root: Path, made: Path
-) -> None:
+def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(root: Path, made: Path) -> None:
     wordpiece = WordPiece.load(made / "vocab")
     config = ModernBertConfig(
-        vocab_size=wordpiece.size, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=2, local_attention=8, max_position_embeddings=256,
-        pad_token_id=wordpiece.pad, cls_token_id=wordpiece.cls, sep_token_id=wordpiece.sep,
-        bos_token_id=wordpiece.cls, eos_token_id=wordpiece.sep,
-    )  # fmt: skip
+        vocab_size=wordpiece.size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        local_attention=8,
+        max_position_embeddings=256,
+        pad_token_id=wordpiece.pad,
+        cls_token_id=wordpiece.cls,
+        sep_token_id=wordpiece.sep,
+        bos_token_id=wordpiece.cls,
+        eos_token_id=wordpiece.sep,
+    )
     torch.manual_seed(0)
     ModernBertForMaskedLM(config).save_pretrained(made / "published")
     AutoTokenizer.from_pretrained(made / "vocab").save_pretrained(made / "published")
     run = forked.run(
         [
-            sys.executable, "-m", "model.train", f"workdir={made}", "model=auto",
-            f"start={made}/published", "objective=modern", "optimizer=stable_adamw", "clip=null",
-            "optimizer.learning_rate=1e-2", "batch_size=8", "micro_batch=8", "steps=20",
-            "log_every=1", "evaluate_every=20", "save_every=20", "threads=1", "tracking=none",
+            sys.executable,
+            "-m",
+            "model.train",
+            f"workdir={made}",
+            "model=auto",
+            f"start={made}/published",
+            "objective=modern",
+            "optimizer=stable_adamw",
+            "clip=null",
+            "optimizer.learning_rate=1e-2",
+            "batch_size=8",
+            "micro_batch=8",
+            "steps=20",
+            "log_every=1",
+            "evaluate_every=20",
+            "save_every=20",
+            "threads=1",
+            "tracking=none",
         ],
-        cwd=root, ranks=1,
-    )  # fmt: skip
+        cwd=root,
+        ranks=1,
+    )
     assert run.returncode == 0, run.stderr
     seen = losses(made / "train")
     assert seen[0] == pytest.approx(math.log(wordpiece.size), abs=0.5)
     assert seen[-1] < seen[0] - 0.3
     out = ConvertConfig(
-        workdir=str(made),
-        out=str(made / "trained"),
-        train=str(made / "train"),
-        vocab=str(made / "vocab"),
+        workdir=str(made), out=str(made / "trained"), train=str(made / "train"), vocab=str(made / "vocab")
     )
     assert stage.run("convert", out, convert.make).figures["largest_logit_difference"] < 1e-5
     assert AutoModelForMaskedLM.from_pretrained(out.out).config.vocab_size == wordpiece.size

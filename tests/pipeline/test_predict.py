@@ -28,8 +28,16 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
-CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
-                     vocab_size=5 + len(WORDS), initializer_range=0.3)  # fmt: skip
+CONFIG = ModelConfig(
+    name="small",
+    layers=2,
+    hidden=16,
+    heads=2,
+    feed_forward=32,
+    positions=40,
+    vocab_size=5 + len(WORDS),
+    initializer_range=0.3,
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +65,22 @@ def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuned(
-    kind: str, outputs: int, labels: list[str], vocab: Path, folder: Path,
-    texts: int | None = None, reading: saved_model.Reading | None = None,
-) -> Path:  # fmt: skip
+    kind: str,
+    outputs: int,
+    labels: list[str],
+    vocab: Path,
+    folder: Path,
+    texts: int | None = None,
+    reading: saved_model.Reading | None = None,
+) -> Path:
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
     saved_model.save(folder, model, CONFIG, labels, vocab, texts, reading)
     return folder
 
 
 def answers(
-    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    **settings: Any,
-) -> list[dict[str, Any]]:  # fmt: skip
+    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **settings: Any
+) -> list[dict[str, Any]]:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     predict.predict(PredictConfig(pretrained=str(folder), **settings))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -90,9 +102,7 @@ def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, caps
     assert "warning" in said
 
 
-def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(
-    modern, monkeypatch, capsys
-) -> None:
+def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(modern, monkeypatch, capsys) -> None:
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
     assert set(found) == {"row", "text", "masks"}
@@ -119,9 +129,7 @@ def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, c
     assert set(found[1]) == {"row", "text", "next", "masks"}
 
 
-def test_classes_and_their_probabilities_are_those_of_transformers(
-    vocab, tmp_path, monkeypatch, capsys
-) -> None:
+def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_path, monkeypatch, capsys) -> None:
     folder = tuned("class", 3, ["bad", "fair", "good"], vocab, tmp_path / "class")
     texts = ["the cat sat", "a dog ran far .", "mat"]
     found = answers(folder, "\n".join(texts), monkeypatch, capsys)
@@ -132,9 +140,7 @@ def test_classes_and_their_probabilities_are_those_of_transformers(
             assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
 
 
-def test_a_tab_in_a_line_does_not_change_the_answers_to_others(
-    vocab, tmp_path, monkeypatch, capsys
-) -> None:
+def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, monkeypatch, capsys) -> None:
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class")
     lines = ["the cat sat", "a dog\tran far .", "mat", "the\tcat\tsat"]
     together = answers(folder, "\n".join(lines), monkeypatch, capsys)
@@ -185,9 +191,7 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
 
 @pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
 @pytest.mark.parametrize("text", ["the cat sat on a mat dog ran far . " * 3, "the\tcat " * 9])
-def test_the_part_of_a_text_is_that_of_the_training(
-    vocab, tmp_path, monkeypatch, capsys, truncation, text
-) -> None:
+def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch, capsys, truncation, text) -> None:
     reading = saved_model.Reading(12, truncation, stride=3)
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": text}) + "\n")
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 1, reading)
@@ -221,13 +225,9 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 2)
     table = {"input": str(tmp_path / "in.csv"), "columns": ["a", "b"]}
     found = answers(folder, "", monkeypatch, capsys, **table)
-    assert [(one["row"], one["id"], one["gold"]) for one in found] == [
-        (1, "9", "yes"), (2, "7", "no"),
-    ]  # fmt: skip
+    assert [(one["row"], one["id"], one["gold"]) for one in found] == [(1, "9", "yes"), (2, "7", "no")]
     texts = ["the cat\tsat", "dog\tran far"]
-    for one, line in zip(
-        found, answers(folder, "\n".join(texts), monkeypatch, capsys), strict=True
-    ):
+    for one, line in zip(found, answers(folder, "\n".join(texts), monkeypatch, capsys), strict=True):
         assert one["probabilities"] == line["probabilities"]
     with pytest.raises(InputError, match="pairs"):
         answers(folder, "", monkeypatch, capsys, input=table["input"], columns=["a"])
@@ -253,13 +253,9 @@ def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("the cat", "line 1: "),
-     ("\n[MASK] " + "cat " * 60, "line 2: has 63 tokens")],
-)  # fmt: skip
-def test_lines_that_cannot_be_answered_are_named(
-    pretrained, monkeypatch, capsys, text, message
-) -> None:
+    ("text", "message"), [("the cat", "line 1: "), ("\n[MASK] " + "cat " * 60, "line 2: has 63 tokens")]
+)
+def test_lines_that_cannot_be_answered_are_named(pretrained, monkeypatch, capsys, text, message) -> None:
     with pytest.raises(InputError, match=message):
         answers(pretrained, text, monkeypatch, capsys)
 
@@ -279,9 +275,7 @@ def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, caps
     assert len(found["masks"]) == 1
 
 
-def test_an_input_without_a_line_is_not_answered_by_silence(
-    pretrained, monkeypatch, capsys
-) -> None:
+def test_an_input_without_a_line_is_not_answered_by_silence(pretrained, monkeypatch, capsys) -> None:
     with pytest.raises(InputError, match="empty") as raised:
         answers(pretrained, " \n\n", monkeypatch, capsys)
     assert raised.value.key == "input"
@@ -324,9 +318,13 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
     lines = ["the cat sat", "", "a dog ran far . the mat"]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     config = EmbedConfig(
-        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.npy"),
-        layers=[0, -1], mix="concat", pooling=pooling,
-    )  # fmt: skip
+        pretrained=str(pretrained),
+        input=str(tmp_path / "in.txt"),
+        out=str(tmp_path / "out.npy"),
+        layers=[0, -1],
+        mix="concat",
+        pooling=pooling,
+    )
     embed.embed(config)
     found = np.load(tmp_path / "out.npy")
     assert found.shape == (3, 32)
@@ -359,21 +357,20 @@ def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds:
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize(
     ("settings", "pooling"),
-    [({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-     ({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")],
-)  # fmt: skip
-def test_a_sentence_model_is_pooled_as_it_says(
-    pretrained, tmp_path, settings, pooling, normalized
-) -> None:
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": "mean"}, "mean"),
+    ],
+)
+def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized) -> None:
     kinds = ["Normalize"] if normalized else []
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     (tmp_path / "in.txt").write_text("the cat\na dog ran far . the mat sat on a mat\n")
     common = {"input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
     embed.embed(EmbedConfig(pretrained=str(folder), **common))
     found = np.load(common["out"])
-    embed.embed(
-        EmbedConfig(pretrained=str(pretrained), pooling=pooling, sequence_length=8, **common)
-    )
+    embed.embed(EmbedConfig(pretrained=str(pretrained), pooling=pooling, sequence_length=8, **common))
     expected = np.load(common["out"])
     if normalized:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -382,16 +379,16 @@ def test_a_sentence_model_is_pooled_as_it_says(
 
 @pytest.mark.parametrize(
     ("settings", "kinds"),
-    [({"pooling_mode_mean_tokens": True}, ["Dense"]), ({"pooling_mode_lasttoken": True}, []),
-     ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, [])],
-)  # fmt: skip
-def test_what_a_sentence_model_does_otherwise_is_refused(
-    pretrained, tmp_path, settings, kinds
-) -> None:
+    [
+        ({"pooling_mode_mean_tokens": True}, ["Dense"]),
+        ({"pooling_mode_lasttoken": True}, []),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
+    ],
+)
+def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds) -> None:
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     (tmp_path / "in.txt").write_text("the cat\n")
-    common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"),
-              "out": str(tmp_path / "out.npy")}  # fmt: skip
+    common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
     with pytest.raises(ConfigError) as caught:
         embed.embed(EmbedConfig(**common))
     assert caught.value.key == "pooling"
@@ -416,15 +413,12 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
     config = EmbedConfig(
-        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"),
-        pooling="tokens",
-    )  # fmt: skip
+        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"), pooling="tokens"
+    )
     embed.embed(config)
     with pa.memory_map(str(tmp_path / "out.arrow")) as source:
         table = pa.ipc.open_file(source).read_all()
-    assert table["tokens"].to_pylist() == [
-        ["[CLS]", "the", "cat", "[SEP]"], ["[CLS]", "[UNK]", "[SEP]"],
-    ]  # fmt: skip
+    assert table["tokens"].to_pylist() == [["[CLS]", "the", "cat", "[SEP]"], ["[CLS]", "[UNK]", "[SEP]"]]
     expected = hidden_states(pretrained, "The cat")[-1]
     np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
 
@@ -469,17 +463,13 @@ def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("cat\n")
     out = str(tmp_path / "in.txt" / "x.npy")
     with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: "):
-        embed.embed(
-            EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out)
-        )
+        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out))
 
 
 def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("the cat\n")
     out = tmp_path / "new" / "x.npy"
-    embed.embed(
-        EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out))
-    )
+    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
     with pytest.raises(TypeError), embed.new_file(out) as path:
         path.write_bytes("half")  # type: ignore[arg-type]
     assert list(out.parent.iterdir()) == [out]

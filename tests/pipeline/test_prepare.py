@@ -25,10 +25,13 @@ from pipeline.tokenization.coverage import Coverage
 from tests import forked
 
 SENTENCES = [
-    "The river runs past the old mill.", "Nobody knew where the road would lead.",
-    "Rain fell on the roofs of the town.", "She read the letter twice before supper.",
-    "A clock struck nine in the empty hall.", "They sold apples and bread at the market.",
-]  # fmt: skip
+    "The river runs past the old mill.",
+    "Nobody knew where the road would lead.",
+    "Rain fell on the roofs of the town.",
+    "She read the letter twice before supper.",
+    "A clock struck nine in the empty hall.",
+    "They sold apples and bread at the market.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +48,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(root: Path, *words: str) -> None:
-    done = forked.run(
-        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "nothing but progress, and that only on a terminal"
 
@@ -61,10 +62,17 @@ def vocab(root: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     return [
-        "pipeline.prepare", "+corpus=books", f"corpus.path={corpus}", f"vocab={vocab}",
-        f"out={out}", "validation_share=0.2", "split_bytes=8000", "shard_bytes=30000",
-        "runner.task_bytes=1", *more,
-    ]  # fmt: skip
+        "pipeline.prepare",
+        "+corpus=books",
+        f"corpus.path={corpus}",
+        f"vocab={vocab}",
+        f"out={out}",
+        "validation_share=0.2",
+        "split_bytes=8000",
+        "shard_bytes=30000",
+        "runner.task_bytes=1",
+        *more,
+    ]
 
 
 def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
@@ -105,10 +113,18 @@ def test_what_is_left_out_as_equal_is_not_counted_as_kept(
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(f"{json.dumps({'text': text})}\n" for text in every))
         run(
-            root, "pipeline.prepare", "+corpus=jsonl", f"corpus.path={path}", f"vocab={vocab}",
-            f"out={tmp_path / name}", "validation_share=0.2", "pairs=none", "split_bytes=8000",
-            "cross_documents=false", f"runner.workers={workers}",
-        )  # fmt: skip
+            root,
+            "pipeline.prepare",
+            "+corpus=jsonl",
+            f"corpus.path={path}",
+            f"vocab={vocab}",
+            f"out={tmp_path / name}",
+            "validation_share=0.2",
+            "pairs=none",
+            "split_bytes=8000",
+            "cross_documents=false",
+            f"runner.workers={workers}",
+        )
         found[name] = require_manifest(tmp_path / name, "prepare", name)
     once, often = (CorpusCounts.of(found[name]) for name in ("once", "often"))
     assert (once.found, often.found, often.documents["duplicate"]) == (30, 102, 72)
@@ -132,8 +148,11 @@ def test_a_document_that_an_engine_loses_fails_the_job(
     monkeypatch.setattr(transforms, "run", lossy)
     config = PrepareConfig(
         corpus=CorpusConfig(name="books", reader="books", path=str(corpus)),
-        runner=RunnerConfig(), vocab=str(vocab), source=str(tmp_path), out=str(tmp_path / "out"),
-    )  # fmt: skip
+        runner=RunnerConfig(),
+        vocab=str(vocab),
+        source=str(tmp_path),
+        out=str(tmp_path / "out"),
+    )
     with pytest.raises(RuntimeError, match="43 documents"):
         stage.run("prepare", config, make)
     assert not (tmp_path / "out").exists()
@@ -179,9 +198,7 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
-def test_another_seed_gives_other_pairs(
-    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
-) -> None:
+def test_another_seed_gives_other_pairs(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     expected = require_manifest(one, "prepare", "one")
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
     assert expected.files.keys() == other.files.keys()
@@ -230,9 +247,7 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     root: Path, corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:
     words = command(corpus, vocab, tmp_path / "out", "validation_share=0.001")
-    done = forked.run(
-        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "validation_share=0.001 " in done.stderr
     (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
@@ -251,14 +266,10 @@ def few(corpus: Path, folder: Path, count: int) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_one_document_cannot_be_divided(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path, share: float
-) -> None:
+def test_one_document_cannot_be_divided(root: Path, corpus: Path, vocab: Path, tmp_path: Path, share: float) -> None:
     folder = few(corpus, tmp_path / "one", 1)
     words = command(folder, vocab, tmp_path / "out", f"validation_share={share}")
-    done = forked.run(
-        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "document" in done.stderr
     assert f"validation_share={share}" in done.stderr
@@ -293,15 +304,10 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
     assert f"{totals['validation']:,} of {totals['validation'] + totals['train']:,} " in held_out
 
 
-PAGE = (
-    "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision>"
-    "</page>"
-)
+PAGE = "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision></page>"
 
 
-def test_the_line_says_what_was_passed_over(
-    root: Path, one: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_the_line_says_what_was_passed_over(root: Path, one: Path, vocab: Path, tmp_path: Path) -> None:
     line = require_manifest(one, "prepare", "one").summary
     assert line.startswith("40 of 43 documents: 1 empty, 1 short, 1 duplicate; "), line
     pages = [PAGE.format(f"T{n}", 0, n, f"{' '.join(SENTENCES)} Page {n}. " * 3) for n in range(8)]
@@ -316,15 +322,16 @@ def test_the_line_says_what_was_passed_over(
     words[1] = f"corpus.path={tmp_path}/b.xml"
     done = forked.run(
         [sys.executable, "-m", "pipeline.prepare", *words, f"out={tmp_path}/b"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
 
 
-def test_the_line_says_what_the_vocabulary_does_not_know(
-    root: Path, one: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_the_line_says_what_the_vocabulary_does_not_know(root: Path, one: Path, vocab: Path, tmp_path: Path) -> None:
     assert not require_manifest(one, "prepare", "one").figures["totals"]["unknown_characters"]
     (tmp_path / "a.txt").write_text(f"{'ข' * 150} {' '.join(SENTENCES)}")
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}"]
@@ -335,9 +342,7 @@ def test_the_line_says_what_the_vocabulary_does_not_know(
     assert Coverage.of(made.figures["totals"]).warning in made.figures["warnings"]
 
 
-def test_shards_know_the_words_of_their_text(
-    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
-) -> None:
+def test_shards_know_the_words_of_their_text(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     """Of packed sentences exactly, however often they are there; of pairs by their tokens."""
     texts = {clean.clean(path.read_text()) for path in corpus.glob("[0-9]*.txt")}
     words = sum(len(text.split()) for text in texts)
@@ -349,8 +354,6 @@ def test_shards_know_the_words_of_their_text(
     assert all(shard["words"] > 0 for shard in pairs.figures["shards"].values())
     assert sum(shard["text_words"] for shard in pairs.figures["shards"].values()) == words
     refused = command(corpus, vocab, tmp_path / "limit", f"maximum_words={words - 1}")
-    done = subprocess.run(
-        [sys.executable, "-m", *refused], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", *refused], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"error: maximum_words={words - 1}: " in done.stderr

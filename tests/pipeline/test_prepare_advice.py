@@ -19,9 +19,7 @@ WORDS = ["sea", "hill", "moon", "lamp", "rain", "bird", "stone", "leaf", "."]
 
 def document(number: int, sentences: int) -> str:
     """Return a text of some sentences, one per line, another one for each `number`."""
-    return "\n".join(
-        f"{WORDS[number % 8]} {WORDS[number // 8 % 8]} {WORDS[k % 8]}." for k in range(sentences)
-    )
+    return "\n".join(f"{WORDS[number % 8]} {WORDS[number // 8 % 8]} {WORDS[k % 8]}." for k in range(sentences))
 
 
 def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str, Any]:
@@ -29,10 +27,16 @@ def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str,
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     (folder / "a.txt").write_text("\n\n".join(texts))
     config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")), source="",
-        vocab=str(folder), out="", workdir=str(folder), runner=RunnerConfig(),
-        minimum_characters=0, validation_share=share, **more,
-    )  # fmt: skip
+        corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")),
+        source="",
+        vocab=str(folder),
+        out="",
+        workdir=str(folder),
+        runner=RunnerConfig(),
+        minimum_characters=0,
+        validation_share=share,
+        **more,
+    )
     out = folder / f"out-{share}"
     out.mkdir()
     return prepare.make(config, out).figures

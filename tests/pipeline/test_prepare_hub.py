@@ -26,10 +26,7 @@ TOP = "hf://datasets/some/texts"
 
 def parquet(seed: int, rows: int = 300) -> bytes:
     draw = random.Random(seed)
-    texts = [
-        " ".join(f"{' '.join(draw.choices(WORDS, k=8))} {seed} {row}." for _ in range(6))
-        for row in range(rows)
-    ]
+    texts = [" ".join(f"{' '.join(draw.choices(WORDS, k=8))} {seed} {row}." for _ in range(6)) for row in range(rows)]
     sink = io.BytesIO()
     pq.write_table(pa.table({"text": texts, "other": texts[::-1]}), sink, row_group_size=50)
     return sink.getvalue()
@@ -60,12 +57,22 @@ def work(tmp_path: Path) -> Path:
 def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
     done = subprocess.run(
         [
-            sys.executable, "-m", "pipeline.prepare", "+corpus=parquet", f"corpus.path={place}",
-            f"vocab={work}/vocab", f"out={work}/{out}", "validation_share=0.1", "split_bytes=40000",
+            sys.executable,
+            "-m",
+            "pipeline.prepare",
+            "+corpus=parquet",
+            f"corpus.path={place}",
+            f"vocab={work}/vocab",
+            f"out={work}/{out}",
+            "validation_share=0.1",
+            "split_bytes=40000",
             *words,
         ],
-        capture_output=True, text=True, timeout=240, env=os.environ,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ,
+    )
     assert done.returncode == 0, done.stderr
     manifest = Manifest.read(work / out)
     assert manifest is not None
@@ -110,9 +117,8 @@ def test_all_stages_of_a_run_read_one_commit(hub: Hub) -> None:
     class Settings:
         def __init__(self) -> None:
             self.corpus = CorpusConfig(
-                name="c", reader="mix",
-                parts={"nl": {"reader": "parquet", "path": f"{TOP}/data/nl"}},
-            )  # fmt: skip
+                name="c", reader="mix", parts={"nl": {"reader": "parquet", "path": f"{TOP}/data/nl"}}
+            )
 
     commits: dict[str, str] = {}
     first, second = Settings(), Settings()
@@ -125,9 +131,7 @@ def test_all_stages_of_a_run_read_one_commit(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("limit", ["1", "30kB", "60kB", "1GB"])
-def test_a_limit_takes_the_same_documents_from_disk_and_hub(
-    hub: Hub, work: Path, limit: str
-) -> None:
+def test_a_limit_takes_the_same_documents_from_disk_and_hub(hub: Hub, work: Path, limit: str) -> None:
     for pattern in ("data/nl/train", "data/nl/*/*.parquet"):
         assert documents(f"{TOP}/{pattern}", limit) == documents(f"{work}/local/{pattern}", limit)
 

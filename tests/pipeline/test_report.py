@@ -17,15 +17,20 @@ from pipeline.reporting import graph_svg
 from pipeline.stages import stage
 
 
-def manifest(
-    folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object
-) -> None:
+def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object) -> None:
     folder.mkdir(parents=True)
     Manifest(
-        stage=stage, fingerprint=fingerprint * 64, version=1, config={},
-        inputs={key: value * 64 for key, value in inputs.items()}, files={}, figures=figures,
-        summary=f"summary of {stage}", seconds=1.5, finished="2026-01-01T00:00:00+00:00",
-    ).write(folder)  # fmt: skip
+        stage=stage,
+        fingerprint=fingerprint * 64,
+        version=1,
+        config={},
+        inputs={key: value * 64 for key, value in inputs.items()},
+        files={},
+        figures=figures,
+        summary=f"summary of {stage}",
+        seconds=1.5,
+        finished="2026-01-01T00:00:00+00:00",
+    ).write(folder)
 
 
 @pytest.fixture
@@ -34,24 +39,39 @@ def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     manifest(folder / "vocab", "vocab", "a", {})
     manifest(
-        folder / "prepare", "prepare", "b", {"vocab": "a"}, skipped={"redirect": 7},
-        documents={"read": 1234, "written": 1200}, totals={"tokens": 56789, "train": 50},
+        folder / "prepare",
+        "prepare",
+        "b",
+        {"vocab": "a"},
+        skipped={"redirect": 7},
+        documents={"read": 1234, "written": 1200},
+        totals={"tokens": 56789, "train": 50},
         lengths={"20": 3, "64": 9},
-    )  # fmt: skip
+    )
     manifest(
-        folder / "train", "train", "c", {"data.dir": "b"}, most_frequent_accuracy=0.0593,
+        folder / "train",
+        "train",
+        "c",
+        {"data.dir": "b"},
+        most_frequent_accuracy=0.0593,
         validation={"masked_lm_accuracy": 0.1934},
-    )  # fmt: skip
-    rows = [
-        {"kind": "train", "step": step, "masked_lm_loss": 9 - step, "tokens_per_second": 5}
-        for step in (1, 2, 3)
-    ]
+    )
+    rows = [{"kind": "train", "step": step, "masked_lm_loss": 9 - step, "tokens_per_second": 5} for step in (1, 2, 3)]
     (folder / "train" / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     manifest(
-        folder / "evaluate-x", "evaluate", "d", {"pretrained": "c"}, task="x",
-        title="<script>alert(1)</script>", sample=True, metric="accuracy", score=0.7251,
-        baseline=0.5182, majority=0.5, rows={"train": 4000, "dev": 1000},
-    )  # fmt: skip
+        folder / "evaluate-x",
+        "evaluate",
+        "d",
+        {"pretrained": "c"},
+        task="x",
+        title="<script>alert(1)</script>",
+        sample=True,
+        metric="accuracy",
+        score=0.7251,
+        baseline=0.5182,
+        majority=0.5,
+        rows={"train": 4000, "dev": 1000},
+    )
     return folder
 
 
@@ -145,14 +165,20 @@ def test_a_run_without_training_has_a_report(work: Path) -> None:
     assert "1,200" in page(work)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")]
-)
+@pytest.mark.parametrize(("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")])
 def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
     train = Manifest(
-        stage="train", fingerprint="", version=1, config={"model": {"architecture": architecture}},
-        inputs={}, files={}, figures={}, summary="", seconds=0.0, finished="",
-    )  # fmt: skip
+        stage="train",
+        fingerprint="",
+        version=1,
+        config={"model": {"architecture": architecture}},
+        inputs={},
+        files={},
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="",
+    )
     assert report.title_of([train], Path("work/x")) == f"{name} pre-training: x"
     assert report.title_of([], Path("work/x")) == "Pre-training: x"
 
@@ -172,10 +198,20 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
 
 def glue(folder: Path, task: str, score: float, **more: object) -> None:
     manifest(
-        folder / f"evaluate-{task}", "evaluate", "e", {}, task=task, title=task, sample=False,
-        metric="accuracy", score=score, baseline=0.5, majority=0.5, rows={"train": 1, "dev": 1},
+        folder / f"evaluate-{task}",
+        "evaluate",
+        "e",
+        {},
+        task=task,
+        title=task,
+        sample=False,
+        metric="accuracy",
+        score=score,
+        baseline=0.5,
+        majority=0.5,
+        rows={"train": 1, "dev": 1},
         **more,
-    )  # fmt: skip
+    )
 
 
 def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> None:
@@ -198,12 +234,7 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
     averages = {row["name"]: round(row["average"], 1) for row in others}
     assert averages["BERT-large"] == 82.1
     assert averages["BERT-base"] == 79.6
-    for shown in (
-        "Comparison with published models",
-        "Devlin et al. 2019, table 1",
-        "76.7",
-        "79.6",
-    ):
+    for shown in ("Comparison with published models", "Devlin et al. 2019, table 1", "76.7", "79.6"):
         assert shown in text
     assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
 
@@ -217,10 +248,7 @@ def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> N
     for step, score in ((100, 0.6), (200, 0.7)):
         manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
         glue(work, f"rte-{step}", score)
-        configure(
-            work / f"evaluate-rte-{step}", {"pretrained": str(work / f"convert-{step}")},
-            task="rte", title="RTE",
-        )  # fmt: skip
+        configure(work / f"evaluate-rte-{step}", {"pretrained": str(work / f"convert-{step}")}, task="rte", title="RTE")
     text = page(work)
     assert text.count("RTE over checkpoints") == 1
     assert "MNLI over checkpoints" not in text
@@ -232,10 +260,7 @@ def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
         manifest(work / f"convert-{name}", "convert", "f", {}, step=step)
         configure(work / f"convert-{name}", {"train": str(work / train)})
         glue(work, f"rte-{name}", 0.6)
-        configure(
-            work / f"evaluate-rte-{name}", {"pretrained": str(work / f"convert-{name}")},
-            task="rte", title="RTE",
-        )  # fmt: skip
+        configure(work / f"evaluate-rte-{name}", {"pretrained": str(work / f"convert-{name}")}, task="rte", title="RTE")
     assert page(work).count("RTE over checkpoints") == 2
 
 
@@ -252,10 +277,17 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
         (both / name).mkdir(parents=True)
         (both / name / "config.json").write_text("{}")
     made = Manifest(
-        stage="convert", fingerprint="f" * 64, version=1, config={"train": str(work / "other")},
-        inputs={}, files={f"{name}/config.json": {"bytes": 2} for name in steps},
-        figures={"checkpoints": steps}, summary="", seconds=1.0, finished="now",
-    )  # fmt: skip
+        stage="convert",
+        fingerprint="f" * 64,
+        version=1,
+        config={"train": str(work / "other")},
+        inputs={},
+        files={f"{name}/config.json": {"bytes": 2} for name in steps},
+        figures={"checkpoints": steps},
+        summary="",
+        seconds=1.0,
+        finished="now",
+    )
     made.write(both)
     for name in steps:
         glue(work, f"wnli-{name}", 0.6)
@@ -318,10 +350,11 @@ def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
     stages = {
         name: Manifest(stage=name, fingerprint=name, inputs=inputs, finished=finished, **common)  # type: ignore[arg-type]
         for name, inputs, finished in (
-            ("evaluate", {"pretrained": "convert"}, "1"), ("convert", {"train": "train"}, "2"),
+            ("evaluate", {"pretrained": "convert"}, "1"),
+            ("convert", {"train": "train"}, "2"),
             ("train", {}, "3"),
         )
-    }  # fmt: skip
+    }
     columns = graph_svg.columns(stages, graph_svg.needs_of(stages))
     assert columns == {"train": 0, "convert": 1, "evaluate": 2}
 
@@ -340,16 +373,30 @@ def pairs_figures(**changes: object) -> dict[str, Any]:
 
     names = {"adjunct_island": 0.4, "wh_island": 0.8}
     tables = {
-        "macro": entry(0.6), "micro": entry(0.6), "categories": {},
+        "macro": entry(0.6),
+        "micro": entry(0.6),
+        "categories": {},
         "phenomena": {"island_effects": entry(0.6)},
         "paradigms": {n: entry(a, phenomenon="island_effects") for n, a in names.items()},
-    }  # fmt: skip
+    }
     return {
-        "task": "blimp", "title": "BLiMP", "kind": "minimal_pairs", "sample": False, "ties": 3,
-        "metric": "accuracy", "method": "pll", "score": 0.6, "scores": {"macro": 0.6, "micro": 0.6},
-        "majority": 0.5, "rows": {"train": 0, "dev": 20}, "tables": tables, "model": "convert",
-        "baseline": 0.25, "baseline_tables": tables, **changes,
-    }  # fmt: skip
+        "task": "blimp",
+        "title": "BLiMP",
+        "kind": "minimal_pairs",
+        "sample": False,
+        "ties": 3,
+        "metric": "accuracy",
+        "method": "pll",
+        "score": 0.6,
+        "scores": {"macro": 0.6, "micro": 0.6},
+        "majority": 0.5,
+        "rows": {"train": 0, "dev": 20},
+        "tables": tables,
+        "model": "convert",
+        "baseline": 0.25,
+        "baseline_tables": tables,
+        **changes,
+    }
 
 
 def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None:
@@ -369,17 +416,28 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     assert "seeds of pre-training" not in page(work)
     for seed, accuracy, score in ((1, 0.2, 0.8), (7, 0.21, 0.9)):
         manifest(
-            work / f"train-seed{seed}", "train", str(seed), {"data.dir": "b"},
-            most_frequent_accuracy=0.0593, validation={"masked_lm_accuracy": accuracy},
-        )  # fmt: skip
-        manifest(
-            work / f"evaluate-x-seed{seed}", "evaluate", f"{seed}f"[-1], {"pretrained": "c"},
-            task="x", title="X", sample=True, metric="accuracy", score=score, baseline=None,
-            majority=0.5, rows={"train": 4000, "dev": 1000},
-        )  # fmt: skip
-        manifest(
-            work / f"evaluate-blimp-seed{seed}", "evaluate", "9", {}, **pairs_figures(score=score)
+            work / f"train-seed{seed}",
+            "train",
+            str(seed),
+            {"data.dir": "b"},
+            most_frequent_accuracy=0.0593,
+            validation={"masked_lm_accuracy": accuracy},
         )
+        manifest(
+            work / f"evaluate-x-seed{seed}",
+            "evaluate",
+            f"{seed}f"[-1],
+            {"pretrained": "c"},
+            task="x",
+            title="X",
+            sample=True,
+            metric="accuracy",
+            score=score,
+            baseline=None,
+            majority=0.5,
+            rows={"train": 4000, "dev": 1000},
+        )
+        manifest(work / f"evaluate-blimp-seed{seed}", "evaluate", "9", {}, **pairs_figures(score=score))
     text = page(work)
     assert "Scores over 3 seeds of pre-training" in text
     known = json.loads((work / "report" / "seeds.json").read_text())
@@ -397,8 +455,6 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
     assert "<b>0.201 ± 0.008</b>" in text
     # The seeds in any order.
     seeds = ("evaluate-x-seed7", "evaluate-x", "evaluate-x-seed1")
-    config = ReportConfig(
-        workdir=str(work), out=str(work / "again"), stages=[str(work / name) for name in seeds]
-    )
+    config = ReportConfig(workdir=str(work), out=str(work / "again"), stages=[str(work / name) for name in seeds])
     report.run(config)
     assert "0.518" in (work / "again" / "report.html").read_text()

@@ -39,10 +39,17 @@ def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(work: Path
 
 def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
     points = [
-        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
-         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        {
+            "name": f"chck_{n}M",
+            "step": n,
+            "tokens": None,
+            "words": n * 1_000_000,
+            "score": n / 10,
+            "interval": [0, 1],
+            "phenomena": {"island_effects": 0.5},
+        }
         for n in (1, 2, 3)
-    ]  # fmt: skip
+    ]
     figures = pairs_figures(checkpoints=points)
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
     text = page(work)
@@ -54,10 +61,17 @@ def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     whole = with_all_paradigms(pairs_figures())
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **whole)
     points = [
-        {"name": f"chck_{n}M", "step": n, "tokens": None, "words": n * 1_000_000, "score": n / 10,
-         "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+        {
+            "name": f"chck_{n}M",
+            "step": n,
+            "tokens": None,
+            "words": n * 1_000_000,
+            "score": n / 10,
+            "interval": [0, 1],
+            "phenomena": {"island_effects": 0.5},
+        }
         for n in (0, 1)
-    ]  # fmt: skip
+    ]
     figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
     manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
     text = page(work)
@@ -76,9 +90,7 @@ def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
 
 
-def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(
-    work: Path,
-) -> None:
+def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(work: Path) -> None:
     for step in (100, 200):
         manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
         manifest(work / f"evaluate-{step}", "evaluate", "e", {}, **pairs_figures())

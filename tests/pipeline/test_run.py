@@ -63,16 +63,29 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(corpus: Path, work: Path, *more: str) -> list[str]:
     settings = {
-        "vocab.size": 200, "prepare.validation_share": 0.3, "tasks.validation_share": 0.3,
-        "tasks.train_rows": 60, "tasks.dev_rows": 20, "train.steps": 60, "train.save_every": 10,
-        "train.evaluate_every": 30, "train.batch_size": 8, "train.micro_batch": 8,
+        "vocab.size": 200,
+        "prepare.validation_share": 0.3,
+        "tasks.validation_share": 0.3,
+        "tasks.train_rows": 60,
+        "tasks.dev_rows": 20,
+        "train.steps": 60,
+        "train.save_every": 10,
+        "train.evaluate_every": 30,
+        "train.batch_size": 8,
+        "train.micro_batch": 8,
         "evaluate.epochs": 1,
-    }  # fmt: skip
+    }
     return [
-        sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
-        f"workdir={work}", "tasks=[sample_next]",
-        *(f"{key}={value}" for key, value in settings.items()), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.run",
+        "+corpus=books",
+        f"corpus.path={corpus}",
+        f"workdir={work}",
+        "tasks=[sample_next]",
+        *(f"{key}={value}" for key, value in settings.items()),
+        *more,
+    ]
 
 
 def run(root: Path, words: list[str]) -> str:
@@ -105,9 +118,7 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     work, link = tmp_path / "work", tmp_path / "link"
     link.symlink_to(work)
     with stage.locked_run(work):
-        done = subprocess.run(
-            command(corpus, link), cwd=root, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command(corpus, link), cwd=root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"workdir={link}: another run" in done.stderr
     assert [path.name for path in work.iterdir()] == [".lock"]
@@ -116,27 +127,22 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
 def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> None:
     words = ["+corpus=sample", f"workdir={tmp_path}", "dry_run=true", "estimate_gpu=H1"]
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.run", *words], cwd=root, text=True, capture_output=True,
-        check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.run", *words], cwd=root, text=True, capture_output=True, check=False
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: estimate_gpu=H1: ")
     assert "H100" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(
-    root: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     plan = run(root, command(corpus, work, "dry_run=true"))
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
     forced = command(corpus, work, "force=[train]")  # once: the same command resumes
-    with subprocess.Popen(
-        forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE
-    ) as first:
+    with subprocess.Popen(forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE) as first:
         until = time.monotonic() + 120
         while not list(work.glob("train/checkpoints/*/step-*")):
             assert time.monotonic() < until
@@ -189,8 +195,12 @@ def test_a_users_mistake_in_a_stage_names_stage_and_log(root: Path, tmp_path: Pa
     done = subprocess.run(
         # Without tasks, as two stages that fail at the same time race for the error line.
         command(tmp_path / "empty", tmp_path / "work", "tasks=[]"),
-        cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "TERM": "dumb"},
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TERM": "dumb"},
+    )
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert "stage vocab" in line

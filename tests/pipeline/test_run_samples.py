@@ -17,9 +17,17 @@ def converted(out: Path, figures: dict[str, Any]) -> Node:
     """A stage `convert` that is done."""
     out.mkdir()
     Manifest(
-        stage="convert", fingerprint="", version=1, config={}, inputs={}, files={},
-        figures=figures, summary="", seconds=0.0, finished="",
-    ).write(out)  # fmt: skip
+        stage="convert",
+        fingerprint="",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures=figures,
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(out)
     return cast(Node, SimpleNamespace(kind="convert", out=out))
 
 

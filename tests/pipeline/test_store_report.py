@@ -18,10 +18,17 @@ def put(bucket: str, folder: Path, stage: str, **figures: object) -> str:
     """Put the folder of a finished stage; return its address."""
     folder.mkdir(parents=True, exist_ok=True)
     Manifest(
-        stage=stage, fingerprint=folder.name[0] * 64, version=1, config={}, inputs={},
-        files=file_checksums(folder, {}), figures=figures, summary=f"summary of {stage}",
-        seconds=1.5, finished="2026-01-01T00:00:00+00:00",
-    ).write(folder)  # fmt: skip
+        stage=stage,
+        fingerprint=folder.name[0] * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(folder, {}),
+        figures=figures,
+        summary=f"summary of {stage}",
+        seconds=1.5,
+        finished="2026-01-01T00:00:00+00:00",
+    ).write(folder)
     address = f"{bucket}/run/{folder.name}"
     for path in filter(Path.is_file, folder.rglob("*")):
         objects.put(f"{address}/{path.relative_to(folder).as_posix()}", path.read_bytes())
@@ -36,9 +43,7 @@ def test_a_report_is_of_all_stages_in_the_store(
     with pytest.raises(InputError) as error:
         report.run(config)
     assert error.value.key == "workdir"
-    there = [
-        put(bucket, tmp_path / "tasks", "tasks"), put(bucket, tmp_path / "vocab", "vocab"),
-    ]  # fmt: skip
+    there = [put(bucket, tmp_path / "tasks", "tasks"), put(bucket, tmp_path / "vocab", "vocab")]
     objects.put(f"{bucket}/run/train/metrics.jsonl", b"")  # not finished
     report.run(config)
     made = Manifest.read(out)
@@ -57,9 +62,7 @@ def test_answers_to_glue_are_found_in_the_store(bucket: str, tmp_path: Path) -> 
     put(bucket, folder, "evaluate")
     put(bucket, tmp_path / "vocab", "vocab")
     out = f"{bucket}/run/submit"
-    submit.run(
-        SubmitConfig(workdir=f"{bucket}/run", out=out, mirror=str(tmp_path / "mirror"), fill=True)
-    )
+    submit.run(SubmitConfig(workdir=f"{bucket}/run", out=out, mirror=str(tmp_path / "mirror"), fill=True))
     made = Manifest.read(out)
     assert made is not None
     assert "RTE" not in made.figures["filled"]

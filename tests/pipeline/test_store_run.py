@@ -33,22 +33,33 @@ def write_books(folder: Path) -> None:
 
 def command(corpus: Path, work: str, *more: str) -> list[str]:
     settings = {
-        "vocab.size": 200, "prepare.validation_share": 0.3, "tasks.validation_share": 0.3,
-        "tasks.train_rows": 40, "tasks.dev_rows": 20, "train.steps": 8, "train.save_every": 4,
-        "train.batch_size": 8, "train.micro_batch": 8, "evaluate.epochs": 1,
+        "vocab.size": 200,
+        "prepare.validation_share": 0.3,
+        "tasks.validation_share": 0.3,
+        "tasks.train_rows": 40,
+        "tasks.dev_rows": 20,
+        "train.steps": 8,
+        "train.save_every": 4,
+        "train.batch_size": 8,
+        "train.micro_batch": 8,
+        "evaluate.epochs": 1,
         "train.tracking.name": "none",
-    }  # fmt: skip
+    }
     return [
-        sys.executable, "-m", "pipeline.run", "+corpus=books", f"corpus.path={corpus}",
-        f"workdir={work}", "tasks=[sample_next]",
-        *(f"{key}={value}" for key, value in settings.items()), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.run",
+        "+corpus=books",
+        f"corpus.path={corpus}",
+        f"workdir={work}",
+        "tasks=[sample_next]",
+        *(f"{key}={value}" for key, value in settings.items()),
+        *more,
+    ]
 
 
 def run(root: Path, words: list[str], code: int = 0) -> str:
-    done = subprocess.run(
-        words, cwd=root, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    done = subprocess.run(words, cwd=root, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == code, done.stdout
     return done.stdout
 
@@ -73,8 +84,7 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     assert scores[0].figures == scores[1].figures  # type: ignore[union-attr]
 
     # The store holds what the manifests name, and the logs; no lock is left.
-    named = {f"run/{name}/{file}" for name in STAGES
-             for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]  # fmt: skip
+    named = {f"run/{name}/{file}" for name in STAGES for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]
     there = {info.key for info in objects.below(work)}
     logs = {f"run/logs/{n}.{end}" for n in STAGES for end in ("log", "yaml")}
     assert there - named == logs | {"run/logs/command.txt"}
@@ -87,9 +97,14 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
 
     # A grid that two machines share: the one that finds it whole writes the account.
     words = [
-        sys.executable, "-m", "pipeline.evaluate", "+task=sample_next", f"workdir={work}",
-        f"out={work}/evaluate-parts", "epochs=1",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.evaluate",
+        "+task=sample_next",
+        f"workdir={work}",
+        f"out={work}/evaluate-parts",
+        "epochs=1",
+    ]
     run(root, [*words, "part=[0,2]", f"mirror={tmp_path / 'p0'}"])
     assert Manifest.read(f"{work}/evaluate-parts") is None
     run(root, [*words, "part=[1,2]", f"mirror={tmp_path / 'p1'}"])

@@ -26,8 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("books")
     for book in range(200):
         lines = [
-            f"Sentence {line} of book{book} tells us about ants, bees, cats, dogs and {line * 7}."
-            for line in range(12)
+            f"Sentence {line} of book{book} tells us about ants, bees, cats, dogs and {line * 7}." for line in range(12)
         ]
         (place / f"book{book}.txt").write_text("\n\n".join(lines))
     return place
@@ -66,8 +65,7 @@ def test_files_are_in_the_glue_layout_and_balanced(task: tasks.Task, made: Path)
 
 def test_train_and_dev_are_of_different_held_out_documents(made: Path, folder: Path) -> None:
     dev, train = (
-        books_in([row for path in made.glob(f"*/{side}.tsv") for row in table(path)[1:]])
-        for side in ("dev", "train")
+        books_in([row for path in made.glob(f"*/{side}.tsv") for row in table(path)[1:]]) for side in ("dev", "train")
     )
     assert dev
     assert train
@@ -83,9 +81,7 @@ def test_labels_say_whether_the_parts_belong_together(made: Path) -> None:
             assert (books_in([[first]]) == books_in([[second]])) == (label == "1")
 
 
-def test_the_same_rows_from_run_to_run_and_others_under_another_seed(
-    folder: Path, made: Path, tmp_path: Path
-) -> None:
+def test_the_same_rows_from_run_to_run_and_others_under_another_seed(folder: Path, made: Path, tmp_path: Path) -> None:
     for name, seed in {"same": 0, "other": 1}.items():
         (tmp_path / name).mkdir()
         make(config(folder, seed=seed), tmp_path / name)
@@ -109,9 +105,7 @@ def test_too_few_documents_is_the_users_to_mend(folder: Path, tmp_path: Path) ->
     assert len(tasks.held_documents(config(folder, validation_share=float(share)))) == 4
 
 
-def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(folder: Path, tmp_path: Path) -> None:
     for path in sorted(folder.rglob("*.txt"))[:2]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="2 documents") as caught:

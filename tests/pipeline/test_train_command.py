@@ -20,9 +20,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(root: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, *python, "-m", "pipeline.train", *words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *python, "-m", "pipeline.train", *words], cwd=root, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["model=tiny", "model.heads=3"]])
@@ -34,12 +33,8 @@ def test_help_and_mistakes_do_not_wait_for_pytorch(root: Path, words: list[str])
 
 
 @pytest.mark.slow
-def test_one_process_trains_without_a_launchers_words(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
-    done = train(
-        root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1"
-    )
+def test_one_process_trains_without_a_launchers_words(root: Path, work: Path, tmp_path: Path) -> None:
+    done = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1")
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
@@ -72,25 +67,23 @@ def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(
 ) -> None:
     done = subprocess.run(
         [sys.executable, "model/train.py", f"workdir={work}", f"out={tmp_path}", "processes=2"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: processes=2: ")
 
 
 @pytest.mark.slow
-def test_a_mistake_that_every_rank_finds_is_one_line(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_a_mistake_that_every_rank_finds_is_one_line(root: Path, work: Path, tmp_path: Path) -> None:
     folder = tmp_path / "prepare"
     shutil.copytree(work / "prepare", folder)
     shard = next(folder.glob("train-*.arrow"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
-    done = train(
-        root, f"workdir={work}", f"data.dir={folder}", f"out={tmp_path / 'train'}", *SMALL,
-        "processes=2",
-    )  # fmt: skip
+    done = train(root, f"workdir={work}", f"data.dir={folder}", f"out={tmp_path / 'train'}", *SMALL, "processes=2")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {shard}")
     assert done.stderr.count("\n") == 1

@@ -78,12 +78,14 @@ def test_special_tokens_in_the_text_are_not_learnt_as_words(books: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("settings", "has", "lacks"),
-    [({}, "emile", "Émile"), ({"lowercase": False}, "Émile", "emile"),
-     ({"strip_accents": False}, "émile", "emile"), ({"split_chinese": False}, "中文", "Émile")],
-)  # fmt: skip
-def test_options_shape_the_words(
-    books: Path, tmp_path: Path, settings: dict[str, bool], has: str, lacks: str
-) -> None:
+    [
+        ({}, "emile", "Émile"),
+        ({"lowercase": False}, "Émile", "emile"),
+        ({"strip_accents": False}, "émile", "emile"),
+        ({"split_chinese": False}, "中文", "Émile"),
+    ],
+)
+def test_options_shape_the_words(books: Path, tmp_path: Path, settings: dict[str, bool], has: str, lacks: str) -> None:
     out, result = make(books, tmp_path / "out", size=200, **settings)
     entries = (out / "vocab.txt").read_text().splitlines()
     assert has in entries
@@ -99,8 +101,11 @@ DECOMPOSED = {
     "vi": "Nguồn gốc tiếng Việt được nhiều nhà nghiên cứu bàn luận từ lâu.",
     "ko": "서울은 대한민국의 수도이자 최대 도시이다. 한강이 도시를 가로질러 흐른다.",
     "ja": "がっこうで べんきょうを する。ピアノ",
-    "hi": "क़लम और फ़िल्म", "el": "Ἡ πόλις ἐστὶν ἀρχαία", "he": "שָׁלוֹם", "cs": "Žluťoučký kůň",
-}  # fmt: skip
+    "hi": "क़लम और फ़िल्म",
+    "el": "Ἡ πόλις ἐστὶν ἀρχαία",
+    "he": "שָׁלוֹם",
+    "cs": "Žluťoučký kůň",
+}
 
 
 @pytest.mark.parametrize("language", DECOMPOSED)
@@ -214,9 +219,7 @@ def test_no_text_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("entry", "lowercase"), [("word", True), ("Word", False)])
-def test_an_existing_vocabulary_is_taken_as_it_is(
-    tmp_path: Path, entry: str, lowercase: bool
-) -> None:
+def test_an_existing_vocabulary_is_taken_as_it_is(tmp_path: Path, entry: str, lowercase: bool) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("\n".join(["[unused0]", *SPECIAL, entry]) + "\n")
     out, result = make(tmp_path, tmp_path / "out", existing=str(file))
@@ -262,13 +265,9 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_entries_are_added_after_those_that_are_there(
-    books: Path, small: Path, tmp_path: Path
-) -> None:
+def test_entries_are_added_after_those_that_are_there(books: Path, small: Path, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("running\ncat\n##ing\n")
-    out, result = make(
-        books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4
-    )
+    out, result = make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4)
     before, after = small.read_text().splitlines(), (out / "vocab.txt").read_text().splitlines()
     assert after[: len(before) + 2] == [*before, "running", "##ing"]
     assert len(after) == len(set(after)) == len(before) + 6 == len(before) + result.figures["added"]
@@ -278,16 +277,12 @@ def test_entries_are_added_after_those_that_are_there(
     found = [after[number] for number in ids]
     assert found[:2] == ["running", "cat"]
     assert found[-1] == "##ing"
-    again, _ = make(
-        books, tmp_path / "two", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4
-    )
+    again, _ = make(books, tmp_path / "two", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4)
     assert (again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
 
 
 @pytest.mark.parametrize("entry", ["Running", "two words", "a-b"])
-def test_an_entry_that_could_never_be_found_is_refused(
-    books: Path, small: Path, tmp_path: Path, entry: str
-) -> None:
+def test_an_entry_that_could_never_be_found_is_refused(books: Path, small: Path, tmp_path: Path, entry: str) -> None:
     (tmp_path / "more.txt").write_text(f"{entry}\n")
     with pytest.raises(InputError, match=f"'{entry}'") as found:
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
@@ -321,9 +316,7 @@ def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(
     assert len(ids) > 8
 
 
-def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(
-    books: Path, small: Path, tmp_path: Path
-) -> None:
+def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(books: Path, small: Path, tmp_path: Path) -> None:
     spec = json.loads(build(small.read_text().splitlines()))
     spec["normalizer"] = {
         "type": "Sequence",
@@ -369,10 +362,7 @@ def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: 
     Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "more.txt").write_text("running\n")
     with pytest.raises(InputError, match="a WordLevel tokenizer"):
-        make(
-            books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"),
-            additions=str(tmp_path / "more.txt"),
-        )  # fmt: skip
+        make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), additions=str(tmp_path / "more.txt"))
 
 
 def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
@@ -382,8 +372,7 @@ def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) ->
 
 def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> None:
     pages = "".join(
-        f"<page><title>{name}</title><ns>{number}</ns><id>1</id>"
-        "<revision><text>words</text></revision></page>"
+        f"<page><title>{name}</title><ns>{number}</ns><id>1</id><revision><text>words</text></revision></page>"
         for name, number in (("Talk:A", 1), ("Talk:B", 1))
     )
     (tmp_path / "a.xml").write_text(f"<mediawiki>{pages}</mediawiki>")
@@ -403,8 +392,10 @@ def existing_folder(folder: Path, settings: dict[str, Any] | None) -> Path:
 
 
 OPTIONS: list[dict[str, Any]] = [
-    {"lowercase": False}, {"lowercase": True, "strip_accents": False}, {"split_chinese": False},
-]  # fmt: skip
+    {"lowercase": False},
+    {"lowercase": True, "strip_accents": False},
+    {"split_chinese": False},
+]
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))  # `make fuzz` sets it
 
 
-def hammer(
-    check: Callable[..., None], *inputs: st.SearchStrategy[Any], examples: int = 120
-) -> None:
+def hammer(check: Callable[..., None], *inputs: st.SearchStrategy[Any], examples: int = 120) -> None:
     """Try `check` on drawn inputs: a fixed few in the tests, always new ones in `make fuzz`."""
     began = time.monotonic()
     while True:
         chosen = settings(
-            max_examples=2000 if SECONDS else examples, deadline=None, derandomize=not SECONDS,
-            database=None, suppress_health_check=list(HealthCheck), print_blob=True,
-        )  # fmt: skip
+            max_examples=2000 if SECONDS else examples,
+            deadline=None,
+            derandomize=not SECONDS,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        )
         chosen(given(*inputs)(check))()
         if time.monotonic() - began >= SECONDS:
             return

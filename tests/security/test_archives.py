@@ -16,23 +16,13 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.text import epub
 
-NAMES = [
-    "../outside.txt",
-    "/tmp/outside-of-the-corpus.txt",
-    "a/../../outside.txt",
-    "c:\\outside.txt",
-]
+NAMES = ["../outside.txt", "/tmp/outside-of-the-corpus.txt", "a/../../outside.txt", "c:\\outside.txt"]
 CONTAINER = '<container><rootfile full-path="book.opf"/></container>'
-PACKAGE = (
-    '<package><item id="a" href="{}" media-type="application/xhtml+xml"/>'
-    "<spine>{}</spine></package>"
-)
+PACKAGE = '<package><item id="a" href="{}" media-type="application/xhtml+xml"/><spine>{}</spine></package>'
 
 
 def documents(path: Path, on_error: str = "fail") -> list[str]:
-    reader = open_corpus(
-        CorpusConfig(name="books", reader="books", path=str(path), on_error=on_error), ""
-    )
+    reader = open_corpus(CorpusConfig(name="books", reader="books", path=str(path), on_error=on_error), "")
     tally = SkipCounts(on_error)
     return [d.text for split in reader.splits(1 << 20) for d in reader.read(split, tally)]
 
@@ -80,9 +70,7 @@ def test_a_book_cannot_name_files_outside_its_archive() -> None:
         epub.parse(book({"a": b"<p>Words.</p>"}, href="../../etc/passwd"))
 
 
-def test_a_member_that_unpacks_to_more_than_fits_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_that_unpacks_to_more_than_fits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "DOCUMENT", 10_000)
     bomb = b"0" * 20_000
     for suffix, data in ((".zip", zipped({"a.txt": bomb})), (".tar.gz", tarred({"a.txt": bomb}))):
@@ -102,10 +90,7 @@ def test_a_member_that_unpacks_to_more_than_fits_is_refused(
     ("name", "data"),
     [
         ("a.tar.gz", b"\x1f\x8b\x08"),
-        (
-            "a.zip",
-            zipped({"a.txt": b"Words."}).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03T"),
-        ),
+        ("a.zip", zipped({"a.txt": b"Words."}).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03T")),
         ("a.epub", book({"a": b"<p>Words.</p>"})[1:]),
     ],
 )

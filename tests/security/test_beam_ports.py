@@ -54,9 +54,13 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path) -> None:
     script = LISTENING.replace("sys.argv[1]", repr(str(tmp_path)))
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", script],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     places = (tmp_path / "1").read_text().split()
     assert len(places) >= 4
@@ -108,17 +112,13 @@ def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache: Path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_the_environment_has_another_secret_where_machines_differ(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_has_another_secret_where_machines_differ(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pool.SECRET, "of two machines")
     assert pool.secret() == "of two machines"
     assert not cache.exists()
 
 
-@pytest.mark.parametrize(
-    "config", ["here:5000", '{"url": "here:5000"}', '{"url": "here:5000", "params": {"a": "b"}}']
-)
+@pytest.mark.parametrize("config", ["here:5000", '{"url": "here:5000"}', '{"url": "here:5000", "params": {"a": "b"}}'])
 def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> None:
     options = {"environment_type": "EXTERNAL", "environment_config": config}
     _, flags = service(RunnerConfig(name="portable", options=options))

@@ -63,8 +63,9 @@ def parquet(size: int) -> bytes:
     """Return a file of rows with one text of `size` bytes, stored once."""
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 256, pa.int32()), ["x" * size])
     held = io.BytesIO()
-    pq.write_table(pa.table({"text": column}), held, compression="zstd", store_schema=False,
-                   dictionary_pagesize_limit=2**31 - 1)  # fmt: skip
+    pq.write_table(
+        pa.table({"text": column}), held, compression="zstd", store_schema=False, dictionary_pagesize_limit=2**31 - 1
+    )
     return held.getvalue()
 
 
@@ -89,11 +90,13 @@ DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
     "lines without a blank one": ("lines", "a.txt.gz", lambda: gz(b"a\n")),
     "an article without end": ("wikiextractor", "wiki_00.gz", lambda: gz(b"a\n", DOC)),
     "a book": ("books", "a.epub", lambda: zipped(b"META-INF/container.xml", deflated(b"x"), 9)),
-    "a book of elements": ("books", "a.epub", lambda: zipped(
-        b"META-INF/container.xml", zlib.compress(b"<a>" + b"<a/>" * 12_500_000, 1)[2:-4],
-        50_000_003)),
+    "a book of elements": (
+        "books",
+        "a.epub",
+        lambda: zipped(b"META-INF/container.xml", zlib.compress(b"<a>" + b"<a/>" * 12_500_000, 1)[2:-4], 50_000_003),
+    ),
     "a dictionary": ("parquet", "a.parquet", lambda: parquet(2**22)),
-}  # fmt: skip
+}
 TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a table": ("dev.tsv.gz", lambda: gz(b"a\tb\n")),
     "a table of zstd": ("dev.tsv.zst", zstd),
@@ -149,9 +152,12 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         (folder / name if name == "a.zip" else folder / "T" / name).write_bytes(make())
         asked[what] = ("task", str(folder), "dev.tsv" if name == "a.zip" else name)
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(CAP)], input=json.dumps(list(asked.values())),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", CHILD, str(CAP)],
+        input=json.dumps(list(asked.values())),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     told = list(map(json.loads, done.stdout.splitlines()))
     assert len(told) == len(asked), done.stderr
     return dict(zip(asked, told, strict=True))

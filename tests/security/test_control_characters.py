@@ -23,9 +23,7 @@ from pipeline.common.redact import one_line, redact
 from pipeline.reporting import plots
 from tests.security.test_secrets import SECRET, SIGNED
 
-CONFIG = ModelConfig(
-    name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9
-)
+CONFIG = ModelConfig(name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9)
 
 # A title, a colour in C0 and C1, a line that is cleared, a bell, letters in the other direction.
 HOSTILE = "a\x1b]0;t\x07\x1b[31m\x9b2J\r\x1b[K\u202egpj.\u2066\x7f\x08\udce9"
@@ -75,8 +73,7 @@ def test_the_words_of_a_server_are_text(server: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "name",
-    [r"\frac$ {$", "$x$", "a_b^c", "_hidden", "<b>&\"'", HOSTILE.replace("\n", ""), "caf\udce9"],
+    "name", [r"\frac$ {$", "$x$", "a_b^c", "_hidden", "<b>&\"'", HOSTILE.replace("\n", ""), "caf\udce9"]
 )
 def test_a_name_in_a_plot_is_text(name: str) -> None:
     for drawn in (
@@ -88,18 +85,7 @@ def test_a_name_in_a_plot_is_text(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "license",
-    [
-        "Apache: 2.0",
-        "no",
-        "1.0",
-        "a # b",
-        "- x",
-        "{a",
-        "'",
-        "x\n---\nlicense: mit",
-        "\x1b[2J\u202ecc",
-    ],
+    "license", ["Apache: 2.0", "no", "1.0", "a # b", "- x", "{a", "'", "x\n---\nlicense: mit", "\x1b[2J\u202ecc"]
 )
 def test_the_header_of_a_card_is_yaml_whatever_its_words(license: str) -> None:
     corpus = {"name": HOSTILE + "\n| forged |", "language": "no", "path": f"/a/{HOSTILE}|b"}
@@ -110,9 +96,7 @@ def test_the_header_of_a_card_is_yaml_whatever_its_words(license: str) -> None:
     assert found["tags"] == ["bert", "fill-mask"]
     assert not set(card) & set("\x1b\x07\x9b\r\u202e\u2066\x7f\x08")
     assert "\n| forged" not in body
-    assert all(
-        line.replace(r"\|", "").count("|") == 3 for line in body.splitlines() if line[:1] == "|"
-    )
+    assert all(line.replace(r"\|", "").count("|") == 3 for line in body.splitlines() if line[:1] == "|")
 
 
 @pytest.mark.parametrize("url", SIGNED)
@@ -130,9 +114,17 @@ def test_a_card_without_a_licence_says_so() -> None:
 
 def prepared(corpus: dict[str, object]) -> Manifest:
     return Manifest(
-        stage="prepare", fingerprint="p" * 64, version=1, inputs={}, files={}, figures={},
-        config={"corpus": corpus}, summary="", seconds=1.0, finished="now",
-    )  # fmt: skip
+        stage="prepare",
+        fingerprint="p" * 64,
+        version=1,
+        inputs={},
+        files={},
+        figures={},
+        config={"corpus": corpus},
+        summary="",
+        seconds=1.0,
+        finished="now",
+    )
 
 
 def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
@@ -143,9 +135,12 @@ def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
     )
     terminal, end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", code, HOSTILE], cwd=root, stdout=end, stderr=end,
+        [sys.executable, "-c", code, HOSTILE],
+        cwd=root,
+        stdout=end,
+        stderr=end,
         env=os.environ | {"PYTHONPATH": str(root), "COLUMNS": "300", "PYTHONUTF8": "1"},
-    )  # fmt: skip
+    )
     os.close(end)
     told = b""
     while part := _read(terminal):
@@ -170,10 +165,19 @@ def test_a_name_in_a_folder_is_no_order(root: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / f"{HOSTILE}\n.txt.gz").write_bytes(b"\x1f\x8b no gzip")
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.vocab", "+corpus=text", f"corpus.path={folder}",
-         "size=100", f"out={tmp_path}/out"],
-        cwd=root, capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.vocab",
+            "+corpus=text",
+            f"corpus.path={folder}",
+            "size=100",
+            f"out={tmp_path}/out",
+        ],
+        cwd=root,
+        capture_output=True,
+        check=False,
+    )
     said = (done.stdout + done.stderr).decode()
     assert done.returncode == 2, said
     assert said.count("\n") == 1

@@ -43,11 +43,16 @@ def change(path: Path, **fields: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("num_hidden_layers", 10**9), ("num_hidden_layers", 2), ("hidden_size", 10**9),
-        ("intermediate_size", 10**30), ("vocab_size", 10**9), ("vocab_size", 10**400),
-        ("max_position_embeddings", 10**9), ("vocab_size", -1),
+        ("num_hidden_layers", 10**9),
+        ("num_hidden_layers", 2),
+        ("hidden_size", 10**9),
+        ("intermediate_size", 10**30),
+        ("vocab_size", 10**9),
+        ("vocab_size", 10**400),
+        ("max_position_embeddings", 10**9),
+        ("vocab_size", -1),
     ],
-)  # fmt: skip
+)
 def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value: int) -> None:
     sys.set_int_max_str_digits(0)
     change(model / "config.json", **{key: value})
@@ -58,8 +63,13 @@ def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value:
 
 
 def test_a_modernbert_of_any_length_is_refused(model: Path) -> None:
-    change(model / "config.json", model_type="modernbert", max_position_embeddings=10**9,
-           hidden_activation="gelu", norm_eps=1e-5)  # fmt: skip
+    change(
+        model / "config.json",
+        model_type="modernbert",
+        max_position_embeddings=10**9,
+        hidden_activation="gelu",
+        norm_eps=1e-5,
+    )
     with pytest.raises(InputError):
         initial_weights.size_of(model)
 
@@ -101,8 +111,7 @@ def test_what_is_parsed_can_be_walked_through() -> None:
 
 def panicking(path: Path) -> None:
     """Make a tokenizer.json whose expression takes too many steps, on which the library panics."""
-    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated",
-             "invert": False}  # fmt: skip
+    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     change(path, pre_tokenizer=split, normalizer=None)
 
 
@@ -116,10 +125,19 @@ def test_a_command_ends_in_a_line_at_a_panic(root: Path, model: Path) -> None:
     panicking(model / "tokenizer.json")
     (model / "a.txt").write_text("x" * 60 + "\n")
     done = forked.run(
-        [sys.executable, "-m", "pipeline.embed", f"pretrained={model}", f"input={model / 'a.txt'}",
-         f"out={model / 'out.npy'}"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.embed",
+            f"pretrained={model}",
+            f"input={model / 'a.txt'}",
+            f"out={model / 'out.npy'}",
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in done.stderr
@@ -133,8 +151,22 @@ def test_ids_far_beyond_the_entries_are_refused(model: Path) -> None:
         vocabulary.read(model)
 
 
-JSON = [b"null", b"{}", b"[]", b'"', b"\\ud800", b"1e999", b"-1", b"0", b"[" * 5000, b"\xff",
-        b"99999999999999999999", b"NaN", b"true", b'"a"']  # fmt: skip
+JSON = [
+    b"null",
+    b"{}",
+    b"[]",
+    b'"',
+    b"\\ud800",
+    b"1e999",
+    b"-1",
+    b"0",
+    b"[" * 5000,
+    b"\xff",
+    b"99999999999999999999",
+    b"NaN",
+    b"true",
+    b'"a"',
+]
 
 
 @pytest.mark.fuzz
@@ -158,9 +190,13 @@ def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path,
 def test_a_config_with_any_values_is_read_or_named(model: Path, tmp_path: Path) -> None:
     whole = json.loads((model / "config.json").read_text())
     values = st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4),
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=4),
         st.sampled_from([10**9, 2**31, 2**63, 10**30, -1, 0, [], {}, [[]], {"a": 1}]),
-    )  # fmt: skip
+    )
 
     def check(fields: dict[str, Any]) -> None:
         (model / "config.json").write_text(json.dumps(whole | fields))

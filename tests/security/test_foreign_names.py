@@ -21,21 +21,25 @@ from pipeline.common.stores.mirror import Copy
 from pipeline.stages import store_inputs
 from tests.pipeline.store_proxy import Proxy
 
-OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b",
-           "a\0b", None, 5]  # fmt: skip
+OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b", "a\0b", None, 5]
 
 
 def manifest_of(files: dict[str, bytes]) -> bytes:
     """The manifest of a stage with any names."""
-    accounts = {
-        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for name, data in files.items()
-    }
+    accounts = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     fields = {
-        "stage": "vocab", "fingerprint": "f" * 64, "version": 1, "config": {}, "inputs": {},
-        "files": accounts, "figures": {}, "summary": "", "seconds": 0.0, "finished": "",
+        "stage": "vocab",
+        "fingerprint": "f" * 64,
+        "version": 1,
+        "config": {},
+        "inputs": {},
+        "files": accounts,
+        "figures": {},
+        "summary": "",
+        "seconds": 0.0,
+        "finished": "",
         "format": "manifest/1",
-    }  # fmt: skip
+    }
     return json.dumps(fields).encode()
 
 
@@ -74,9 +78,7 @@ def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "{there}/evil.txt", "a/../../evil.txt"])
-def test_a_manifest_writes_nowhere_else(
-    bucket: str, store: Proxy, tmp_path: Path, name: str
-) -> None:
+def test_a_manifest_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path, name: str) -> None:
     named = name.format(there=tmp_path / "there")
     objects.put(f"{bucket}/vocab/manifest.json", manifest_of({named: b"evil"}))
     with pytest.raises(InputError) as raised:
@@ -85,9 +87,7 @@ def test_a_manifest_writes_nowhere_else(
     assert not list(tmp_path.rglob("evil.txt"))
 
 
-def test_the_sums_of_a_checkpoint_write_nowhere_else(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, tmp_path: Path) -> None:
     group, data = "checkpoints/run/step-00000001", b"evil"
     sums = f"{hashlib.sha256(data).hexdigest()}  ../../../../../evil.txt\n"
     objects.put(f"{bucket}/train/{group}/SHA256SUMS", sums.encode())

@@ -19,10 +19,41 @@ pytestmark = pytest.mark.fuzz
 SCHEMAS = {name: stage.schema for name, stage in STAGES.items()}
 COMMANDS = {**SCHEMAS, "run": RunConfig}
 VALUES = [
-    "null", "true", "-1", "0", "1", "1e999", "nan", "inf", "[]", "[1,2]", "{}", "{a:1}", "''",
-    "???", "a", "${x}", "${oc.env:HOME}", "${", "1.5", "99999999999999999999", "[[", "'", "\\", "é",
-    "a=b", "${workdir}", "../..", "*", " ", "#", ",", "~", "+", "@",
-]  # fmt: skip
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1",
+    "1e999",
+    "nan",
+    "inf",
+    "[]",
+    "[1,2]",
+    "{}",
+    "{a:1}",
+    "''",
+    "???",
+    "a",
+    "${x}",
+    "${oc.env:HOME}",
+    "${",
+    "1.5",
+    "99999999999999999999",
+    "[[",
+    "'",
+    "\\",
+    "é",
+    "a=b",
+    "${workdir}",
+    "../..",
+    "*",
+    " ",
+    "#",
+    ",",
+    "~",
+    "+",
+    "@",
+]
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +106,39 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
 
 
 PIECES = [
-    "a: ", "- ", "\n", "  ", "!!python/object/apply:os.system ['touch owned']", "&x ", "*x", "<<: ",
-    "{", "}", "[", "]", "defaults:", "? ", "|", ">", "'", '"', "_target_: os.system",
-    "# @package _", "\t", "---", "%YAML 1.1", "!!binary ", "1e999", "${x}", "path: ",
-    "name: x", "reader: ",
-]  # fmt: skip
+    "a: ",
+    "- ",
+    "\n",
+    "  ",
+    "!!python/object/apply:os.system ['touch owned']",
+    "&x ",
+    "*x",
+    "<<: ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "defaults:",
+    "? ",
+    "|",
+    ">",
+    "'",
+    '"',
+    "_target_: os.system",
+    "# @package _",
+    "\t",
+    "---",
+    "%YAML 1.1",
+    "!!binary ",
+    "1e999",
+    "${x}",
+    "path: ",
+    "name: x",
+    "reader: ",
+]
 
 
-def test_any_yaml_is_a_config_or_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
 
@@ -111,8 +165,11 @@ def test_yaml_that_would_run_code_is_one_line_of_error(root: Path, tmp_path: Pat
     (tmp_path / "corpus" / "mine.yaml").write_text(mine)
     done = forked.run(
         [sys.executable, "-m", "pipeline.vocab", "--config-dir", str(tmp_path), "+corpus=mine"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr

@@ -65,9 +65,7 @@ def test_a_damaged_parquet_file_is_read_or_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
-    task = TaskConfig(
-        name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"]
-    )
+    task = TaskConfig(name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"])
     (tmp_path / "T").mkdir()
 
     def check(data: bytes) -> None:
@@ -81,9 +79,7 @@ def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive_of_a_task_is_read_or_named(tmp_path: Path) -> None:
-    task = TaskConfig(
-        name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"]
-    )
+    task = TaskConfig(name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"])
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("T/dev.tsv", TSV)
@@ -106,8 +102,25 @@ def test_a_book_of_any_tags_is_read_or_broken() -> None:
         except (AssertionError, ValueError) as error:
             assert "marked section" in str(error) or "declaration" in str(error)  # noqa: PT017
 
-    tags = ["<a", "<p>", "</p>", "<!--", "-->", "<![CDATA[", "]]>", "<![x[", "<?", "<script>", "&#",
-            "<!DOCTYPE", ">", '"', "=", "<nav>", "</nav>"]  # fmt: skip
+    tags = [
+        "<a",
+        "<p>",
+        "</p>",
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "]]>",
+        "<![x[",
+        "<?",
+        "<script>",
+        "&#",
+        "<!DOCTYPE",
+        ">",
+        '"',
+        "=",
+        "<nav>",
+        "</nav>",
+    ]
     hammer(check, soup(tags))
 
 
@@ -133,9 +146,17 @@ def test_a_manifest_of_brackets_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
     Manifest(
-        stage="vocab", fingerprint="f", version=1, config={}, inputs={}, files={}, figures={},
-        summary="", seconds=0.0, finished="",
-    ).write(tmp_path)  # fmt: skip
+        stage="vocab",
+        fingerprint="f",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(tmp_path)
     whole = (tmp_path / "manifest.json").read_bytes()
 
     def check(data: bytes) -> None:

@@ -14,17 +14,19 @@ from pipeline.shards import ShardInfo, open_shard, schema, write_shard
 
 pytestmark = pytest.mark.fuzz
 
-INFO = ShardInfo(
-    split="train", pairs="nsp", tokenizer="abc", vocab_size=100, sequence_length=16, seed=0
-)
+INFO = ShardInfo(split="train", pairs="nsp", tokenizer="abc", vocab_size=100, sequence_length=16, seed=0)
 
 
 def whole(folder: Path, info: ShardInfo = INFO) -> bytes:
     lengths = np.arange(1, 14)
     write_shard(
-        folder / "whole", info, np.arange(lengths.sum(), dtype=np.uint16) % 100,
-        np.concatenate([[0], np.cumsum(lengths)]), lengths // 2, lengths % 2 == 0,
-    )  # fmt: skip
+        folder / "whole",
+        info,
+        np.arange(lengths.sum(), dtype=np.uint16) % 100,
+        np.concatenate([[0], np.cumsum(lengths)]),
+        lengths // 2,
+        lengths % 2 == 0,
+    )
     return (folder / "whole").read_bytes()
 
 
@@ -64,10 +66,11 @@ def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path: Path) -> Non
         rows = min(len(offsets) - 1, len(a_len))
         try:
             ids = pa.ListArray.from_buffers(
-                pa.list_(pa.uint16()), rows,
+                pa.list_(pa.uint16()),
+                rows,
                 [None, pa.py_buffer(np.array(offsets[: rows + 1], np.int32))],
                 children=[pa.array(np.zeros(20, np.uint16))],
-            )  # fmt: skip
+            )
         except pa.ArrowInvalid:
             return  # not even Arrow would write it
         flags = pa.array([None if nulls else True] * rows, pa.bool_())

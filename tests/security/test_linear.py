@@ -246,11 +246,41 @@ def growths(pattern: re.Pattern[Any], anchored: bool) -> list[tuple[str, str, st
 
 
 PIECES = [
-    "{{", "}}", "{{a|", "{{{", "\n{|", "\n|}", "[[", "]]", "[[File:", "[[a|", "[http://a ", "'' ",
+    "{{",
+    "}}",
+    "{{a|",
+    "{{{",
+    "\n{|",
+    "\n|}",
+    "[[",
+    "]]",
+    "[[File:",
+    "[[a|",
+    "[http://a ",
+    "'' ",
     "'''",
-    "a'''", "<ref>", "</ref>", "<a", "\n<!--", "<nowiki>", "<table>", "&", "&#", "\n=", "\n==a==\n",
-    "{{convert|", "{{nowrap|a ", "-{a:", ";a=>", "<poem>", "\n*", "（", "( ", "# ", "![a](",
-]  # fmt: skip
+    "a'''",
+    "<ref>",
+    "</ref>",
+    "<a",
+    "\n<!--",
+    "<nowiki>",
+    "<table>",
+    "&",
+    "&#",
+    "\n=",
+    "\n==a==\n",
+    "{{convert|",
+    "{{nowrap|a ",
+    "-{a:",
+    ";a=>",
+    "<poem>",
+    "\n*",
+    "（",
+    "( ",
+    "# ",
+    "![a](",
+]
 
 
 def lines_of(work: Callable[[], object]) -> int:
@@ -276,9 +306,7 @@ def epub_paragraphs(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("piece", PIECES)
-@pytest.mark.parametrize(
-    "read", [Extractor("en").text, Extractor("zh").text, epub_paragraphs, book_text.parse, clean]
-)
+@pytest.mark.parametrize("read", [Extractor("en").text, Extractor("zh").text, epub_paragraphs, book_text.parse, clean])
 def test_a_parser_runs_lines_in_proportion_to_the_text(read: Any, piece: str) -> None:
     few, many = (lines_of(lambda n=n: read(piece * n)) for n in (200, 400))
     assert many <= GROWTH * few

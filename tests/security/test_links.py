@@ -90,8 +90,11 @@ def test_a_snapshot_of_the_hubs_cache_is_read_and_copied(tmp_path: Path) -> None
     assert texts(snapshot) == ["words", "more"]
     assert texts(snapshot / "deep") == ["more"]
     assert len(files_of(corpus_of(f"{snapshot}/*/*.txt"), "", (".txt",))) == 1
-    files = {"modules.json": json.dumps(MODULES), "sentence_bert_config.json": "{}",
-             "1_Pooling/config.json": '{"a": 1}'}  # fmt: skip
+    files = {
+        "modules.json": json.dumps(MODULES),
+        "sentence_bert_config.json": "{}",
+        "1_Pooling/config.json": '{"a": 1}',
+    }
     snapshot = cached(tmp_path / "model", files)
     (tmp_path / "out").mkdir()
     sentence_model.copy(snapshot, tmp_path / "out")
@@ -110,9 +113,7 @@ def test_a_blobs_folder_that_is_a_link_opens_nothing(tmp_path: Path) -> None:
     assert texts(snapshot) == ["own"]
 
 
-@pytest.mark.parametrize(
-    "name", ["sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/x.json"]
-)
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/x.json"])
 def test_a_file_of_a_foreign_model_that_is_a_link_elsewhere_is_not_copied(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

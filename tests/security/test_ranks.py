@@ -42,9 +42,7 @@ def test_ranks_with_one_secret_meet(root: Path) -> None:
 def test_a_rank_without_the_secret_does_not_join(root: Path, secret: str) -> None:
     """Neither in the place of an absent rank, nor with rank 0 in its own power."""
     port = free_port()
-    first, stranger = meet(
-        root, knowing("a", rank(0, port, timeout=14)), knowing(secret, rank(1, port, timeout=14))
-    )
+    first, stranger = meet(root, knowing("a", rank(0, port, timeout=14)), knowing(secret, rank(1, port, timeout=14)))
     assert first[0] == "Restart"
     assert "rank 1" in first[1]
     assert (stranger[0], stranger[2]) == ("ConfigError", "master_port")
@@ -56,8 +54,13 @@ def test_a_forged_arrival_does_not_start_the_training(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()
-    for key, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                       "MASTER_PORT": str(port), SECRET: "a"}.items():  # fmt: skip
+    for key, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        SECRET: "a",
+    }.items():
         monkeypatch.setenv(key, value)
 
     def forge() -> None:
@@ -114,18 +117,27 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(
-    root: Path, address: str
-) -> None:
+def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root: Path, address: str) -> None:
     port = str(free_port())
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", LISTENING], cwd=root, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(root), "RANK": str(number), "WORLD_SIZE": "2",
-                 "MASTER_ADDR": address, "MASTER_PORT": port, SECRET: "a"},
-        ) for number in range(2)
-    ]  # fmt: skip
+            [sys.executable, "-c", LISTENING],
+            cwd=root,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(root),
+                "RANK": str(number),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": address,
+                "MASTER_PORT": port,
+                SECRET: "a",
+            },
+        )
+        for number in range(2)
+    ]
     for process in ranks:
         out, err = process.communicate(timeout=100)
         values, first, *places = out.splitlines()
@@ -136,9 +148,7 @@ def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
-def test_the_store_listens_on_the_rendezvous_address(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_the_store_listens_on_the_rendezvous_address(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     found = rendezvous.listening(address, free_port())
     assert found is not None
     with found:
@@ -155,9 +165,7 @@ def test_an_address_that_others_reach_in_another_way_leaves_all_of_them() -> Non
 
 
 @pytest.mark.slow
-def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(
-    root: Path, tmp_path: Path
-) -> None:
+def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(root: Path, tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text(
         "import os, sys\nfrom pathlib import Path\n"
@@ -167,9 +175,13 @@ def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(
     )
     words = ["deepspeed", "--num_accelerators", "1", str(script)]
     done = forked.run(
-        [sys.executable, "-m", "model.launch", *words], cwd=root, capture_output=True, text=True,
-        check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"},
-    )  # fmt: skip
+        [sys.executable, "-m", "model.launch", *words],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "DS_ACCELERATOR": "cpu"},
+    )
     assert "secret 32 False" in done.stdout, done.stderr
 
 

@@ -58,9 +58,7 @@ def test_what_a_user_names_may_be_private_and_redirect_to_itself(port: int) -> N
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0.0.0.0"])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_another_host_of_a_private_network_is_refused(
-    port: int, host: str, hops: int, tmp_path: Path
-) -> None:
+def test_another_host_of_a_private_network_is_refused(port: int, host: str, hops: int, tmp_path: Path) -> None:
     there = f"http://{host}:{port}/latest/meta-data"
     for _ in range(hops):
         there = f"http://127.0.0.2:{port}/to?{there}"
@@ -71,17 +69,13 @@ def test_another_host_of_a_private_network_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "there", ["http://[::1]:80/a", "http://[", "http://a:b/", "ftp://a/b", "file:///etc/passwd"]
-)
+@pytest.mark.parametrize("there", ["http://[::1]:80/a", "http://[", "http://a:b/", "ftp://a/b", "file:///etc/passwd"])
 def test_a_redirect_to_what_is_no_address_is_one_line(port: int, there: str) -> None:
     with pytest.raises(UserError):
         http_transfer.read(f"http://127.0.0.2:{port}/to?{there}", ONCE)
 
 
-def test_a_secure_address_does_not_become_an_open_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secure_address_does_not_become_an_open_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
     certificate, key = certify(tmp_path, "127.0.0.1")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
@@ -99,10 +93,23 @@ def test_a_secure_address_does_not_become_an_open_one(
 
 @pytest.mark.parametrize(
     "private",
-    [METADATA, "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.100.100.200", "127.0.0.1", "0.0.0.0",
-     "::1", "fd00:ec2::254", "fe80::1%lo", "fec0::1", f"::ffff:{METADATA}", "64:ff9b::a9fe:a9fe",
-     "2002:a9fe:a9fe::1"],
-)  # fmt: skip
+    [
+        METADATA,
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.100.100.200",
+        "127.0.0.1",
+        "0.0.0.0",
+        "::1",
+        "fd00:ec2::254",
+        "fe80::1%lo",
+        "fec0::1",
+        f"::ffff:{METADATA}",
+        "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+    ],
+)
 def test_only_public_addresses_are_open_to_a_redirect(private: str) -> None:
     assert redirects.closed({PUBLIC}, {private}) == {private}
     assert redirects.closed({"10.9.9.9"}, {private}) == {private}

@@ -33,8 +33,7 @@ SECRET = "hf_Zm9vYmFyYmF6"
     [
         ("https://me:pass@host/file", "https://***@host/file"),
         ("s3://KEY:se/cret@host", "s3://KEY:se/cret@host"),  # a slash ends the host
-        ('{"url": "http://token@a.b/c", "mail": "a@b.c"}',
-         '{"url": "http://***@a.b/c", "mail": "a@b.c"}'),
+        ('{"url": "http://token@a.b/c", "mail": "a@b.c"}', '{"url": "http://***@a.b/c", "mail": "a@b.c"}'),
         ("see https://a.b/c and write to a@b.c", "see https://a.b/c and write to a@b.c"),
         (f"https://a.b/c?token={SECRET}", "https://a.b/c?token=***"),
         ("HOME is not one", "HOME is not one"),
@@ -44,10 +43,8 @@ SECRET = "hf_Zm9vYmFyYmF6"
         ("'https://host','a@b.c'", "'https://host','a@b.c'"),
         ("abfs://data@account.dfs.core.windows.net/a", "abfs://data@account.dfs.core.windows.net/a"),
     ],
-)  # fmt: skip
-def test_passwords_and_keys_become_stars(
-    text: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+)
+def test_passwords_and_keys_become_stars(text: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("HOTKEY", "HOME is not one")
     monkeypatch.setenv("OTHER_TOKEN", f"{SECRET}-and-more")
@@ -55,23 +52,38 @@ def test_passwords_and_keys_become_stars(
 
 
 WRITERS: dict[str, Callable[[str], str]] = {
-    "plainly": str, "by Python": repr, "as bytes": lambda text: repr(text.encode()),
-    "in JSON": json.dumps, "in JSON of letters": lambda text: json.dumps(text, ensure_ascii=False),
+    "plainly": str,
+    "by Python": repr,
+    "as bytes": lambda text: repr(text.encode()),
+    "in JSON": json.dumps,
+    "in JSON of letters": lambda text: json.dumps(text, ensure_ascii=False),
     "in JSON in JSON": lambda text: json.dumps(json.dumps(text)),
     "in YAML": lambda text: yaml.safe_dump({"url": text}),
-    "for a shell": shlex.quote, "in HTML": html.escape, "in a URL": quote,
-    "in all of a URL": lambda text: quote(text, safe=""), "in a form": quote_plus,
+    "for a shell": shlex.quote,
+    "in HTML": html.escape,
+    "in a URL": quote,
+    "in all of a URL": lambda text: quote(text, safe=""),
+    "in a form": quote_plus,
     "in a URL in a URL": lambda text: quote(quote(text)),
     "in a record": lambda text: str(DownloadFile(url=text)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize(
     "secret",
-    ['quo"ted\\word', "it's\\hidden", "tab\tulator", "pässwörter", "a b&c=d/e+f", "p@ss:w%20rd",
-     "line\nbreak", "s'\"s3", "日本語の秘密"],
-)  # fmt: skip
+    [
+        'quo"ted\\word',
+        "it's\\hidden",
+        "tab\tulator",
+        "pässwörter",
+        "a b&c=d/e+f",
+        "p@ss:w%20rd",
+        "line\nbreak",
+        "s'\"s3",
+        "日本語の秘密",
+    ],
+)
 def test_a_secret_is_hidden_however_it_is_written(
     secret: str, writer: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,12 +94,22 @@ def test_a_secret_is_hidden_however_it_is_written(
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "FTP_PASS", "SMTP_PASSWD", "MYSQL_PWD", "PGPASSWORD", "KEY_PASSPHRASE", "SSHPASS",
-     "STORE_CREDENTIALS", "AZURE_STORAGE_SAS", "A_SECRET", "db_password", "API_KEYS"],
-)  # fmt: skip
-def test_a_variable_whose_name_says_so_is_secret(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    [
+        "HF_TOKEN",
+        "FTP_PASS",
+        "SMTP_PASSWD",
+        "MYSQL_PWD",
+        "PGPASSWORD",
+        "KEY_PASSPHRASE",
+        "SSHPASS",
+        "STORE_CREDENTIALS",
+        "AZURE_STORAGE_SAS",
+        "A_SECRET",
+        "db_password",
+        "API_KEYS",
+    ],
+)
+def test_a_variable_whose_name_says_so_is_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, SECRET)
     assert redact(f"sent {SECRET}") == "sent ***"
 
@@ -102,14 +124,10 @@ def test_a_short_secret_is_hidden_where_it_is_a_word(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FTP_PASS", "step")
     monkeypatch.setenv("OTHER_PASS", "s3cr3t!")
     monkeypatch.setenv("FLAG_KEY", "1")
-    assert redact("step 1 of stepping: s3cr3t!, 's3cr3t!', as3cr3t!") == (
-        "*** 1 of stepping: ***, '***', as3cr3t!"
-    )
+    assert redact("step 1 of stepping: s3cr3t!, 's3cr3t!', as3cr3t!") == ("*** 1 of stepping: ***, '***', as3cr3t!")
 
 
-def test_the_long_parts_of_a_secret_are_hidden_by_themselves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_long_parts_of_a_secret_are_hidden_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     key, line = SECRET * 3 + "==", SECRET[::-1] * 4
     monkeypatch.setenv("STORE_CONNECTION_STRING", f"AccountName=me;AccountKey={key};Suffix=net")
     monkeypatch.setenv("STORE_CREDENTIALS", json.dumps({"private_key": f"BEGIN\n{line}\n"}))
@@ -118,13 +136,20 @@ def test_the_long_parts_of_a_secret_are_hidden_by_themselves(
 
 SIGNED = [
     f"https://h/a.gz?X-Amz-Expires=60&X-Amz-Signature={SECRET}",
-    f"https://h/a.gz?X-Amz-Security-Token={SECRET}&x=1", f"https://h/a.gz?X-Goog-Signature={SECRET}",
-    f"https://h/a.gz?sv=2024&sig={SECRET}%2B%3D", f"https://h/a.gz?Signature={SECRET}~",
-    f"https://h/a.gz?token={SECRET}#part", f"https://h/a.gz?access_token={SECRET}",
-    f"https://h/a.gz?apiKey={SECRET}", f"https://h/a.gz?api_key={SECRET}", f"https://h?jwt={SECRET}",
-    f"https://h/a.gz?password=it's{SECRET}", f"https://h/?u=https%3A%2F%2Fb%3Fsig%3D{SECRET}",
-    f"https://h/a.gz?a=1;auth={SECRET}", f"https://h?key=AIza{SECRET}012345",
-]  # fmt: skip
+    f"https://h/a.gz?X-Amz-Security-Token={SECRET}&x=1",
+    f"https://h/a.gz?X-Goog-Signature={SECRET}",
+    f"https://h/a.gz?sv=2024&sig={SECRET}%2B%3D",
+    f"https://h/a.gz?Signature={SECRET}~",
+    f"https://h/a.gz?token={SECRET}#part",
+    f"https://h/a.gz?access_token={SECRET}",
+    f"https://h/a.gz?apiKey={SECRET}",
+    f"https://h/a.gz?api_key={SECRET}",
+    f"https://h?jwt={SECRET}",
+    f"https://h/a.gz?password=it's{SECRET}",
+    f"https://h/?u=https%3A%2F%2Fb%3Fsig%3D{SECRET}",
+    f"https://h/a.gz?a=1;auth={SECRET}",
+    f"https://h?key=AIza{SECRET}012345",
+]
 
 
 @pytest.mark.parametrize("url", SIGNED)
@@ -141,9 +166,7 @@ def test_what_a_query_asks_for_stays() -> None:
 
 
 @pytest.mark.parametrize("cut", range(30, 50))
-def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(
-    cut: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is neither a whole address nor the value of a variable, which redacting looks for."""
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setattr(graph, "LONGEST_SETTING", cut)
@@ -166,23 +189,30 @@ def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"
 
 
-def test_no_output_of_a_command_has_the_secrets_of_its_environment(
-    root: Path, tmp_path: Path
-) -> None:
+def test_no_output_of_a_command_has_the_secrets_of_its_environment(root: Path, tmp_path: Path) -> None:
     """Neither what it prints nor any file, whether it works or not."""
     (tmp_path / "a.txt").write_text("Some words of a text. They are enough.\n" * 50)
     secrets = {"HF_TOKEN": SECRET, "WANDB_API_KEY": SECRET * 3, "A_SECRET_KEY": SECRET[::-1]}
     for words in (
         ["pipeline.vocab", "+corpus=text", f"corpus.path={tmp_path}/a.txt", "size=100"],
         ["pipeline.vocab", "+corpus=text", "corpus.path='${oc.env:HF_TOKEN}'"],
-        ["pipeline.download", "+corpus=simplewiki", "tries=1", "timeout=1",
-         "corpus.files=[{url: 'http://me:${oc.env:HF_TOKEN}@127.0.0.1:9/a.gz'}]"],
-    ):  # fmt: skip
+        [
+            "pipeline.download",
+            "+corpus=simplewiki",
+            "tries=1",
+            "timeout=1",
+            "corpus.files=[{url: 'http://me:${oc.env:HF_TOKEN}@127.0.0.1:9/a.gz'}]",
+        ],
+    ):
         out = tmp_path / words[0]
         done = forked.run(
             [sys.executable, "-m", *words, f"out={out}"],
-            cwd=root, env=os.environ | secrets, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=root,
+            env=os.environ | secrets,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode in (0, 2), done.stderr
         written = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
         for content in (done.stdout.encode(), done.stderr.encode(), *written):
@@ -190,23 +220,39 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(
                 assert value.encode() not in content
 
 
-@pytest.mark.parametrize(
-    "words", [["pipeline.run", "dry_run=true"], ["pipeline.orchestration.run_stage", "download"]]
-)
+@pytest.mark.parametrize("words", [["pipeline.run", "dry_run=true"], ["pipeline.orchestration.run_stage", "download"]])
 def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path, words: list[str]) -> None:
     made = Manifest(
-        stage="download", version=1, fingerprint="f" * 64, summary="done",
-        config={"corpus": {"name": "simplewiki", "files": []}}, inputs={}, files={},
-        figures={}, seconds=1.0, finished="2026-01-31T09:05:00+00:00",
-    )  # fmt: skip
+        stage="download",
+        version=1,
+        fingerprint="f" * 64,
+        summary="done",
+        config={"corpus": {"name": "simplewiki", "files": []}},
+        inputs={},
+        files={},
+        figures={},
+        seconds=1.0,
+        finished="2026-01-31T09:05:00+00:00",
+    )
     (tmp_path / "download").mkdir()
     made.write(tmp_path / "download")
     url = f"http://me:{SECRET}@127.0.0.1:9/a.gz"
     done = forked.run(
-        [sys.executable, "-m", *words, "+corpus=simplewiki", f"workdir={tmp_path}",
-         f"corpus.files=[{{url: '{url}'}}]", "download.tries=1", "download.timeout=1"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            *words,
+            "+corpus=simplewiki",
+            f"workdir={tmp_path}",
+            f"corpus.files=[{{url: '{url}'}}]",
+            "download.tries=1",
+            "download.timeout=1",
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "corpus.files" in done.stdout, done.stderr
     assert "***@" in done.stdout
     assert SECRET[:4] not in done.stdout + done.stderr
@@ -224,9 +270,13 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
         "raise ValueError(f'no answer from https://me:{secret}@host?sig={secret} {secret!r}')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False,
-        env=os.environ | {"HF_TOKEN": "hf's \"secret\"", "PYTHONPATH": str(root)},
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"HF_TOKEN": 'hf\'s "secret"', "PYTHONPATH": str(root)},
+    )
     assert done.returncode == 1
     assert done.stdout == "out ['***']\n"
     assert 'secret"' not in done.stderr.replace('\\"', '"').replace("environ['HF_TOKEN']", "")
@@ -234,9 +284,7 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
     assert "Traceback" in done.stderr
 
 
-def test_the_command_of_a_run_has_no_secret_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_of_a_run_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FTP_PASS", "it's mine")
     urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]
     monkeypatch.setattr(sys, "argv", ["run", *urls, "seed=1"])
@@ -245,10 +293,7 @@ def test_the_command_of_a_run_has_no_secret_in_it(
     assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
 
 
-SETTINGS = [
-    f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]",
-    "convert.examples=['a\nb']",
-]
+SETTINGS = [f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]", "convert.examples=['a\nb']"]
 
 
 @pytest.fixture
@@ -278,9 +323,7 @@ def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path) ->
     assert Path(read.removeprefix("@")).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_step_of_slurm_gets_its_settings_by_a_file_of_its_owner(
-    asked: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert slurm_job.run_step("vocab", 1, SETTINGS, asked / "logs") == 0
     words = (asked / "srun").read_text().splitlines()

@@ -20,9 +20,7 @@ def texts(path: Path) -> list[str]:
 
 
 def test_entities_that_multiply_are_refused(tmp_path: Path) -> None:
-    declared = '<!ENTITY a0 "0123456789">' + "".join(
-        f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10)
-    )
+    declared = '<!ENTITY a0 "0123456789">' + "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
     path = tmp_path / "bomb.xml"
     path.write_text(f"<!DOCTYPE mediawiki [{declared}]>" + PAGE.format("&a9;"))
     with pytest.raises(InputError) as raised:

@@ -60,9 +60,7 @@ def _can_be_built(device: torch.device) -> bool:
     )
 
 
-@torch.library.custom_op(
-    "bert_pipeline::add_norm", mutates_args=(), device_types="cuda", tags=_TAGS
-)
+@torch.library.custom_op("bert_pipeline::add_norm", mutates_args=(), device_types="cuda", tags=_TAGS)
 def add_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, share: float, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -82,9 +80,15 @@ def add_norm(
 
 @torch.library.custom_op("bert_pipeline::add_norm_backward", mutates_args=(), device_types="cuda")
 def add_norm_backward(
-    above: Tensor, above_total: Tensor | None, total: Tensor, mean: Tensor, rstd: Tensor,
-    weight: Tensor, key: Tensor, share: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    above: Tensor,
+    above_total: Tensor | None,
+    total: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    key: Tensor,
+    share: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of residual, x, weight and bias; that of x is empty without dropout."""
     from model.encoders.kernels import add_norm_triton
 
@@ -123,13 +127,25 @@ def _forward_on_cpu(
 
 @add_norm_backward.register_kernel("cpu")
 def _backward_on_cpu(
-    above: Tensor, above_total: Tensor | None, total: Tensor, mean: Tensor, rstd: Tensor,
-    weight: Tensor, key: Tensor, share: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    above: Tensor,
+    above_total: Tensor | None,
+    total: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    key: Tensor,
+    share: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     gradient, d_weight, d_bias = torch.ops.aten.native_layer_norm_backward(
-        above, total, total.shape[1:], mean[:, None].to(total.dtype), rstd[:, None].to(total.dtype),
-        weight, torch.zeros_like(weight), [True, True, True],
-    )  # fmt: skip
+        above,
+        total,
+        total.shape[1:],
+        mean[:, None].to(total.dtype),
+        rstd[:, None].to(total.dtype),
+        weight,
+        torch.zeros_like(weight),
+        [True, True, True],
+    )
     if above_total is not None:
         gradient = gradient + above_total
     d_x = gradient * _kept(total, share, key) if share else above.new_empty(0)
@@ -159,9 +175,15 @@ def _forward_shapes(
 
 @add_norm_backward.register_fake
 def _backward_shapes(
-    above: Tensor, above_total: Tensor | None, total: Tensor, mean: Tensor, rstd: Tensor,
-    weight: Tensor, key: Tensor, share: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    above: Tensor,
+    above_total: Tensor | None,
+    total: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    key: Tensor,
+    share: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     d_x = above.new_empty(above.shape if share else 0)
     return above.new_empty(above.shape), d_x, torch.empty_like(weight), torch.empty_like(weight)
 
@@ -174,15 +196,11 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     ctx.set_materialize_grads(False)
 
 
-def _gradients(
-    ctx: Any, above: Tensor | None, above_total: Tensor | None, *_: None
-) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, above: Tensor | None, above_total: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     total, mean, rstd, key, weight = ctx.saved_tensors
     if above is None:
         above = torch.zeros_like(total)
-    d_residual, d_x, d_weight, d_bias = add_norm_backward(
-        above, above_total, total, mean, rstd, weight, key, ctx.share
-    )
+    d_residual, d_x, d_weight, d_bias = add_norm_backward(above, above_total, total, mean, rstd, weight, key, ctx.share)
     d_x = d_x if ctx.share else d_residual
     return d_x, d_residual, d_weight, d_bias if ctx.biased else None, None, None
 

@@ -28,9 +28,22 @@ def kept(key, row, share, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["key"])
 def forward_kernel(  # type: ignore[no-untyped-def]
-    x, residual, weight, bias, normed, total, mean, rstd, key, share, epsilon,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr, BIASED: tl.constexpr,
-):  # fmt: skip
+    x,
+    residual,
+    weight,
+    bias,
+    normed,
+    total,
+    mean,
+    rstd,
+    key,
+    share,
+    epsilon,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DROPS: tl.constexpr,
+    BIASED: tl.constexpr,
+):
     """Compute one row."""
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
@@ -56,9 +69,24 @@ def forward_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["key", "rows"])
 def backward_kernel(  # type: ignore[no-untyped-def]
-    above, above_total, total, weight, mean, rstd, d_residual, d_x, d_weight, d_bias, rows, key,
-    share, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr, SUMMED: tl.constexpr,
-):  # fmt: skip
+    above,
+    above_total,
+    total,
+    weight,
+    mean,
+    rstd,
+    d_residual,
+    d_x,
+    d_weight,
+    d_bias,
+    rows,
+    key,
+    share,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DROPS: tl.constexpr,
+    SUMMED: tl.constexpr,
+):
     """Compute every G-th row, and the sums over them for the gradients of weight and bias."""
     program = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -100,19 +128,31 @@ class Saved(NamedTuple):
 
 
 def forward(
-    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, key: int, share: float,
-    epsilon: float,
-) -> tuple[Tensor, Saved]:  # fmt: skip
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, key: int, share: float, epsilon: float
+) -> tuple[Tensor, Saved]:
     """Return the norm of the sum, `(T, H)`, and what the backward pass needs. T is not 0."""
     rows, width = x.shape
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
     mean, rstd = x.new_empty((2, rows), dtype=torch.float32).unbind()
     block = block_of(width)
     forward_kernel[(rows,)](
-        x, residual, weight, weight if bias is None else bias, normed, total, mean, rstd, key,
-        share, epsilon, WIDTH=width, BLOCK=block, DROPS=share > 0, BIASED=bias is not None,
+        x,
+        residual,
+        weight,
+        weight if bias is None else bias,
+        normed,
+        total,
+        mean,
+        rstd,
+        key,
+        share,
+        epsilon,
+        WIDTH=width,
+        BLOCK=block,
+        DROPS=share > 0,
+        BIASED=bias is not None,
         num_warps=warps(block),
-    )  # fmt: skip
+    )
     return normed, Saved(total, mean, rstd, weight, key, share)
 
 
@@ -131,11 +171,24 @@ def backward(
     d_x = torch.empty_like(above) if saved.share else None
     sums = above.new_empty((2, programs, width), dtype=torch.float32)
     backward_kernel[(programs,)](
-        above, above if above_total is None else above_total, saved.total, saved.weight,
-        saved.mean, saved.rstd, d_residual, d_residual if d_x is None else d_x, *sums, rows,
-        saved.key, saved.share, WIDTH=width, BLOCK=block, DROPS=d_x is not None,
-        SUMMED=above_total is not None, num_warps=warps(block),
-    )  # fmt: skip
+        above,
+        above if above_total is None else above_total,
+        saved.total,
+        saved.weight,
+        saved.mean,
+        saved.rstd,
+        d_residual,
+        d_residual if d_x is None else d_x,
+        *sums,
+        rows,
+        saved.key,
+        saved.share,
+        WIDTH=width,
+        BLOCK=block,
+        DROPS=d_x is not None,
+        SUMMED=above_total is not None,
+        num_warps=warps(block),
+    )
     d_weight, d_bias = sums.sum(1).to(saved.weight.dtype)
     return d_residual, d_x, d_weight, d_bias
 

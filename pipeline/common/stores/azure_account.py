@@ -31,20 +31,14 @@ def place(address: str) -> tuple[str, str, str]:
     bucket, _, key = rest.partition("/")
     container, at, host = bucket.partition("@")
     if not container or (at and not host):
-        raise StoreError(
-            f"{address}: does not name a container; write {scheme}://CONTAINER/…", path=address
-        )
+        raise StoreError(f"{address}: does not name a container; write {scheme}://CONTAINER/…", path=address)
     return host, container, key
 
 
 def own_account() -> str:
     """Return the account of the addresses that name none: its name, or its URL; empty if none."""
     settings = _connection()
-    return (
-        settings.get("BLOBENDPOINT")
-        or settings.get("ACCOUNTNAME")
-        or os.environ.get("AZURE_STORAGE_ACCOUNT", "")
-    )
+    return settings.get("BLOBENDPOINT") or settings.get("ACCOUNTNAME") or os.environ.get("AZURE_STORAGE_ACCOUNT", "")
 
 
 def _connection() -> dict[str, str]:
@@ -63,21 +57,20 @@ def _client(process: int, host: str) -> Any:
         from azure.core.credentials import AzureNamedKeyCredential
         from azure.storage.blob import BlobServiceClient
     except ImportError as error:
-        raise ConfigError(
-            f"abfs:// addresses need azure-storage-blob ({error}): pip install -e '.[azure]'"
-        ) from error
+        raise ConfigError(f"abfs:// addresses need azure-storage-blob ({error}): pip install -e '.[azure]'") from error
     # The client logs what is raised, too, and azure-identity each source that it has tried.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     settings: dict[str, Any] = {
-        "retry_total": 0, "connection_timeout": 10, "read_timeout": 20,
-        "connection_data_block_size": 2**16, "raw_response_hook": _watch,
-    }  # fmt: skip
+        "retry_total": 0,
+        "connection_timeout": 10,
+        "read_timeout": 20,
+        "connection_data_block_size": 2**16,
+        "raw_response_hook": _watch,
+    }
     connection = _connection()
     name = host.partition(".")[0]
     end = urlsplit(connection.get("BLOBENDPOINT", "")).hostname or ""
-    if os.environ.get(CONNECTION) and (
-        not host or name == connection.get("ACCOUNTNAME", end.partition(".")[0])
-    ):
+    if os.environ.get(CONNECTION) and (not host or name == connection.get("ACCOUNTNAME", end.partition(".")[0])):
         return BlobServiceClient.from_connection_string(os.environ[CONNECTION], **settings)
     own, key = os.environ.get("AZURE_STORAGE_ACCOUNT", ""), os.environ.get("AZURE_STORAGE_KEY")
     if not (host or own):
@@ -93,9 +86,7 @@ def _identity() -> Any:
     try:
         from azure.identity import DefaultAzureCredential, WorkloadIdentityCredential
     except ImportError as error:
-        raise ConfigError(
-            f"abfs:// without a key needs azure-identity ({error}): pip install -e '.[azure]'"
-        ) from error
+        raise ConfigError(f"abfs:// without a key needs azure-identity ({error}): pip install -e '.[azure]'") from error
     # Of a pod of AKS. By itself: a chain calls a network that is away a wrong credential.
     if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):
         return WorkloadIdentityCredential(retry_total=0)

@@ -10,14 +10,7 @@ from typing import Any, TypeVar
 from pipeline.common.errors import Restart, StoreError, first_line
 from pipeline.common.stores import patience
 from pipeline.common.stores.azure_account import CONNECTION, client, place, unusable
-from pipeline.common.stores.remote_file import (
-    Info,
-    RangeFile,
-    RemoteFile,
-    key_prefix,
-    listed_prefix,
-    objects_of,
-)
+from pipeline.common.stores.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix, objects_of
 
 MISSING = ("BlobNotFound", "ResourceNotFound")  # error codes of an object that is not there
 _REASONS = {
@@ -25,9 +18,7 @@ _REASONS = {
     "ContainerBeingDeleted": "the container is being deleted",
     "InvalidResourceName": "no container has such a name; check it",
     "AuthenticationFailed": "the key is wrong; check AZURE_STORAGE_KEY, and this machine's clock",
-    "AuthorizationPermissionMismatch": (
-        "access denied; the role Storage Blob Data Contributor has the rights"
-    ),
+    "AuthorizationPermissionMismatch": ("access denied; the role Storage Blob Data Contributor has the rights"),
     "BlobArchived": "is in the archive tier; rehydrate it first",
 }
 
@@ -88,9 +79,12 @@ class AzureFile(RangeFile):
         def request(blob: Any) -> bytes:
             # Not decompressed: what was put with a Content-Encoding is read as it is stored.
             answer = blob.download_blob(
-                start, stop - start, etag=f'"{self.info.etag}"', decompress=False,
+                start,
+                stop - start,
+                etag=f'"{self.info.etag}"',
+                decompress=False,
                 match_condition=MatchConditions.IfNotModified,
-            )  # fmt: skip
+            )
             data: bytes = answer.readall()
             if len(data) != stop - start:
                 raise patience.Again("the answer was cut off", answered=True)
@@ -115,9 +109,7 @@ def call(address: str, request: Callable[[Any], Result], missing: tuple[str, ...
     """
     _, container, key = place(address)
     service = client(address)
-    return _call(
-        address, service, lambda: request(service.get_blob_client(container, key)), missing
-    )
+    return _call(address, service, lambda: request(service.get_blob_client(container, key)), missing)
 
 
 def call_container(address: str, request: Callable[[Any], Result]) -> Result:
@@ -127,15 +119,11 @@ def call_container(address: str, request: Callable[[Any], Result]) -> Result:
         ConfigError, StoreError, Restart: as `call`.
     """
     container, service = place(address)[1], client(address)
-    found: Any = _call(
-        address, service, lambda: request(service.get_container_client(container)), ()
-    )
+    found: Any = _call(address, service, lambda: request(service.get_container_client(container)), ())
     return found  # type: ignore[no-any-return]
 
 
-def _call(
-    address: str, service: Any, request: Callable[[], Result], missing: tuple[str, ...]
-) -> Result | None:
+def _call(address: str, service: Any, request: Callable[[], Result], missing: tuple[str, ...]) -> Result | None:
     def attempt() -> Result | None:
         try:
             return request()
@@ -163,9 +151,13 @@ def _passes(error: BaseException) -> bool:
         return False
     return "MD5 mismatch" in str(error) or isinstance(
         error,
-        azure.ServiceRequestError | azure.ServiceResponseError | azure.HttpResponseError
-        | requests.RequestException | ConnectionError | TimeoutError,
-    )  # fmt: skip
+        azure.ServiceRequestError
+        | azure.ServiceResponseError
+        | azure.HttpResponseError
+        | requests.RequestException
+        | ConnectionError
+        | TimeoutError,
+    )
 
 
 def _status(error: BaseException) -> int:
@@ -184,11 +176,7 @@ def _refusal(address: str, error: Exception) -> Exception:
     from azure.core import exceptions as azure
 
     status, code = _status(error), _code(error)
-    if (
-        not code
-        and isinstance(error, azure.ClientAuthenticationError)
-        and not hasattr(error, "error_code")
-    ):
+    if not code and isinstance(error, azure.ClientAuthenticationError) and not hasattr(error, "error_code"):
         return unusable(address, error)
     if isinstance(error, OSError):  # the file of a token
         return unusable(address, error)

@@ -70,9 +70,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     return _if(address, absent, etag, request)
 
 
-def _if(
-    address: str, absent: bool, etag: str | None, request: Callable[..., str]
-) -> str | None:  # fmt: skip
+def _if(address: str, absent: bool, etag: str | None, request: Callable[..., str]) -> str | None:
     """Call `request` with a condition; return None where it does not hold."""
 
     def attempt(blob: Any) -> str:
@@ -90,9 +88,7 @@ def _if(
     return found
 
 
-def put_file(
-    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-) -> str | None:
+def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
     """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
@@ -117,9 +113,7 @@ def put_file(
 
     def send(number: int) -> None:
         data = part(number)
-        azure_blob.call(
-            address, lambda blob: blob.stage_block(names[number], data, validate_content=True)
-        )
+        azure_blob.call(address, lambda blob: blob.stage_block(names[number], data, validate_content=True))
 
     def commit(blob: Any, **condition: Any) -> str:
         from azure.storage.blob import BlobBlock
@@ -155,8 +149,7 @@ def _md5(data: bytes) -> bytes:
 
 def _changed(address: str, path: Path) -> StoreError:
     return StoreError(
-        f"{address}: {path} does not have the checksum that it had when it was made; make it "
-        "again with force=true",
+        f"{address}: {path} does not have the checksum that it had when it was made; make it again with force=true",
         path=path,
     )
 

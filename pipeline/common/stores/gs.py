@@ -15,15 +15,7 @@ from typing import Any, TypeVar
 
 from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
 from pipeline.common.stores import patience
-from pipeline.common.stores.remote_file import (
-    Info,
-    RangeFile,
-    RemoteFile,
-    key_prefix,
-    listed_prefix,
-    objects_of,
-    parse,
-)
+from pipeline.common.stores.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix, objects_of, parse
 
 ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
 _FIELDS = "items(name,size,timeCreated,generation),nextPageToken"
@@ -93,9 +85,7 @@ class GsFile(RangeFile):
             blob = client.bucket(bucket).blob(key, generation=int(self.info.etag))
             body = _Body()
             # The store has checksums of whole objects alone.
-            blob.download_to_file(
-                body, start=start, end=stop - 1, checksum=None, raw_download=True, **ONCE
-            )
+            blob.download_to_file(body, start=start, end=stop - 1, checksum=None, raw_download=True, **ONCE)
             if body.tell() != stop - start:
                 raise patience.Again("the answer was cut off", answered=True)
             return body.getvalue()
@@ -131,9 +121,7 @@ def _client(process: int) -> Any:
     try:
         from google.cloud.storage import Client
     except ImportError as error:
-        raise ConfigError(
-            f"gs:// addresses need google-cloud-storage ({error}): pip install -e '.[gcs]'"
-        ) from error
+        raise ConfigError(f"gs:// addresses need google-cloud-storage ({error}): pip install -e '.[gcs]'") from error
     # A thread of the client would ask for the bucket itself, for traces; many users may not.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     return Client(project=None)  # only who makes or lists buckets needs one
@@ -155,9 +143,7 @@ def client(address: str) -> Any:
         raise _refusal(None, address, error, None) from error
 
 
-def call(
-    address: str, request: Callable[[Any], Result], missing: tuple[int, ...] = ()
-) -> Result | Any:
+def call(address: str, request: Callable[[Any], Result], missing: tuple[int, ...] = ()) -> Result | Any:
     """Make a request until it succeeds; None if its status is in `missing`.
 
     Raises:
@@ -195,10 +181,15 @@ def passes(error: BaseException) -> bool:
         return status >= 500 or status in (408, 429)
     return getattr(error, "retryable", False) or isinstance(
         error,
-        requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError | TransportError | HTTPError | ConnectionError
+        requests.ConnectionError
+        | requests.Timeout
+        | requests.exceptions.ChunkedEncodingError
+        | requests.exceptions.ContentDecodingError
+        | TransportError
+        | HTTPError
+        | ConnectionError
         | TimeoutError,
-    )  # fmt: skip
+    )
 
 
 def _damaged(error: BaseException) -> bool:

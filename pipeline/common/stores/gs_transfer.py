@@ -46,9 +46,7 @@ def age(address: str) -> float | None:
     def request(client: Any) -> float:
         # The client's own methods do not return the header Date.
         path = client.bucket(bucket).blob(key).path
-        answer = client._http.get(
-            f"{client.api_endpoint}/storage/v1{path}", timeout=ONCE["timeout"]
-        )
+        answer = client._http.get(f"{client.api_endpoint}/storage/v1{path}", timeout=ONCE["timeout"])
         answer.raise_for_status()
         said = email.utils.parsedate(answer.headers.get("Date") or "")
         now = calendar.timegm(said) if said else time.time()
@@ -71,9 +69,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
 
     def request(client: Any) -> str:
         blob = client.bucket(bucket).blob(key)
-        blob.upload_from_string(
-            data, _BYTES, if_generation_match=expected, checksum="crc32c", **ONCE
-        )
+        blob.upload_from_string(data, _BYTES, if_generation_match=expected, checksum="crc32c", **ONCE)
         return str(blob.generation)
 
     found: str | None = gs.call(address, request, missing=missing)
@@ -87,9 +83,7 @@ def _condition(absent: bool, etag: str | None) -> tuple[int | None, tuple[int, .
     return (None, ()) if etag is None else (int(etag), (_NOT_MET, 404))
 
 
-def put_file(
-    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-) -> str | None:
+def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
     """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
@@ -107,15 +101,23 @@ def put_file(
         # A part that fails is repeated by itself.
         notice = patience.Notice(address)
         retry = Retry(
-            predicate=gs.passes, initial=patience.PAUSE, maximum=patience.LONGEST_PAUSE,
-            timeout=patience.patience(), on_error=notice.failed,
-        )  # fmt: skip
+            predicate=gs.passes,
+            initial=patience.PAUSE,
+            maximum=patience.LONGEST_PAUSE,
+            timeout=patience.patience(),
+            on_error=notice.failed,
+        )
         blob = client.bucket(bucket).blob(key, chunk_size=PART)
         try:
             blob.upload_from_filename(
-                str(path), _BYTES, checksum="crc32c", crc32c_checksum_value=crc32c, retry=retry,
-                timeout=ONCE["timeout"], if_generation_match=expected,
-            )  # fmt: skip
+                str(path),
+                _BYTES,
+                checksum="crc32c",
+                crc32c_checksum_value=crc32c,
+                retry=retry,
+                timeout=ONCE["timeout"],
+                if_generation_match=expected,
+            )
         except RetryError as error:
             raise Restart(f"{address}: the store did not answer ({error.cause})") from error
         return str(blob.generation)
@@ -142,8 +144,7 @@ def _crc32c(address: str, path: Path, checksum: str) -> str:
             sha256.update(data)
     if sha256.hexdigest() != checksum:
         raise StoreError(
-            f"{address}: {path} does not have the checksum that it had when it was made; make it "
-            "again with force=true",
+            f"{address}: {path} does not have the checksum that it had when it was made; make it again with force=true",
             path=path,
         )
     return base64.b64encode(crc32c.digest()).decode()

@@ -92,15 +92,13 @@ class HubFile(RemoteFile):
         with _refusals(self.address):
             if self._file is None:
                 self._file = _system().open(
-                    _path(self.address), "rb", block_size=BLOCK, cache_type="readahead",
-                    size=self.size,
-                )  # fmt: skip
+                    _path(self.address), "rb", block_size=BLOCK, cache_type="readahead", size=self.size
+                )
             self._file.seek(self._at)
             data: bytes = self._file.read(wanted)
         if not data:
             raise StoreError(
-                f"{self.address}: the hub sent no bytes from {self._at} on; rerun the command",
-                path=self.address,
+                f"{self.address}: the hub sent no bytes from {self._at} on; rerun the command", path=self.address
             )
         return data
 
@@ -173,9 +171,7 @@ def _prepare() -> None:
             wait = again if _patient.is_set() else "/datasets/" in request.url.path
             return _send(request, attempt) if wait else attempt()
 
-    set_client_factory(
-        lambda: PatientClient(event_hooks=hooks, follow_redirects=True, timeout=TIMEOUT)
-    )
+    set_client_factory(lambda: PatientClient(event_hooks=hooks, follow_redirects=True, timeout=TIMEOUT))
 
 
 _patient = threading.Event()  # all requests of this process are repeated
@@ -208,9 +204,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
     import httpx2
 
     timeouts = request.extensions.get("timeout") or {}
-    request.extensions["timeout"] = {
-        key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")
-    }
+    request.extensions["timeout"] = {key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")}
     began, waited, host = time.monotonic(), False, request.url.netloc.decode()
     for pause in pauses():
         try:
@@ -226,9 +220,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
             reason, asked = failed, _asked_pause(answer.headers)
         spent = time.monotonic() - began
         if host not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(
-                f"{host}: the hub cannot be reached ({reason}); check the network and HF_ENDPOINT"
-            )
+            raise StoreError(f"{host}: the hub cannot be reached ({reason}); check the network and HF_ENDPOINT")
         pause = max(pause, asked)
         if spent + asked > patience():
             raise Restart(f"{host}: the hub did not answer for {spent:.0f} s ({reason})")
@@ -249,8 +241,7 @@ def _failure(request: Any, answer: Any) -> str | None:
         return None
     if status == 200:
         raise StoreError(
-            f"{answer.url.host}: sent a whole file instead of a range of it; check HF_ENDPOINT "
-            "and the proxy"
+            f"{answer.url.host}: sent a whole file instead of a range of it; check HF_ENDPOINT and the proxy"
         )
     wanted = int(span[2]) - int(span[1]) + 1
     if len(answer.content) != wanted:

@@ -42,10 +42,13 @@ def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> s
     api.create_branch(name, branch=revision, exist_ok=True)
     return str(
         api.upload_folder(
-            repo_id=name, folder_path=folder, revision=revision, ignore_patterns=ignore,
+            repo_id=name,
+            folder_path=folder,
+            revision=revision,
+            ignore_patterns=ignore,
             delete_patterns="*",  # what the branch has of the one that it was made from
         )
-    )  # fmt: skip
+    )
 
 
 def _reason(error: Exception, status: int | None) -> str:

@@ -85,9 +85,7 @@ class Lease:
         """
         self._renew()
         if self._lost:
-            raise Restart(
-                f"{self.address}: was not renewed in time, and another process has taken it over"
-            )
+            raise Restart(f"{self.address}: was not renewed in time, and another process has taken it over")
 
     def release(self) -> None:
         """Let go of it."""
@@ -108,8 +106,9 @@ class Lease:
             print(
                 f"warning: {self.address}: this store ignores conditions (If-None-Match), so "
                 "nothing keeps two runs from working in one folder",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                file=sys.stderr,
+                flush=True,
+            )
         return True
 
     def _keep(self) -> None:
@@ -130,9 +129,13 @@ class Lease:
 
     def _text(self) -> bytes:
         fields = {
-            "host": socket.gethostname(), "pid": os.getpid(), "token": self._token,
-            "machine": _machine(), "user": os.environ.get("USER", ""), "renewed": time.time(),
-        }  # fmt: skip
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "token": self._token,
+            "machine": _machine(),
+            "user": os.environ.get("USER", ""),
+            "renewed": time.time(),
+        }
         return json.dumps(fields).encode()
 
 

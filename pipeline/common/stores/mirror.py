@@ -142,9 +142,11 @@ class Copy:
             path, checksum = inside(self.path, name, self.address), wanted[name]
             info = listed[name]
             known = self.entries.get(name)
-            if known is not None and known.is_of(path) and (
-                known.etag == info.etag if checksum is None else known.sha256 == checksum
-            ):  # fmt: skip
+            if (
+                known is not None
+                and known.is_of(path)
+                and (known.etag == info.etag if checksum is None else known.sha256 == checksum)
+            ):
                 return
             if checksum is not None and _has(path, info.size, checksum):
                 self._note(name, path, checksum, info.etag)
@@ -158,9 +160,7 @@ class Copy:
         if missing is not None:
             place = f"{self.address}/{missing}"
             raise StoreError(
-                f"{place}: not found, although the manifest names it; make the folder again with "
-                "force=true",
-                path=place,
+                f"{place}: not found, although the manifest names it; make the folder again with force=true", path=place
             )
         try:
             parallel.each(one, wanted)

@@ -30,9 +30,8 @@ class Writer(Protocol):
         self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None
     ) -> str | None: ...
     def put_file(  # noqa: D102
-        self, address: str, path: Path, checksum: str, *, absent: bool = False,
-        etag: str | None = None,
-    ) -> str | None: ...  # fmt: skip
+        self, address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
+    ) -> str | None: ...
     def delete(self, address: str) -> None: ...  # noqa: D102
 
 
@@ -101,9 +100,7 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     return _writer(address).put(address, data, absent=absent, etag=etag)
 
 
-def put_file(
-    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-) -> str | None:
+def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
     """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
@@ -134,9 +131,7 @@ def fetch(address: str, info: Info, path: Path, checksum: str | None) -> str:
                 raise _Damaged
             return found
     raise StoreError(
-        f"{address}: does not have the checksum that its manifest says; make it again with "
-        "force=true",
-        path=address,
+        f"{address}: does not have the checksum that its manifest says; make it again with force=true", path=address
     )
 
 

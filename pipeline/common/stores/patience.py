@@ -37,9 +37,7 @@ class Notice:
         if time.monotonic() - self._began > SILENT and not self._said:
             self._said = True
             reason = first_line(error)
-            print(
-                f"waiting for the store of {self._address} ({reason})", file=sys.stderr, flush=True
-            )
+            print(f"waiting for the store of {self._address} ({reason})", file=sys.stderr, flush=True)
 
 
 class Pace:
@@ -61,11 +59,7 @@ class Pace:
 
 
 def until_answered(
-    address: str,
-    endpoint: str,
-    advice: str,
-    request: Callable[[], Result],
-    failed: Callable[[], None] = lambda: None,
+    address: str, endpoint: str, advice: str, request: Callable[[], Result], failed: Callable[[], None] = lambda: None
 ) -> Result:
     """Repeat a request that raises `Again`; `failed` is called after each failure.
 
@@ -92,8 +86,7 @@ def until_answered(
         spent = time.monotonic() - began
         if endpoint not in _reached and spent > min(UNREACHED, patience()):
             raise StoreError(
-                f"{address}: the store cannot be reached ({reason}); check the network, {advice}",
-                path=address,
+                f"{address}: the store cannot be reached ({reason}); check the network, {advice}", path=address
             )
         if spent > patience():
             raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")

@@ -36,9 +36,14 @@ _REASONS = {
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
 }
 _TRANSIENT = {
-    "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError",
-    "BadDigest", "XAmzContentChecksumMismatch",  # damaged on the way
-}  # fmt: skip
+    "SlowDown",
+    "RequestTimeout",
+    "Throttling",
+    "ThrottlingException",
+    "InternalError",
+    "BadDigest",
+    "XAmzContentChecksumMismatch",  # damaged on the way
+}
 
 
 def head(address: str) -> Info | None:
@@ -129,9 +134,11 @@ class S3File(RemoteFile):
             self._body_end = min(self._at + max(self._asked, wanted), self.size)
             self._asked = min(2 * self._asked, LARGEST)
             answer = s3.get_object(
-                Bucket=self._bucket, Key=self._key, IfMatch=self.info.etag,
+                Bucket=self._bucket,
+                Key=self._key,
+                IfMatch=self.info.etag,
                 Range=f"bytes={self._at}-{self._body_end - 1}",
-            )  # fmt: skip
+            )
             self._body = answer["Body"]
         wanted = min(wanted, self._body_end - self._at)
         parts, left, pace = [], wanted, patience.Pace()
@@ -162,14 +169,11 @@ def _client(process: int) -> Any:
         import boto3
         from botocore.config import Config
     except ImportError as error:
-        raise ConfigError(
-            f"s3:// addresses need boto3 ({error}): pip install -e '.[s3]'"
-        ) from error
+        raise ConfigError(f"s3:// addresses need boto3 ({error}): pip install -e '.[s3]'") from error
     # Retries are ours: botocore's end after seconds, and do not cover the body of an answer.
     config = Config(
-        retries={"mode": "standard", "max_attempts": 1}, connect_timeout=10, read_timeout=15,
-        max_pool_connections=32,
-    )  # fmt: skip
+        retries={"mode": "standard", "max_attempts": 1}, connect_timeout=10, read_timeout=15, max_pool_connections=32
+    )
     return boto3.client("s3", config=config)
 
 
@@ -194,11 +198,7 @@ _making = threading.Lock()
 
 
 def call(
-    address: str,
-    request: Callable[[Any], Result],
-    *,
-    missing: bool = False,
-    failed: Callable[[], None] = lambda: None,
+    address: str, request: Callable[[Any], Result], *, missing: bool = False, failed: Callable[[], None] = lambda: None
 ) -> Any:
     """Make a request until it succeeds; None if `missing` is allowed and the object is missing.
 
@@ -212,8 +212,7 @@ def call(
             return request(s3)
         except ParamValidationError as error:
             raise StoreError(
-                f"{address}: no bucket has such a name; correct it, without wildcards",
-                path=address,
+                f"{address}: no bucket has such a name; correct it, without wildcards", path=address
             ) from error
         except ClientError as error:
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
@@ -236,9 +235,7 @@ def call(
 
 def _transient(error: Exception) -> bool:
     """Return whether a failure may pass: connections, time-outs, answers that were cut off."""
-    from botocore.exceptions import (
-        ConnectionError as BotoConnectionError,
-    )
+    from botocore.exceptions import ConnectionError as BotoConnectionError
     from botocore.exceptions import (
         CredentialRetrievalError,
         HTTPClientError,
@@ -250,27 +247,26 @@ def _transient(error: Exception) -> bool:
     )
     from urllib3.exceptions import HTTPError
 
-    if isinstance(
-        error,
-        NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound,
-    ):
+    if isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound):
         raise StoreError(
-            f"no usable keys for the store ({error}); set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY"
+            f"no usable keys for the store ({error}); set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from error
     return isinstance(
         error,
-        BotoConnectionError | HTTPClientError | IncompleteReadError | ResponseStreamingError
-        | HTTPError | ConnectionError | TimeoutError,
-    )  # fmt: skip
+        BotoConnectionError
+        | HTTPClientError
+        | IncompleteReadError
+        | ResponseStreamingError
+        | HTTPError
+        | ConnectionError
+        | TimeoutError,
+    )
 
 
 def _refusal(s3: Any, address: str, status: int, code: str) -> StoreError:
     """Return the error for an answer that will not change."""
     if status in (404, 412, 416) and code not in _REASONS:
-        return StoreError(
-            f"{address}: was changed or deleted during the run; rerun the command", path=address
-        )
+        return StoreError(f"{address}: was changed or deleted during the run; rerun the command", path=address)
     if code.isdigit() or not code:  # a HEAD has no body to say why
         code = _reason(s3, address) or code
     words = _REASONS.get(code, "access denied; check the keys and their rights")

@@ -61,17 +61,13 @@ def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = N
     digest = _base64(hashlib.sha256(data).digest())
 
     def request(client: Any, **condition: str) -> str:
-        answer = client.put_object(
-            Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, **condition
-        )
+        answer = client.put_object(Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, **condition)
         return str(answer["ETag"])
 
     return _if(address, absent, etag, request)
 
 
-def _if(
-    address: str, absent: bool, etag: str | None, request: Callable[..., str]
-) -> str | None:  # fmt: skip
+def _if(address: str, absent: bool, etag: str | None, request: Callable[..., str]) -> str | None:
     """Call `request` with a condition; return None where it does not hold."""
     condition = {"IfNoneMatch": "*"} if absent else {} if etag is None else {"IfMatch": etag}
 
@@ -87,9 +83,7 @@ def _if(
     return found
 
 
-def put_file(
-    address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-) -> str | None:
+def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
     """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`.
 
     Raises:
@@ -104,23 +98,16 @@ def put_file(
 
     def request(client: Any, **condition: str) -> str:
         with path.open("rb") as file:
-            answer = client.put_object(
-                Bucket=bucket, Key=key, Body=file, ChecksumSHA256=digest, **condition
-            )
+            answer = client.put_object(Bucket=bucket, Key=key, Body=file, ChecksumSHA256=digest, **condition)
         return str(answer["ETag"])
 
     return _if(address, absent, etag, request)
 
 
-def _put_parts(
-    address: str, path: Path, size: int, absent: bool, etag: str | None
-) -> str | None:  # fmt: skip
+def _put_parts(address: str, path: Path, size: int, absent: bool, etag: str | None) -> str | None:
     bucket, key = parse(address)
     begun = s3.call(
-        address,
-        lambda client: client.create_multipart_upload(
-            Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256"
-        ),
+        address, lambda client: client.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256")
     )
     name = {"Bucket": bucket, "Key": key, "UploadId": begun["UploadId"]}
     length = max(PART, -(-size // 9000))  # a store takes 10,000 parts
@@ -132,14 +119,9 @@ def _put_parts(
             data = file.read(length)
         digest, number = _base64(hashlib.sha256(data).digest()), start // length + 1
         answer = s3.call(
-            address,
-            lambda client: client.upload_part(
-                **name, PartNumber=number, Body=data, ChecksumSHA256=digest
-            ),
+            address, lambda client: client.upload_part(**name, PartNumber=number, Body=data, ChecksumSHA256=digest)
         )
-        parts[number] = {
-            "PartNumber": number, "ETag": answer["ETag"], "ChecksumSHA256": digest,
-        }  # fmt: skip
+        parts[number] = {"PartNumber": number, "ETag": answer["ETag"], "ChecksumSHA256": digest}
 
     def complete(client: Any, **condition: str) -> str:
         listed = {"Parts": [parts[number] for number in sorted(parts)]}

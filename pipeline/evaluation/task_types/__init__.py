@@ -42,9 +42,7 @@ class TaskType(Protocol):
     head: str  # of model.finetuning.heads
     outputs: int  # of that head
 
-    def read(
-        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
-    ) -> Dataset:
+    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """Read file `name` of the task: the first `rows` of the examples that `keep` accepts."""
 
     def decode(self, part: Dataset, logits: Logits) -> list[Any]:
@@ -60,9 +58,7 @@ class TaskType(Protocol):
         """Return the answers in exchange formats other than the table, by file name."""
 
 
-def chosen(
-    items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str], rows: int | None
-) -> list[Item]:
+def chosen(items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str], rows: int | None) -> list[Item]:
     """Return the first `rows` items whose text `about(item)` is accepted by `keep`."""
     return [item for item in items if keep is None or keep(about(item))][:rows]
 
@@ -102,22 +98,18 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
     if config.maximum_rows == len(classes) and config.task.labels:
         runs = [label for label, _ in groupby(classes)]
         if len(runs) == len(set(classes)):
-            counts = ", ".join(
-                f"{classes.count(number):,} {label}"
-                for number, label in enumerate(config.task.labels)
-            )
-            found.append(
-                f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); "
-                "shuffle it"
-            )
+            counts = ", ".join(f"{classes.count(number):,} {label}" for number, label in enumerate(config.task.labels))
+            found.append(f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); shuffle it")
     return found
 
 
 def _contents(samples: Samples) -> list[bytes]:
     """Return the tokens of each sample, with where the second texts begin."""
     places = samples.bounds()
-    each = [ids.tobytes() + bytes([0, *int(second).to_bytes(4, "big")])
-            for ids, second in zip(samples.ids, samples.second, strict=True)]  # fmt: skip
+    each = [
+        ids.tobytes() + bytes([0, *int(second).to_bytes(4, "big")])
+        for ids, second in zip(samples.ids, samples.second, strict=True)
+    ]
     return [b"".join(each[start:end]) for start, end in pairwise(places.tolist())]
 
 

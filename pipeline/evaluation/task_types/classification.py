@@ -16,15 +16,11 @@ class Classification:
 
     head = "class"
 
-    def __init__(
-        self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig
-    ):
+    def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig):
         self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
         self.outputs = len(task.labels) or 1
 
-    def read(
-        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
-    ) -> Dataset:
+    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
         found = examples.read_examples(self._data, self._task, name, labelled)
         places = range(len(found))

@@ -37,9 +37,7 @@ class Pairs:
     bad: list[str] = field(default_factory=list)
     contexts: list[tuple[str, str]] = field(default_factory=list)  # of each; "": none
     paradigms: list[str] = field(default_factory=list)
-    groups: dict[str, tuple[str, str]] = field(
-        default_factory=dict
-    )  # of a paradigm: see `group_of`
+    groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: see `group_of`
     malformed: list[str] = field(default_factory=list)  # rows left out: where and why
     other_files: list[str] = field(default_factory=list)  # files that hold no pairs
 
@@ -58,26 +56,24 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}
     for place, content in files:
-        table = table_files.parse(
-            place, content, task.header, task.key, task.quoted, wanted, texts=True
-        )
+        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted, texts=True)
         lost = [name for name in wanted if name not in table.names]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)
             seen[place] = ", ".join(table.names)
         elif lost:
             raise InputError(
-                f"{place}, line 1: no column {lost[0]!r}, only {', '.join(table.names)}",
-                key="task.columns", path=place,
-            )  # fmt: skip
+                f"{place}, line 1: no column {lost[0]!r}, only {', '.join(table.names)}", key="task.columns", path=place
+            )
         else:
             _add(pairs, table, task)
     if not len(pairs):
         fault = pairs.malformed or [f"{place}: columns {names}" for place, names in seen.items()]
         raise InputError(
             f"data={data}: no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}",
-            key="task.columns", path=data,
-        )  # fmt: skip
+            key="task.columns",
+            path=data,
+        )
     return pairs
 
 
@@ -150,9 +146,11 @@ def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
     index = {name: number for number, name in enumerate(names)}
     paradigm = np.array([index[name] for name in pairs.paradigms])
     counts = np.bincount(paradigm)
-    draws = np.stack([  # (P, R)
-        _resampled(right[paradigm == number], seed, name) for name, number in index.items()
-    ])  # fmt: skip
+    draws = np.stack(
+        [  # (P, R)
+            _resampled(right[paradigm == number], seed, name) for name, number in index.items()
+        ]
+    )
     means = np.bincount(paradigm, right) / counts
     tables: dict[str, Any] = {"paradigms": {}, "phenomena": {}, "categories": {}}
     for number, name in enumerate(names):
@@ -165,11 +163,7 @@ def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
     micro = counts @ draws / counts.sum()
     return {
         "macro": _entry(means, draws, counts),
-        "micro": {
-            "accuracy": float(right.mean()),
-            "interval": _interval(micro),
-            "pairs": len(right),
-        },
+        "micro": {"accuracy": float(right.mean()), "interval": _interval(micro), "pairs": len(right)},
         **tables,
     }
 
@@ -199,11 +193,7 @@ def _resampled(right: Bools, seed: int, name: str) -> Floats:
 
 def _entry(means: Floats, draws: Floats, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Return the mean over some paradigms, with its interval, as JSON."""
-    return {
-        "accuracy": float(means.mean()),
-        "interval": _interval(draws.mean(0)),
-        "pairs": int(counts.sum()),
-    }
+    return {"accuracy": float(means.mean()), "interval": _interval(draws.mean(0)), "pairs": int(counts.sum())}
 
 
 def _interval(draws: Floats) -> list[float]:

@@ -17,15 +17,11 @@ class Choice:
 
     head = "choice"
 
-    def __init__(
-        self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig
-    ):
+    def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig):
         self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
         self.outputs = len(task.choices)
 
-    def read(
-        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
-    ) -> Dataset:
+    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`.
 
         Raises:
@@ -47,8 +43,7 @@ class Choice:
             if labelled:
                 if fields[-1] not in map(str, range(count)):
                     raise InputError(
-                        f"{place}, line {line}: label {fields[-1]!r} must be a number from 0 to "
-                        f"{count - 1}",
+                        f"{place}, line {line}: label {fields[-1]!r} must be a number from 0 to {count - 1}",
                         path=place,
                         line=line,
                     )

@@ -61,15 +61,11 @@ class Answers:
     head = "answer"
     outputs = 2  # logits of the answer's first and last token
 
-    def __init__(
-        self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int, stride: int
-    ):
+    def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int, stride: int):
         self._data, self._task, self._wordpiece = data, task, wordpiece
         self._longest, self._stride = longest, stride
 
-    def read(
-        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
-    ) -> Dataset:
+    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`.
 
         Raises:
@@ -79,10 +75,7 @@ class Answers:
         found = chosen(parse(place, content), keep, lambda question: question.article, rows)
         (identity, count), *_ = collections.Counter(one.identity for one in found).most_common(1)
         if count > 1 and (keep is not None or name != self._task.train):
-            raise InputError(
-                f"{place}: {count} questions have the id {identity!r}; give each its own",
-                path=place,
-            )
+            raise InputError(f"{place}: {count} questions have the id {identity!r}; give each its own", path=place)
         return self.part_of(found)
 
     def part_of(self, questions: list[Question]) -> Dataset:
@@ -106,9 +99,7 @@ class Answers:
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
         return encoded.ids, encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
-    def _windows(
-        self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]
-    ) -> Any:
+    def _windows(self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
@@ -155,17 +146,16 @@ class Answers:
 
         The threshold is chosen on this dataset, as Devlin et al. 2019, section 4.3, do on dev.
         """
-        every = [
-            span_scores(text, truth) for (text, _), truth in zip(answers, part.truth, strict=True)
-        ]
+        every = [span_scores(text, truth) for (text, _), truth in zip(answers, part.truth, strict=True)]
         if all(part.truth):
             exact, f1 = np.mean(every, 0)
             return {"f1": float(f1), "exact": float(exact)}
         return with_threshold(
-            np.array(every), np.array([margin for _, margin in answers]),
+            np.array(every),
+            np.array([margin for _, margin in answers]),
             np.array([not truth for truth in part.truth]),
             np.array([bool(text) for text, _ in answers]),
-        )  # fmt: skip
+        )
 
     def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Score never answering."""
@@ -211,13 +201,10 @@ def parse(place: str, content: bytes) -> list[Question]:
                     start = answers[0]["answer_start"] if answers else 0
                     if texts and context[start : start + len(texts[0])] != texts[0]:
                         raise InputError(
-                            f"{place}: question {item['id']}: answer {texts[0]!r} does not start "
-                            f"at character {start}",
+                            f"{place}: question {item['id']}: answer {texts[0]!r} does not start at character {start}",
                             path=place,
                         )
-                    found.append(
-                        Question(item["id"], item["question"], context, texts, start, title)
-                    )
+                    found.append(Question(item["id"], item["question"], context, texts, start, title))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{place}: is not in SQuAD's layout ({error!r})", path=place) from error
     if not found:
@@ -227,10 +214,7 @@ def parse(place: str, content: bytes) -> list[Question]:
 
 def without_surrogates(fields: dict[str, Any]) -> dict[str, Any]:
     """Replace lone surrogates, which can be neither tokenized nor written; offsets stay."""
-    return {
-        key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-        for key, value in fields.items()
-    }
+    return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields.items()}
 
 
 def with_marks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -297,9 +281,7 @@ def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
     return exact, f1
 
 
-def with_threshold(
-    every: np.ndarray, margins: np.ndarray, none: np.ndarray, given: np.ndarray
-) -> Scores:
+def with_threshold(every: np.ndarray, margins: np.ndarray, none: np.ndarray, given: np.ndarray) -> Scores:
     """Return scores at the best threshold, above whose margin answers are withheld.
 
     `every` `(N, 2)` holds exact match and F1 of the answers if given, `none` `(N,)` marks

@@ -37,9 +37,7 @@ class Tagging:
     def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int):
         self._data, self._task, self._wordpiece = data, task, wordpiece
         self._longest = longest
-        self.tags = task.labels or sorted(
-            {tag for _, tags in self._sentences(task.train)[0] for tag in tags}
-        )
+        self.tags = task.labels or sorted({tag for _, tags in self._sentences(task.train)[0] for tag in tags})
         self.outputs = len(self.tags)
 
     def _sentences(self, name: str, labelled: bool = True) -> tuple[list[Sentence], list[str]]:
@@ -47,17 +45,13 @@ class Tagging:
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
         return parse(place, content, [int(column) for column in columns])
 
-    def read(
-        self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None
-    ) -> Dataset:
+    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
         sentences, malformed = self._sentences(name, labelled)
         kept = chosen(sentences, keep, lambda sentence: " ".join(sentence[0]), rows)
         return self.part_of(kept, labelled, malformed, name)
 
-    def part_of(
-        self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str
-    ) -> Dataset:
+    def part_of(self, sentences: list[Sentence], labelled: bool, malformed: list[str], name: str) -> Dataset:
         """Convert sentences to samples.
 
         Raises:
@@ -67,8 +61,7 @@ class Tagging:
         unknown = {tag for _, tags in sentences for tag in tags} - set(known)
         if unknown:
             raise InputError(
-                f"{name}: tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags "
-                f"in task.labels",
+                f"{name}: tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags in task.labels",
                 key="task.labels",
                 path=name,
             )
@@ -88,10 +81,7 @@ class Tagging:
         """Yield a sentence as sequences of whole words; only overlong words lose pieces."""
         words = self._wordpiece.within_text(words, (place > 0 for place in range(len(words))))
         room, unknown = self._longest - 2, [self._wordpiece.unk]
-        pieces = [
-            part[:room] if len(part) else np.array(unknown)
-            for part in texts(self._wordpiece, words)
-        ]
+        pieces = [part[:room] if len(part) else np.array(unknown) for part in texts(self._wordpiece, words)]
         start = 0
         while start < len(words):
             end, size = start, 0
@@ -163,9 +153,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     if not sentences[-1][0]:
         sentences.pop()
     if not sentences:
-        raise InputError(
-            f"{place}: has no sentences{'; ' + malformed[0] if malformed else ''}", path=place
-        )
+        raise InputError(f"{place}: has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
     return sentences, malformed
 
 

@@ -18,16 +18,17 @@ from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-TARS = (
-    ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst",
-)  # fmt: skip
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst")
 ARCHIVES = (".zip", *TARS)
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
 _HEADERS = (
-    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
-)  # fmt: skip
+)
 
 
 class ArchiveFiles:
@@ -58,9 +59,7 @@ class ArchiveFiles:
         found = byte_ranges.cut(place, (size for _, size in self.texts), split_bytes)
         for path in self.files:
             if path.name.lower().endswith(TARS):
-                found.append(
-                    FileRange(str(path), 0, path.stat().st_size, compressed.version_stamp(path))
-                )
+                found.append(FileRange(str(path), 0, path.stat().st_size, compressed.version_stamp(path)))
             elif path.name.lower().endswith(ARCHIVES):
                 sizes = (size for _, size in sized_members(path))
                 found += byte_ranges.cut(str(path), sizes, split_bytes)
@@ -94,9 +93,10 @@ class ArchiveFiles:
                 f"{name}: larger than {budget.DOCUMENT:,} bytes, but corpus.reader="
                 f"{self.corpus.reader} reads each file as one document; split it, or choose "
                 "another reader",
-                key="corpus.reader", path=name,
+                key="corpus.reader",
+                path=name,
             )
-        )  # fmt: skip
+        )
 
     def _file(self, path: File, tally: SkipCounts) -> bytes | None:
         """Return a document's decompressed bytes; None if it is broken and may be skipped."""
@@ -106,9 +106,7 @@ class ArchiveFiles:
                 room.take(path.stat().st_size)
                 return path.read_bytes()
         except FileNotFoundError as error:
-            raise InputError(
-                f"{path}: was deleted during the run; rerun the command", path=path
-            ) from error
+            raise InputError(f"{path}: was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
             tally.reject(str(path), f"cannot be read ({error.strerror})", path=str(path))
             return None
@@ -200,9 +198,7 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = (
-            compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
-        )
+        why = compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
         raise InputError(f"{path}: {why}", path=path) from error
 
 

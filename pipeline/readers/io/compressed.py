@@ -35,11 +35,7 @@ _STREAM_LENGTH = 10
 _LOOK = 64 << 20
 
 _FOREIGN = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z"}
-_PACKINGS = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-}
+_PACKINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
 # A zstd frame without data, which other programs may write first (RFC 8878, section 3.1.2).
 _SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 _WINDOW = 1 << 31  # largest zstd window in bytes, as written by `zstd --long=31`
@@ -149,9 +145,7 @@ def _kind(path: File | str, head: bytes) -> str:
         raise InputError(f"{path}: {EMPTY}", path=path)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(
-                f"{path}: {name} is not supported; extract it, or use gzip or bzip2", path=path
-            )
+            raise InputError(f"{path}: {name} is not supported; extract it, or use gzip or bzip2", path=path)
     for magic, name in _PACKINGS.items():
         if head.startswith(magic):
             return name
@@ -160,9 +154,7 @@ def _kind(path: File | str, head: bytes) -> str:
     return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
 
 
-def byte_ranges(
-    path: File | str, split_bytes: int, *, seekable_text: bool = True
-) -> list[FileRange]:
+def byte_ranges(path: File | str, split_bytes: int, *, seekable_text: bool = True) -> list[FileRange]:
     """Cut a file into ranges of about `split_bytes`, before decompression.
 
     A gzip, zstd or xz file, a bzip2 file of one stream, and text that must be read from its
@@ -224,9 +216,7 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
     source = storage.at(split.path)  # one object: all reads below see the same version of the file
     kind = compression(source)
     if split.stamp and split.stamp != version_stamp(source):
-        raise InputError(
-            f"{split.path}: the file was changed during the run; rerun the command", path=split.path
-        )
+        raise InputError(f"{split.path}: the file was changed during the run; rerun the command", path=split.path)
     start = split.start
     if kind == "bzip2":
         first = next_stream(source, start, split.end) if start else 0
@@ -297,9 +287,7 @@ def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, b
         at += len(data)
 
 
-def _unpack(
-    file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]
-) -> Iterator[tuple[bytes, bool]]:
+def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Iterator[tuple[bytes, bool]]:
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
@@ -315,8 +303,7 @@ def _unpack(
                 unpacked = stream.decompress(data, _UNPACKED)
             except _DAMAGE as error:
                 raise InputError(
-                    f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); "
-                    "download the file again",
+                    f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); download the file again",
                     path=split.path,
                 ) from error
             data = b""

@@ -187,10 +187,10 @@ def _check_root(path: str, tag: str) -> str:
         if why := compressed.stand_in(path):
             raise InputError(f"{path}: {why}", path=path)
         raise InputError(
-            f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of "
-            "a wiki's pages",
-            path=path, line=1,
-        )  # fmt: skip
+            f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
+            path=path,
+            line=1,
+        )
     return tag
 
 
@@ -228,8 +228,7 @@ def _document(split: FileRange) -> Iterator[bytes]:
         yield held
     elif held and not held.rstrip().endswith(_END):
         raise InputError(
-            f"{split.path}: truncated, does not end in {_END.decode()}; download the file again",
-            path=split.path,
+            f"{split.path}: truncated, does not end in {_END.decode()}; download the file again", path=split.path
         )
 
 
@@ -239,9 +238,7 @@ def _is_open(data: bytes, before: bool) -> bool:
     return before if opened == closed else opened > closed
 
 
-def _finish(
-    root: bytes, held: bytes, chunks: Iterator[bytes], begun: bool, inside: bool
-) -> Iterator[bytes]:
+def _finish(root: bytes, held: bytes, chunks: Iterator[bytes], begun: bool, inside: bool) -> Iterator[bytes]:
     """Yield the end of a split's document: `held` is owned, `chunks` follow the split."""
     boundary = len(held)
     while len(held) < boundary + _HELD and (more := next(chunks, b"")):

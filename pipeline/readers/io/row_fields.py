@@ -19,15 +19,13 @@ class RowFields:
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
-                    f"corpus.options.{key}={name}: must be a field name, in quotes if it looks "
-                    "like something else",
+                    f"corpus.options.{key}={name}: must be a field name, in quotes if it looks like something else",
                     key=f"corpus.options.{key}",
                 )
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             raise ConfigError(
-                f"corpus.options.text={text}: must be a field name or a list of field names",
-                key="corpus.options.text",
+                f"corpus.options.text={text}: must be a field name or a list of field names", key="corpus.options.text"
             )
         self.text, self.title, self.id = names, title, id
 
@@ -49,11 +47,7 @@ class RowFields:
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
         title = self._value(row, self.title) if self.title else None
         name = self._value(row, self.id) if self.id else None
-        return Document(
-            place if name is None else str(name),
-            "" if title is None else str(title),
-            "\n".join(parts),
-        )
+        return Document(place if name is None else str(name), "" if title is None else str(title), "\n".join(parts))
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
@@ -69,8 +63,7 @@ class RowFields:
                 return None
             if not isinstance(found, Mapping) or part not in found:
                 raise ValueError(
-                    f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; "
-                    f"set {self.key(name)}"
+                    f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
                 )
             found = found[part]
         return found

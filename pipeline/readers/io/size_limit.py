@@ -32,9 +32,7 @@ def choose(files: list[File], place: str, corpus: CorpusConfig) -> list[File]:
     return [file for file in files if str(file) in kept]
 
 
-def cut(
-    splits: "list[FileRange]", files: list[File], place: str, corpus: CorpusConfig
-) -> "list[FileRange]":
+def cut(splits: "list[FileRange]", files: list[File], place: str, corpus: CorpusConfig) -> "list[FileRange]":
     """Return the splits of files that `choose` has kept, without the end of the last file."""
     if corpus.limit is None or not files:
         return splits
@@ -42,9 +40,7 @@ def cut(
     left = corpus.limit_bytes - sum(file.stat().st_size for file in whole)
     share = left / max(1, last.stat().st_size)
     ends = max((split.end for split in splits if split.path == str(last)), default=0)
-    return [
-        split for split in splits if split.path != str(last) or split.start < max(1, share * ends)
-    ]
+    return [split for split in splits if split.path != str(last) or split.start < max(1, share * ends)]
 
 
 def _in_keyed_order(files: list[File], place: str, seed: int) -> list[File]:

@@ -178,8 +178,10 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
             raise InputError(
                 f"{place(split, number + 1)}: longer than {budget.DOCUMENT >> 20} MiB; split the "
                 "line, or choose another corpus.reader",
-                key="corpus.reader", path=split.path, line=file_line(split, number + 1),
-            )  # fmt: skip
+                key="corpus.reader",
+                path=split.path,
+                line=file_line(split, number + 1),
+            )
         if not rest:
             continue
         *whole, last = [b"".join(held), *rest]
@@ -220,17 +222,9 @@ def file_line(split: FileRange, number: int) -> int | None:
     return _line_ends(split) + number
 
 
-def bad_line(
-    tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True
-) -> None:
+def bad_line(tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True) -> None:
     """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
-    tally.reject(
-        place(split, number),
-        why,
-        path=split.path,
-        line=file_line(split, number),
-        offer_skip=offer_skip,
-    )
+    tally.reject(place(split, number), why, path=split.path, line=file_line(split, number), offer_skip=offer_skip)
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,9 +13,7 @@ from pipeline.common.language_codes import wikipedia_code
 from pipeline.text.wikitext import brackets, elements, language_variants, lines, namespaces
 from pipeline.text.wikitext.templates import Templates
 
-_SWITCH = re.compile(
-    r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__"
-)
+_SWITCH = re.compile(r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # All white space but the space and the line feed, and invisible characters.
 _BLANK_SET = r"\t\r\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -31,9 +29,7 @@ _LEADING = re.compile(r"\([ ,;:]++")
 class Extractor:
     """Converter of pages in one language's wikitext to plain text."""
 
-    def __init__(
-        self, language: str = "en", *, files: str | None = None, categories: str | None = None
-    ) -> None:
+    def __init__(self, language: str = "en", *, files: str | None = None, categories: str | None = None) -> None:
         """Compile the patterns; `files` and `categories` are the wiki's names of namespaces."""
         dropped = [*namespaces.FILES, *namespaces.CATEGORIES, *namespaces.LANGUAGES]
         dropped += [name for name in (files, categories) if name]

@@ -150,9 +150,7 @@ class Links:
         prefix = rf"[ _]*+(?=[^\[\]|:\n]{{1,40}}:)(?:(?:{alternatives})[ _]*+:|{media})"
         nested = r"(?:\[\[[^\[\]]*+\]\]|\[[^\[\]]*+\])"
         self._prefix = re.compile(prefix, re.IGNORECASE)
-        self._dropped = re.compile(
-            rf"\[\[{prefix}[^\[\]]*+(?:{nested}[^\[\]]*+)*+\]\]", re.IGNORECASE
-        )
+        self._dropped = re.compile(rf"\[\[{prefix}[^\[\]]*+(?:{nested}[^\[\]]*+)*+\]\]", re.IGNORECASE)
 
     def resolve(self, text: str) -> str:
         """Replace links by their labels; of unpaired brackets, remove only the brackets."""

@@ -14,9 +14,7 @@ _DISGUISED = re.compile("[\ufdd0-\ufddf]")
 _ATTRIBUTES = r"""(?:[^<>"]*+(?:"[^"<\n]*+"[^<>"]*+)*+|[^<>]*+)"""
 # Up to the end tag, and never past another start tag of the same name: the innermost element is
 # found first, and an unclosed start tag does not cause backtracking.
-_ELEMENT = (
-    r"<(?!/)({names})\b" + _ATTRIBUTES + r"(?:(?<=/)>|>([^<]*+(?:<(?!/?\1\b)[^<]*+)*+)</\1\s*+>)"
-)
+_ELEMENT = r"<(?!/)({names})\b" + _ATTRIBUTES + r"(?:(?<=/)>|>([^<]*+(?:<(?!/?\1\b)[^<]*+)*+)</\1\s*+>)"
 
 
 def _element(*names: str) -> str:
@@ -27,13 +25,34 @@ def _element(*names: str) -> str:
 _OPAQUE = re.compile(
     "<!--.*?(?:-->|\\Z)|"
     + _element(
-        "nowiki", "pre", "math", "chem", "ce", "syntaxhighlight", "source", "score", "timeline",
-        "hiero", "graph", "gallery", "imagemap", "mapframe", "maplink", "inputbox", "templatedata",
-        "templatestyles", "categorytree", "indicator", "includeonly", "dynamicpagelist", "section",
-        "style", "script",
+        "nowiki",
+        "pre",
+        "math",
+        "chem",
+        "ce",
+        "syntaxhighlight",
+        "source",
+        "score",
+        "timeline",
+        "hiero",
+        "graph",
+        "gallery",
+        "imagemap",
+        "mapframe",
+        "maplink",
+        "inputbox",
+        "templatedata",
+        "templatestyles",
+        "categorytree",
+        "indicator",
+        "includeonly",
+        "dynamicpagelist",
+        "section",
+        "style",
+        "script",
     ),
     re.IGNORECASE | re.DOTALL,
-)  # fmt: skip
+)
 _NESTED = re.compile(_element("ref", "references", "table"), re.IGNORECASE)
 _NESTED_END = re.compile("</(?:ref|references|table)", re.IGNORECASE)
 _DEEPEST = 20  # levels of nesting removed
@@ -52,8 +71,7 @@ figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre s
 tbody td tfoot th thead tr ul
 """
 _TAG = re.compile(
-    "</?(" + "|".join(sorted(set(_INLINE.split()) | set(_BREAKING.split()))) + r")\b[^<>]*+>",
-    re.IGNORECASE,
+    "</?(" + "|".join(sorted(set(_INLINE.split()) | set(_BREAKING.split()))) + r")\b[^<>]*+>", re.IGNORECASE
 )
 _BETWEEN = dict.fromkeys(_BREAKING.split(), "\n\n") | {"br": " "}
 

@@ -10,14 +10,35 @@ CONVERTED = frozenset(("zh", "gan", "wuu", "sr", "sh", "ku", "kk", "uz", "iu", "
 
 # Variants in order of preference.
 _PREFERRED = (
-    "zh-hans", "zh-cn", "zh-sg", "zh-my", "zh", "zh-hant", "zh-tw", "zh-hk", "zh-mo",
-    "gan-hans", "gan-hant", "sr-ec", "sr-cyrl", "sr-el", "sr-latn", "kk-cyrl", "kk-latn", "kk-arab",
-    "ku-latn", "ku-arab", "uz-latn", "uz-cyrl", "tg", "tg-latn", "crh-latn", "crh-cyrl",
-)  # fmt: skip
-_VARIANT = re.compile(r"-\{([^{}]*+)\}-")
-_RULE = re.compile(
-    r"(?:^|;)\s*+(?:(?:[^;:=]|=(?!>))*+=>\s*+)*+([a-z]{2,4}(?:-[a-z]+)?)\s*+:", re.IGNORECASE
+    "zh-hans",
+    "zh-cn",
+    "zh-sg",
+    "zh-my",
+    "zh",
+    "zh-hant",
+    "zh-tw",
+    "zh-hk",
+    "zh-mo",
+    "gan-hans",
+    "gan-hant",
+    "sr-ec",
+    "sr-cyrl",
+    "sr-el",
+    "sr-latn",
+    "kk-cyrl",
+    "kk-latn",
+    "kk-arab",
+    "ku-latn",
+    "ku-arab",
+    "uz-latn",
+    "uz-cyrl",
+    "tg",
+    "tg-latn",
+    "crh-latn",
+    "crh-cyrl",
 )
+_VARIANT = re.compile(r"-\{([^{}]*+)\}-")
+_RULE = re.compile(r"(?:^|;)\s*+(?:(?:[^;:=]|=(?!>))*+=>\s*+)*+([a-z]{2,4}(?:-[a-z]+)?)\s*+:", re.IGNORECASE)
 _HIDDEN = frozenset("AHT-DN")  # flags: rules for later, the page's title, a description
 
 
@@ -47,8 +68,7 @@ def _choose(match: re.Match[str]) -> str:
     starts = list(_RULE.finditer(rules))
     ends = [*[rule.start() for rule in starts], len(rules)][1:]
     choices = {
-        rule[1].lower(): rules[rule.end() : end].strip().rstrip(";")
-        for rule, end in zip(starts, ends, strict=True)
+        rule[1].lower(): rules[rule.end() : end].strip().rstrip(";") for rule, end in zip(starts, ends, strict=True)
     }
     for variant in _PREFERRED:
         if variant in choices:

@@ -34,11 +34,30 @@ text/quote/1: quote, blockquote, block quote, bquote, quotation, cquote, poemquo
 2: rquote
 """
 _SIGNS = {
-    "nbsp": " ", "thinsp": " ", "spaces": " ", "space": " ", "zwsp": "", "snd": " – ",
-    "snds": " – ", "spnd": " – ", "spaced ndash": " – ", "ndash": "–", "mdash": "—",
-    "mdashb": "—", "em dash": "—", "etc.": "etc.", "'s": "'s", "'": "'", '"': '"',
-    "' \"": "'\"", "\" '": "\"'", "=": "=", "okina": "ʻ", "hamza": "ʾ", "ayin": "ʿ",
-}  # fmt: skip
+    "nbsp": " ",
+    "thinsp": " ",
+    "spaces": " ",
+    "space": " ",
+    "zwsp": "",
+    "snd": " – ",
+    "snds": " – ",
+    "spnd": " – ",
+    "spaced ndash": " – ",
+    "ndash": "–",
+    "mdash": "—",
+    "mdashb": "—",
+    "em dash": "—",
+    "etc.": "etc.",
+    "'s": "'s",
+    "'": "'",
+    '"': '"',
+    "' \"": "'\"",
+    "\" '": "\"'",
+    "=": "=",
+    "okina": "ʻ",
+    "hamza": "ʾ",
+    "ayin": "ʿ",
+}
 _OF_LANGUAGE = {
     "fr": """
         1: latin, romain, petites capitales, pc, guil, nobr romains
@@ -107,9 +126,7 @@ def _table(lines: str, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> dict
     rules: dict[str, Rule] = {}
     for line in lines.strip().splitlines():
         keys, _, names = line.partition(":")
-        rules |= dict.fromkeys(
-            (_key(name) for name in names.split(",")), wrap(_shown(keys.strip()))
-        )
+        rules |= dict.fromkeys((_key(name) for name in names.split(",")), wrap(_shown(keys.strip())))
     return rules
 
 
@@ -146,9 +163,19 @@ def _japanese(arguments: Arguments) -> str:
 
 
 _MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 
 
 def _as_of(arguments: Arguments) -> str:
@@ -209,23 +236,55 @@ def _around(before: str, after: str) -> Rule:
 
 
 _COMPUTED: dict[str, Rule] = {
-    "convert": units.convert, "cvt": units.convert, "chem": _joined, "chem2": _joined,
-    "ce": _joined, "linktext": _joined, "frac": _fraction, "sfrac": _fraction,
-    "fraction": _fraction, "nihongo": _japanese,
-    "as of": _as_of, "asof": _as_of, "e": _power, "val": _value, "circa": _prefixed("c. "),
-    "c.": _prefixed("c. "), "bibleverse": _verse, "bibleref": _verse, "bibleref2": _verse,
+    "convert": units.convert,
+    "cvt": units.convert,
+    "chem": _joined,
+    "chem2": _joined,
+    "ce": _joined,
+    "linktext": _joined,
+    "frac": _fraction,
+    "sfrac": _fraction,
+    "fraction": _fraction,
+    "nihongo": _japanese,
+    "as of": _as_of,
+    "asof": _as_of,
+    "e": _power,
+    "val": _value,
+    "circa": _prefixed("c. "),
+    "c.": _prefixed("c. "),
+    "bibleverse": _verse,
+    "bibleref": _verse,
+    "bibleref2": _verse,
     "oldstyledate": _old_style,
-    "us$": _prefixed("US$"), "usd": _prefixed("US$"), "gbp": _prefixed("£"), "£": _prefixed("£"),
-    "eur": _prefixed("€"), "€": _prefixed("€"), "hms": _prefixed("HMS "), "uss": _prefixed("USS "),
-    "ss": _prefixed("SS "), "rms": _prefixed("RMS "), "ussr": _prefixed("USSR "),
-}  # fmt: skip
+    "us$": _prefixed("US$"),
+    "usd": _prefixed("US$"),
+    "gbp": _prefixed("£"),
+    "£": _prefixed("£"),
+    "eur": _prefixed("€"),
+    "€": _prefixed("€"),
+    "hms": _prefixed("HMS "),
+    "uss": _prefixed("USS "),
+    "ss": _prefixed("SS "),
+    "rms": _prefixed("RMS "),
+    "ussr": _prefixed("USSR "),
+}
 _COMPUTED_OF_LANGUAGE: dict[str, dict[str, Rule]] = {
     "fr": {
-        "unité": _words, "nombre": _words, "tmp": _words, "date-": _words, "date": _words,
+        "unité": _words,
+        "nombre": _words,
+        "tmp": _words,
+        "date-": _words,
+        "date": _words,
         "heure": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
-        "euro": _around("", " €"), "euros": _around("", " €"), "incise": _around("– ", " –"),
-        "s": _around("", "e siècle"), "s-": _around("", "e siècle"), "s2": _around("", "e siècle"),
-        "ier": lambda _: "Ier", "1er": lambda _: "1er", "ire": lambda _: "Ire",
+        "euro": _around("", " €"),
+        "euros": _around("", " €"),
+        "incise": _around("– ", " –"),
+        "s": _around("", "e siècle"),
+        "s-": _around("", "e siècle"),
+        "s2": _around("", "e siècle"),
+        "ier": lambda _: "Ier",
+        "1er": lambda _: "1er",
+        "ire": lambda _: "Ire",
         "citation": _around("« ", " »"),
     },
     "de": {'"': _around("„", "“"), "höhe": _around("", " m")},
@@ -233,7 +292,7 @@ _COMPUTED_OF_LANGUAGE: dict[str, dict[str, Rule]] = {
     "it": {"m": _words},
     "pt": {"fmtn": _words},
     "pl": {"j": _words},
-}  # fmt: skip
+}
 
 
 _FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument

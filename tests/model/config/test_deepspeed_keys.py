@@ -32,19 +32,29 @@ def test_choices_of_deepspeed_change_no_output(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["deepspeed=zero3", "+deepspeed.zero_optimization.sub_group_size=5", "+deepspeed.aio.x=1",
-     "+deepspeed.gradient_clipping=1", "+deepspeed.zero_optimization.round_robin_gradients=false",
-     "+deepspeed.wall_clock_breakdown=true"],
-)  # fmt: skip
+    [
+        "deepspeed=zero3",
+        "+deepspeed.zero_optimization.sub_group_size=5",
+        "+deepspeed.aio.x=1",
+        "+deepspeed.gradient_clipping=1",
+        "+deepspeed.zero_optimization.round_robin_gradients=false",
+        "+deepspeed.wall_clock_breakdown=true",
+    ],
+)
 def test_what_changes_nothing_leaves_the_fingerprint(tmp_path: Path, word: str) -> None:
     assert fingerprint(tmp_path, word) == fingerprint(tmp_path)
 
 
 @pytest.mark.parametrize(
     "word",
-    ["communication_data_type=bf16", "data_types.grad_accum_dtype=bf16", "prescale_gradients=true",
-     "fp16.loss_scale=128", "zero_optimization.zero_quantized_gradients=true"],
-)  # fmt: skip
+    [
+        "communication_data_type=bf16",
+        "data_types.grad_accum_dtype=bf16",
+        "prescale_gradients=true",
+        "fp16.loss_scale=128",
+        "zero_optimization.zero_quantized_gradients=true",
+    ],
+)
 def test_what_may_change_the_output_is_part_of_the_fingerprint(tmp_path: Path, word: str) -> None:
     assert fingerprint(tmp_path, f"+deepspeed.{word}") != fingerprint(tmp_path)
 
@@ -79,16 +89,16 @@ KEY = ("+deepspeed.prescale_gradients=true",)
         *(
             ({"zero_optimization": {name: value}}, f"zero_optimization.{name}")
             for name, value in (
-                ("round_robin_gradients", True), ("parameter_alignment", True),
-                ("compute_grad_norm", False), ("zero_hpz_partition_size", 2),
+                ("round_robin_gradients", True),
+                ("parameter_alignment", True),
+                ("compute_grad_norm", False),
+                ("zero_hpz_partition_size", 2),
             )
         ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_what_contradicts_or_hides_state_is_refused(
-    typed: dict[str, Any], key: str, optimizer: str
-) -> None:
+def test_what_contradicts_or_hides_state_is_refused(typed: dict[str, Any], key: str, optimizer: str) -> None:
     with pytest.raises(ConfigError) as raised:
         TrainConfig(out="", optimizer=OptimizerConfig(name=optimizer), deepspeed=typed)
     assert raised.value.key == f"deepspeed.{key}"

@@ -59,9 +59,7 @@ def plainly(model: PretrainingModel, ids: Tensor) -> Tensor:
         x = x + mixed.transpose(0, 1).flatten(1) @ layer.mix.weight.T
         gate, value = (norm(x, layer.feed_norm.weight) @ layer.up.weight.T).chunk(2, -1)
         x = x + (gate * gate.sigmoid() * value) @ layer.down.weight.T
-    return model.masked_head(
-        norm(x, model.encoder.norm.weight), model.encoder.embeddings.word.weight
-    )
+    return model.masked_head(norm(x, model.encoder.norm.weight), model.encoder.embeddings.word.weight)
 
 
 def test_packed_sequences_give_what_the_plain_formulas_give(neobert: Any) -> None:

@@ -139,11 +139,7 @@ def test_an_unknown_backend_is_refused():
 
 @pytest.mark.parametrize(
     ("dtype", "width", "reason"),
-    [
-        (torch.float32, 64, "precision"),
-        (torch.bfloat16, 12, "multiple of 8"),
-        (torch.bfloat16, 264, "at most 256"),
-    ],
+    [(torch.float32, 64, "precision"), (torch.bfloat16, 12, "multiple of 8"), (torch.bfloat16, 264, "at most 256")],
 )
 def test_flash_attention_is_refused_where_its_kernels_refuse(dtype, width, reason):
     cuda = torch.device("cuda")

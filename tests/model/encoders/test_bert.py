@@ -85,15 +85,10 @@ def padded(batch: Batch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
 
 def loss(model: BertForPreTraining, batch: Batch) -> torch.Tensor:
     masked, pairs = model(batch)
-    return F.cross_entropy(masked, batch.masked_labels) + F.cross_entropy(
-        pairs, batch.next_sentence_labels
-    )
+    return F.cross_entropy(masked, batch.masked_labels) + F.cross_entropy(pairs, batch.next_sentence_labels)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("tiny", 4_433_468), ("base", 110_106_428), ("large", 336_226_108)],
-)
+@pytest.mark.parametrize(("name", "parameters"), [("tiny", 4_433_468), ("base", 110_106_428), ("large", 336_226_108)])
 def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters):
     shapes = parameter_shapes(size(root, name, vocab_size=30522))
     assert sum(shape.numel() for shape in shapes.values()) == parameters
@@ -148,11 +143,8 @@ def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     encoder = BertForPreTraining(small()).double().eval().encoder
     batch = ragged(lengths)
     tokens = len(batch.input_ids)
-    keep = data.draw(
-        st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor)
-    )
-    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
-              batch.max_length)  # fmt: skip
+    keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
+    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
     whole = encoder(*inputs)
     assert whole.shape == (tokens, 16)
     torch.testing.assert_close(encoder(*inputs, keep.long()), whole[keep.long()])

@@ -31,8 +31,16 @@ def batch(number: int) -> Batch:
     places = torch.cat([torch.arange(length) for length in lengths])
     ids = torch.randint(5, 50, (tokens,), generator=draws)
     masked = torch.tensor([start + 1 for start, _ in pairwise(bounds.tolist())])
-    return Batch(ids, torch.zeros_like(ids), places, bounds.int(), max(lengths), masked,
-                 ids[masked], torch.zeros(len(lengths), dtype=torch.long))  # fmt: skip
+    return Batch(
+        ids,
+        torch.zeros_like(ids),
+        places,
+        bounds.int(),
+        max(lengths),
+        masked,
+        ids[masked],
+        torch.zeros(len(lengths), dtype=torch.long),
+    )
 
 
 def learn(model: PretrainingModel, given: Batch) -> torch.Tensor:
@@ -42,21 +50,19 @@ def learn(model: PretrainingModel, given: Batch) -> torch.Tensor:
     return logits.detach()
 
 
-def model_of(
-    architecture: str, dropout: float, attention: str = "flash", layers: int = 4
-) -> PretrainingModel:
+def model_of(architecture: str, dropout: float, attention: str = "flash", layers: int = 4) -> PretrainingModel:
     more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
     config: ModelConfig = dataclasses.replace(
         small(attention=attention, dropout=dropout, attention_dropout=dropout, layers=layers),
-        architecture=architecture, **more,
-    )  # fmt: skip
+        architecture=architecture,
+        **more,
+    )
     torch.manual_seed(0)
     return build_model(config)
 
 
 @pytest.mark.parametrize(
-    ("architecture", "attention"),
-    [("bert", "flash"), ("modernbert", "flash"), ("bert", "padded")],
+    ("architecture", "attention"), [("bert", "flash"), ("modernbert", "flash"), ("bert", "padded")]
 )
 def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
     architecture: str, attention: str, monkeypatch: pytest.MonkeyPatch
@@ -98,9 +104,7 @@ def test_dropout_sum_and_norm_in_one_are_a_node_of_a_graph_of_all_sizes() -> Non
 
 def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda x: drop(x.sin(), 0.25), fullgraph=True, dynamic=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda x: drop(x.sin(), 0.25), fullgraph=True, dynamic=True, backend="aot_eager")
     torch.manual_seed(0)
     found = compiled(torch.ones(200, 100))
     kept = found != 0

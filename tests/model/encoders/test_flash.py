@@ -9,8 +9,14 @@ from model.encoders import flash
 LENGTHS = [3, 1, 5]
 TOKENS, HEADS, WIDTH = sum(LENGTHS), 2, 4
 BOUNDS = torch.tensor([0, *LENGTHS]).cumsum(0).int()
-HOW = [(0.0, False, flash.FAR), (0.0, True, flash.FAR), (0.0, False, 1), (0.0, True, 2),
-       (0.4, False, flash.FAR), (0.4, True, flash.FAR)]  # fmt: skip
+HOW = [
+    (0.0, False, flash.FAR),
+    (0.0, True, flash.FAR),
+    (0.0, False, 1),
+    (0.0, True, 2),
+    (0.4, False, flash.FAR),
+    (0.4, True, flash.FAR),
+]
 
 
 def inputs(dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
@@ -47,15 +53,12 @@ def test_shapes_on_a_gpu_are_those_of_pytorchs_own_kernels() -> None:
         q, k, v = torch.empty(TOKENS, 3, HEADS, 64, device="cuda", dtype=torch.bfloat16).unbind(1)
         bounds = torch.empty(len(LENGTHS) + 1, device="cuda", dtype=torch.int32)
         own = torch.ops.aten._flash_attention_forward(
-            q, k, v, bounds, bounds, 5, 5, 0.1, False, False, window_size_left=-1,
-            window_size_right=-1,
-        )  # fmt: skip
+            q, k, v, bounds, bounds, 5, 5, 0.1, False, False, window_size_left=-1, window_size_right=-1
+        )
         ours = flash.flash_attention(q, k, v, bounds, 5, 0.1, False, flash.FAR)
         for one, other in zip(ours, own, strict=False):
             assert (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
-        gradients = flash.flash_attention_backward(
-            ours[0], q, k, v, *ours, bounds, 5, 0.1, False, flash.FAR
-        )
+        gradients = flash.flash_attention_backward(ours[0], q, k, v, *ours, bounds, 5, 0.1, False, flash.FAR)
         assert [x.shape for x in gradients] == [q.shape] * 3
 
 
@@ -63,16 +66,36 @@ def test_the_kernels_have_the_signatures_that_the_operator_was_written_for() -> 
     """They are private: another PyTorch may change them, and then this file is to be looked at."""
     forward = torch.ops.aten._flash_attention_forward.default._schema
     assert [one.name for one in forward.arguments[:10]] == [
-        "query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k", "dropout_p",
-        "is_causal", "return_debug_mask",
-    ]  # fmt: skip
+        "query",
+        "key",
+        "value",
+        "cum_seq_q",
+        "cum_seq_k",
+        "max_q",
+        "max_k",
+        "dropout_p",
+        "is_causal",
+        "return_debug_mask",
+    ]
     assert {"window_size_left", "window_size_right"} <= {one.name for one in forward.arguments}
     assert [one.name for one in forward.returns[:3]] == ["output", "softmax_logsumexp", "rng_state"]
     backward = torch.ops.aten._flash_attention_backward.default._schema
     assert [one.name for one in backward.arguments[:14]] == [
-        "grad_out", "query", "key", "value", "out", "logsumexp", "cum_seq_q", "cum_seq_k", "max_q",
-        "max_k", "dropout_p", "is_causal", "rng_state", "unused",
-    ]  # fmt: skip
+        "grad_out",
+        "query",
+        "key",
+        "value",
+        "out",
+        "logsumexp",
+        "cum_seq_q",
+        "cum_seq_k",
+        "max_q",
+        "max_k",
+        "dropout_p",
+        "is_causal",
+        "rng_state",
+        "unused",
+    ]
 
 
 @pytest.mark.gpu

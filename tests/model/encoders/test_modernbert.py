@@ -34,8 +34,13 @@ def size(root, name: str, **changes) -> ModelConfig:
 
 def small(**changes) -> ModelConfig:
     sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "positions": 1024}
-    rest = {"dropout": 0.0, "attention_dropout": 0.0, "layer_norm_epsilon": 1e-5,
-            "architecture": "modernbert", "local_window": 16}  # fmt: skip
+    rest = {
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "layer_norm_epsilon": 1e-5,
+        "architecture": "modernbert",
+        "local_window": 16,
+    }
     return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **rest, **changes})
 
 
@@ -85,8 +90,7 @@ def padded(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
     def pad(x: Tensor, fill: int) -> Tensor:
         return torch.full(real.shape, fill).masked_scatter(real, x)
 
-    inputs = {"input_ids": pad(batch.input_ids, 0), "attention_mask": real.long(),
-              "labels": pad(labels, -100)}  # fmt: skip
+    inputs = {"input_ids": pad(batch.input_ids, 0), "attention_mask": real.long(), "labels": pad(labels, -100)}
     return inputs, real
 
 
@@ -131,9 +135,7 @@ def test_sizes_have_as_many_parameters_as_modernbert(root, name):
 
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
-@pytest.mark.parametrize(
-    "lengths", [[1], [17, 96, 33, 2, 1], [16, 17, 24, 25, 9, 8], [400, 3]], ids=str
-)
+@pytest.mark.parametrize("lengths", [[1], [17, 96, 33, 2, 1], [16, 17, 24, 25, 9, 8], [400, 3]], ids=str)
 def test_everything_equals_hugging_face_in_double_precision(lengths, attention, monkeypatch):
     monkeypatch.setattr(modeling_modernbert, "apply_rotary_pos_emb", rotate_in_double)
     torch.manual_seed(0)
@@ -146,12 +148,14 @@ def test_everything_equals_hugging_face_in_double_precision(lengths, attention, 
 @pytest.mark.parametrize("attention", ["each", "padded"])
 @pytest.mark.parametrize(
     ("name", "layers", "lengths"),
-    [("modern-tiny", 4, [17, 300, 33, 2, 60]), ("modern-mini", 7, [200, 193, 192, 64]),
-     ("modern-base", 2, [40, 1, 129]), ("modern-tiny", 4, [1024, 5, 700])],
-)  # fmt: skip
-def test_logits_losses_and_gradients_equal_those_of_hugging_face(
-    root, name, layers, lengths, attention
-):
+    [
+        ("modern-tiny", 4, [17, 300, 33, 2, 60]),
+        ("modern-mini", 7, [200, 193, 192, 64]),
+        ("modern-base", 2, [40, 1, 129]),
+        ("modern-tiny", 4, [1024, 5, 700]),
+    ],
+)
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, lengths, attention):
     torch.manual_seed(0)
     config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
     model = ModernBertForPreTraining(config)
@@ -169,10 +173,7 @@ def test_it_learns_along_the_curve_of_hugging_face():
     answers = {int(token): int(token * 7 % VOCAB) for token in range(VOCAB)}  # can be learnt
     batches = [
         dataclasses.replace(
-            one,
-            masked_labels=torch.tensor(
-                [answers[int(token)] for token in one.input_ids[one.masked_positions]]
-            ),
+            one, masked_labels=torch.tensor([answers[int(token)] for token in one.input_ids[one.masked_positions]])
         )
         for one in batches
     ]
@@ -202,11 +203,8 @@ def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     encoder = ModernBertForPreTraining(small()).double().encoder
     batch = ragged(lengths)
     tokens = len(batch.input_ids)
-    keep = data.draw(
-        st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor)
-    )
-    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens,
-              batch.max_length)  # fmt: skip
+    keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
+    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
     whole = encoder(*inputs)
     torch.testing.assert_close(encoder(*inputs, keep.long()), whole[keep.long()])
     torch.testing.assert_close(encoder.states(*inputs)[-1], whole)
@@ -301,10 +299,14 @@ def test_half_precision_follows_single_precision(root):
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"causal": True}, "model.causal"), ({"heads": 16}, "model.heads"),
-     ({"architecture": "gpt"}, "model.architecture"), ({"local_window": 1}, "local_window"),
-     ({"classifier_pooling": "max"}, "classifier_pooling")],
-)  # fmt: skip
+    [
+        ({"causal": True}, "model.causal"),
+        ({"heads": 16}, "model.heads"),
+        ({"architecture": "gpt"}, "model.architecture"),
+        ({"local_window": 1}, "local_window"),
+        ({"classifier_pooling": "max"}, "classifier_pooling"),
+    ],
+)
 def test_sizes_that_cannot_be_are_refused(changes, key):
     with pytest.raises(ConfigError, match=key):
         small(**changes)

@@ -21,9 +21,7 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
     return WordPiece.load(folder)
 
 
-def made(
-    wordpiece: WordPiece, framing: TruncationConfig, a: int, b: int | None = None
-) -> list[str]:
+def made(wordpiece: WordPiece, framing: TruncationConfig, a: int, b: int | None = None) -> list[str]:
     """The sequences of a text of `a` words, or of a pair."""
     second = None if b is None else [" ".join(WORDS[300 : 300 + b])]
     found = features.tokenize(wordpiece, [" ".join(WORDS[:a])], second, [0.0], framing)

@@ -11,13 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop
-from model.finetuning.features import (
-    Samples,
-    TruncationConfig,
-    batch_count,
-    epoch_batches,
-    tokenize,
-)
+from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
 from model.huggingface.bert_names import BERT
 from pipeline.common import counter_rng
@@ -26,13 +20,8 @@ from pipeline.tokenization.wordpiece import WordPiece
 WHOLE = TruncationConfig(40)
 CPU = torch.device("cpu")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-CONFIG = ModelConfig(
-    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
-    vocab_size=len(WORDS),
-)  # fmt: skip
-RECIPE = loop.Recipe(
-    batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01
-)
+CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=len(WORDS))
+RECIPE = loop.Recipe(batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +86,7 @@ def test_an_epoch_has_every_sample_once_in_full_batches(rows, size, seed):
 
 def test_batches_hold_samples_of_like_length_and_differ_by_epoch(wordpiece):
     samples = some(wordpiece, 400)
-    first, second = (
-        list(epoch_batches(samples, 8, counter_rng.key(0, "test", epoch))) for epoch in (0, 1)
-    )
+    first, second = (list(epoch_batches(samples, 8, counter_rng.key(0, "test", epoch))) for epoch in (0, 1))
     lengths = np.array([len(ids) for ids in samples.ids])
     assert np.mean([np.ptp(lengths[rows]) for rows in first]) < 1
     assert {frozenset(rows.tolist()) for rows in first} != {frozenset(r.tolist()) for r in second}
@@ -110,11 +97,7 @@ def test_a_sample_is_scored_the_same_alone_and_among_others(wordpiece):
     model = loop.build(CONFIG, None, HeadConfig("class", 1), 0)
     together = loop.predict(model, samples, CPU)
     alone = [
-        loop.predict(
-            model,
-            Samples([samples.ids[row]], samples.second[[row]], samples.labels[[row]]),
-            CPU,
-        )[0]
+        loop.predict(model, Samples([samples.ids[row]], samples.second[[row]], samples.labels[[row]]), CPU)[0]
         for row in range(9)
     ]
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-6)
@@ -140,9 +123,7 @@ def test_logits_are_those_of_transformers(wordpiece):
     sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
     renamed = {
-        name.replace("head.", "classifier.")
-        if name.startswith("head.")
-        else BERT.their_name(name): tensor
+        name.replace("head.", "classifier.") if name.startswith("head.") else BERT.their_name(name): tensor
         for name, tensor in model.state_dict().items()
     }
     theirs.load_state_dict(renamed)

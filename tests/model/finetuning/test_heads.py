@@ -20,8 +20,7 @@ from model.huggingface.bert_names import BERT
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
-CONFIG = ModelConfig(name="small", layers=3, hidden=16, heads=2, feed_forward=32, positions=40,
-                     vocab_size=30)  # fmt: skip
+CONFIG = ModelConfig(name="small", layers=3, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=30)
 CPU = torch.device("cpu")
 LENGTHS = (7, 3, 12, 5)
 
@@ -37,9 +36,7 @@ def padded(samples: Samples) -> dict[str, torch.Tensor]:
     lengths = torch.tensor(LENGTHS)
     places = torch.arange(int(lengths.max()))
     return {
-        "input_ids": torch.nn.utils.rnn.pad_sequence(
-            [torch.from_numpy(ids) for ids in samples.ids], batch_first=True
-        ),
+        "input_ids": torch.nn.utils.rnn.pad_sequence([torch.from_numpy(ids) for ids in samples.ids], batch_first=True),
         "attention_mask": (places < lengths[:, None]).long(),
         "token_type_ids": (places >= torch.from_numpy(samples.second)[:, None]).long(),
     }
@@ -59,9 +56,7 @@ def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
     folder = vocab.parent / kind
     saved_model.save(folder, ours, CONFIG, [], vocab)
-    opened = getattr(transformers, BERT.tuned[kind]).from_pretrained(
-        folder, output_loading_info=True
-    )
+    opened = getattr(transformers, BERT.tuned[kind]).from_pretrained(folder, output_loading_info=True)
     assert not any(opened[1][key] for key in ("missing_keys", "unexpected_keys"))
     assert all(
         torch.equal(saved_model.load(folder)[1].model.state_dict()[name], tensor)
@@ -85,9 +80,7 @@ def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> Non
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
     arguments = loop.inputs(samples, np.arange(4), CPU)
-    loss = heads.loss_of(
-        "tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag", CPU), *arguments[3:5]
-    )
+    loss = heads.loss_of("tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag", CPU), *arguments[3:5])
     torch.testing.assert_close(loss, found.loss)
 
 
@@ -105,12 +98,9 @@ def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> 
     torch.testing.assert_close(split[..., 1][real], found.end_logits[real], atol=1e-6, rtol=0)
     masked = [x.masked_fill(~real, -torch.inf) for x in (found.start_logits, found.end_logits)]
     expected = sum(
-        torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side]))
-        for side, x in enumerate(masked)
+        torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side])) for side, x in enumerate(masked)
     )
-    torch.testing.assert_close(
-        heads.loss_of("answer", logits, torch.from_numpy(labels), *arguments[3:5]), expected / 2
-    )
+    torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), *arguments[3:5]), expected / 2)
 
 
 def test_choices_are_those_of_transformers(vocab: Path) -> None:
@@ -142,8 +132,7 @@ def test_chunks_are_pooled_as_said(kind: str) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("mix", "pooling"), [("concat", "cls"), ("mean", "max"),
-                                              ("weighted", "mean")])  # fmt: skip
+@pytest.mark.parametrize(("mix", "pooling"), [("concat", "cls"), ("mean", "max"), ("weighted", "mean")])
 def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_them(
     mix: str, pooling: str, vocab: Path
 ) -> None:
@@ -152,9 +141,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
     model = loop.build(CONFIG, weights, head, seed=1)
     samples = some(np.array([0.0, 1.0, 1.0, 0.0]))
-    recipe = loop.Recipe(
-        batch_size=2, learning_rate=1e-2, epochs=2, seed=0, warmup_share=0.1, weight_decay=0.01
-    )
+    recipe = loop.Recipe(batch_size=2, learning_rate=1e-2, epochs=2, seed=0, warmup_share=0.1, weight_decay=0.01)
     before = model.head.weight.clone()
     list(loop.train(model, samples, recipe, CPU))
     assert not torch.equal(model.head.weight, before)
@@ -180,9 +167,10 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
 
 def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
     model = transformers.BertModel(
-        transformers.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1,
-                                num_attention_heads=2, intermediate_size=32)
-    )  # fmt: skip
+        transformers.BertConfig(
+            vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+        )
+    )
     model.save_pretrained(vocab.parent / "bare")
     path = vocab.parent / "bare" / "config.json"
     for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
@@ -196,9 +184,16 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
 def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, problem: str) -> None:
     folder = vocab.parent / problem
     transformers.BertForSequenceClassification(
-        transformers.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1, num_labels=3,
-                                num_attention_heads=2, intermediate_size=32, problem_type=problem)
-    ).save_pretrained(folder)  # fmt: skip
+        transformers.BertConfig(
+            vocab_size=30,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_labels=3,
+            num_attention_heads=2,
+            intermediate_size=32,
+            problem_type=problem,
+        )
+    ).save_pretrained(folder)
     with pytest.raises(InputError, match=problem) as raised:
         saved_model.load(folder)
     assert raised.value.path == str(folder)
@@ -207,9 +202,7 @@ def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, pro
 @pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -> None:
-    config = dataclasses.replace(
-        CONFIG, architecture="modernbert", classifier_pooling=pooling, local_window=8
-    )
+    config = dataclasses.replace(CONFIG, architecture="modernbert", classifier_pooling=pooling, local_window=8)
     ours = loop.build(config, None, HeadConfig(kind, 2), seed=1).eval()
     starts = torch.tensor([0, *LENGTHS]).cumsum(0)
     tokens = int(starts[-1])

@@ -39,13 +39,15 @@ def padded(samples: Samples) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize(
     ("kind", "outputs", "opener"),
-    [("class", 3, "SequenceClassification"), ("class", 1, "SequenceClassification"),
-     ("tag", 4, "TokenClassification"), ("answer", 2, "QuestionAnswering"),
-     ("choice", 2, "MultipleChoice")],
-)  # fmt: skip
-def test_heads_are_those_of_transformers(
-    tmp_path: Path, kind: str, outputs: int, opener: str, pooling: str
-) -> None:
+    [
+        ("class", 3, "SequenceClassification"),
+        ("class", 1, "SequenceClassification"),
+        ("tag", 4, "TokenClassification"),
+        ("answer", 2, "QuestionAnswering"),
+        ("choice", 2, "MultipleChoice"),
+    ],
+)
+def test_heads_are_those_of_transformers(tmp_path: Path, kind: str, outputs: int, opener: str, pooling: str) -> None:
     config = replace(CONFIG, classifier_pooling=pooling)
     vocab = make_vocabulary(tmp_path / "vocab")
     ours = loop.build(config, our_state(), HeadConfig(kind, outputs), seed=1).eval()
@@ -67,10 +69,7 @@ def test_heads_are_those_of_transformers(
     with torch.no_grad():
         found = theirs.eval()(**batch)
     logits = loop.predict(ours, samples, CPU)
-    if kind == "answer":
-        expected = torch.stack([found.start_logits, found.end_logits], -1)
-    else:
-        expected = found.logits
+    expected = torch.stack([found.start_logits, found.end_logits], -1) if kind == "answer" else found.logits
     for row, values in enumerate(logits):
         right = expected[row, : len(values)] if kind in ("tag", "answer") else expected[row]
         np.testing.assert_allclose(values, right, atol=1e-5)

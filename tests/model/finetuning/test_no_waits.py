@@ -16,8 +16,9 @@ from model.finetuning.heads import BertWithHead, HeadConfig
 from model.finetuning.sentence_scores import SentenceScorer
 
 # The attention of fp32 on a GPU.
-CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
-                     vocab_size=30, attention="padded")  # fmt: skip
+CONFIG = ModelConfig(
+    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=30, attention="padded"
+)
 CPU, META = torch.device("cpu"), torch.device("meta")
 LENGTHS = (7, 3, 12, 5, 9, 4)
 ROWS = len(LENGTHS)
@@ -30,11 +31,12 @@ HEADS: dict[str, tuple[HeadConfig, Any]] = {
     "choices": (HeadConfig("choice", 3), np.array([2.0, 0.0])),
     "tags": (HeadConfig("tag", 4), [np.array([1] + [UNLABELLED] * (n - 1)) for n in LENGTHS]),
     "answers": (HeadConfig("answer", 2), np.array([[1, 2]] * ROWS)),
-    "frozen": (HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean"),
-               np.arange(ROWS) % 2.0),
-}  # fmt: skip
-GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6],
-          "choices": [0, 3, 6]}  # fmt: skip
+    "frozen": (
+        HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean"),
+        np.arange(ROWS) % 2.0,
+    ),
+}
+GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6], "choices": [0, 3, 6]}
 
 
 def some(name: str) -> Samples:
@@ -53,9 +55,8 @@ def built(name: str, architecture: str = "bert") -> BertWithHead:
 @pytest.mark.parametrize("name", HEADS)
 def test_an_epoch_waits_once_for_its_loss(name: str, precision: str) -> None:
     recipe = loop.Recipe(
-        batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01,
-        precision=precision,
-    )  # fmt: skip
+        batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01, precision=precision
+    )
     batches: list[int] = []
     with HostWaits() as waits:
         epochs = loop.train(built(name), some(name), recipe, CPU, lambda: batches.append(1))

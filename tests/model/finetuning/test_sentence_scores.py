@@ -25,10 +25,17 @@ from tests.model import tiny_bert, tiny_modernbert
 
 GOLDEN = Path(__file__).parent / "golden" / "minicons.json"
 SENTENCES = [
-    "the cat saw the dog .", "the cat saw the dogs .", "a", "abc def", "über alles",
+    "the cat saw the dog .",
+    "the cat saw the dogs .",
+    "a",
+    "abc def",
+    "über alles",
     "the 中文 zoo.",
-    "abc def ghi jkl mno pqr stu", "the cat saw the dog .", "x é z", "the the the",
-]  # fmt: skip
+    "abc def ghi jkl mno pqr stu",
+    "the cat saw the dog .",
+    "x é z",
+    "the the the",
+]
 KINDS = {
     "bert": tiny_bert.CONFIG,
     "modernbert": replace(tiny_modernbert.CONFIG, vocab_size=len(tiny_bert.WORDS), local_window=4),
@@ -130,9 +137,7 @@ def test_a_pair_that_differs_in_one_token_shares_that_copy() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_scores_are_those_of_minicons(
-    folder: Path, kind: str, method: str, request: pytest.FixtureRequest
-) -> None:
+def test_scores_are_those_of_minicons(folder: Path, kind: str, method: str, request: pytest.FixtureRequest) -> None:
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     try:
         found = minicons(folder, kind, method)
@@ -157,17 +162,13 @@ def minicons(folder: Path, kind: str, method: str) -> list[float]:
         return [float(part[:-1].sum()) for part in parts]  # without [SEP], as BabyLM has it
     model = scorer.MaskedLMScorer(str(folder), "cpu")
     metric = {"pll": "original", "word_l2r": "within_word_l2r"}[method]
-    total = model.sequence_score(
-        encoded, reduction=lambda part: float(part.sum()), PLL_metric=metric
-    )
+    total = model.sequence_score(encoded, reduction=lambda part: float(part.sum()), PLL_metric=metric)
     return [float(score) for score in total]
 
 
 def test_products_are_exact_while_scores_are_made_and_as_before_afterwards() -> None:
     model, seen = network(tiny_bert.CONFIG), []
-    model.encoder.layers[0].register_forward_pre_hook(
-        lambda *_: seen.append(torch.get_float32_matmul_precision())
-    )
+    model.encoder.layers[0].register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
     scorer = SentenceScorer(model, 4, torch.device("cpu"))
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # as `device_of` sets it on a GPU

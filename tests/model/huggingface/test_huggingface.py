@@ -8,16 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_bert import (
-    CONFIG,
-    WORDS,
-    forms,
-    make_vocabulary,
-    our_logits,
-    our_state,
-    their_logits,
-    write_theirs,
-)
+from tiny_bert import CONFIG, WORDS, forms, make_vocabulary, our_logits, our_state, their_logits, write_theirs
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     AutoModel,
@@ -82,8 +73,7 @@ def test_the_file_has_the_names_that_transformers_writes(folder, theirs):
 
 
 def test_everybody_may_read_the_folder(folder):
-    names = {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt",
-             "tokenizer_config.json", "README.md"}  # fmt: skip
+    names = {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "README.md"}
     assert {path.name for path in folder.iterdir()} == names
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in folder.iterdir())
 
@@ -106,11 +96,8 @@ def rare_tokenizer(normalizer, pre_tokenizer, longest=100, prefix="##"):
     """A WordPiece tokenizer that differs from BERT's, as a tokenizer.json."""
     ids = {word: number for number, word in enumerate(WORDS)}
     tokenizer = Tokenizer(
-        models.WordPiece(
-            ids, unk_token="[UNK]", max_input_chars_per_word=longest,
-            continuing_subword_prefix=prefix,
-        )
-    )  # fmt: skip
+        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=longest, continuing_subword_prefix=prefix)
+    )
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     tokenizer.add_special_tokens(WORDS[:5])
     return tokenizer.to_str()
@@ -158,9 +145,7 @@ def test_what_was_saved_is_loaded(folder, state):
 
 
 @pytest.mark.parametrize("size", [1, 3000, 10**9])
-def test_files_are_no_larger_than_asked_and_transformers_opens_them(
-    tmp_path, state, vocab_folder, size
-):
+def test_files_are_no_larger_than_asked_and_transformers_opens_them(tmp_path, state, vocab_folder, size):
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, shard_bytes=size)
     files = list((tmp_path / "out").glob("*.safetensors"))
     assert (tmp_path / "out" / "model.safetensors.index.json").exists() == (len(files) > 1)
@@ -192,9 +177,7 @@ def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vo
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_not_blamed_on_the_dtype(
-    tmp_path, state, vocab_folder, dtype, value
-):
+def test_weights_that_are_not_finite_are_not_blamed_on_the_dtype(tmp_path, state, vocab_folder, dtype, value):
     state["pooler.dense.bias"][:3] = value
     with pytest.raises(InputError, match=r"pooler\.dense\.bias: 3 ") as caught:
         bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
@@ -229,8 +212,13 @@ def change(folder, **changes):
 
 
 def test_another_architecture_is_refused_by_name(tmp_path):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-             "intermediate_size": 32, "vocab_size": 50}  # fmt: skip
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "vocab_size": 50,
+    }
     RobertaModel(RobertaConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"RobertaModel.*roberta"):
         bert_format.load(tmp_path)

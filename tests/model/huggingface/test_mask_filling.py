@@ -8,9 +8,13 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 TEXTS = [
-    "the [MASK] of the list", "[MASK] the list", "the list [MASK]", "the  [MASK] [MASK]  list",
-    "the[MASK]list", "[MASK]",
-]  # fmt: skip
+    "the [MASK] of the list",
+    "[MASK] the list",
+    "the list [MASK]",
+    "the  [MASK] [MASK]  list",
+    "the[MASK]list",
+    "[MASK]",
+]
 
 
 def assert_like_the_library(wordpiece: WordPiece) -> None:

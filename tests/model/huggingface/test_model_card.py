@@ -20,22 +20,34 @@ def test_the_card_says_what_the_run_was(tmp_path):
     state, vocab_folder = our_state(), make_vocabulary(tmp_path / "vocab")
     common = {"version": 1, "inputs": {}, "files": {}, "summary": "", "finished": "now"}
     prepare = Manifest(
-        stage="prepare", fingerprint="p" * 64, seconds=1.0,
+        stage="prepare",
+        fingerprint="p" * 64,
+        seconds=1.0,
         config={"corpus": {"name": "books", "language": "en", "files": []}},
-        figures={"documents": {"written": 1234},
-                 "totals": {"tokens": 99000, "validation_documents": 12}}, **common,
-    )  # fmt: skip
+        figures={"documents": {"written": 1234}, "totals": {"tokens": 99000, "validation_documents": 12}},
+        **common,
+    )
     train = Manifest(
-        stage="train", fingerprint="t" * 64, seconds=7200.0,
+        stage="train",
+        fingerprint="t" * 64,
+        seconds=7200.0,
         config={"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256},
-        figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}}, **common,
-    )  # fmt: skip
+        figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}},
+        **common,
+    )
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
     text = (tmp_path / "out" / "README.md").read_text()
-    for words in ("license: ", "fill in", "language: en", "| documents | 1,234 |",
-                  "| documents held out | 12 |",
-                  "| learning rate | 0.0001 |", "| steps | 5,000 |", "| hours | 2.00 |",
-                  "| masked lm accuracy | 0.4321 |"):  # fmt: skip
+    for words in (
+        "license: ",
+        "fill in",
+        "language: en",
+        "| documents | 1,234 |",
+        "| documents held out | 12 |",
+        "| learning rate | 0.0001 |",
+        "| steps | 5,000 |",
+        "| hours | 2.00 |",
+        "| masked lm accuracy | 0.4321 |",
+    ):
         assert words in text
     assert "The capital of France" in text
     more = replace(prepare, config={"corpus": {"name": "wiki"}})
@@ -48,10 +60,17 @@ def test_the_card_says_what_the_run_was(tmp_path):
 @pytest.mark.parametrize("language", ["no", "vi", "zh-yue"])
 def test_the_language_is_text_in_the_header(language: str) -> None:
     prepare = Manifest(
-        stage="prepare", fingerprint="p" * 64, version=1, inputs={}, files={}, figures={},
-        config={"corpus": {"name": "wiki", "language": language}}, summary="", seconds=1.0,
+        stage="prepare",
+        fingerprint="p" * 64,
+        version=1,
+        inputs={},
+        files={},
+        figures={},
+        config={"corpus": {"name": "wiki", "language": language}},
+        summary="",
+        seconds=1.0,
         finished="now",
-    )  # fmt: skip
+    )
     header = model_card.write(CONFIG, 1, [prepare], {}).split("---\n")[1]
     assert yaml.safe_load(header)["language"] == language
     assert language == "no" or f"language: {language}\n" in header
@@ -61,9 +80,17 @@ def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> 
     address = [{"url": "https://example.org/dump.xml.bz2"}]
     corpus = {"name": "wiki", "language": "vi", "path": "/home/me/vi.xml.bz2", "files": address}
     prepare = Manifest(
-        stage="prepare", fingerprint="p" * 64, seconds=1.0, config={"corpus": corpus}, figures={},
-        version=1, inputs={}, files={}, summary="", finished="now",
-    )  # fmt: skip
+        stage="prepare",
+        fingerprint="p" * 64,
+        seconds=1.0,
+        config={"corpus": corpus},
+        figures={},
+        version=1,
+        inputs={},
+        files={},
+        summary="",
+        finished="now",
+    )
     text = model_card.write(CONFIG, 1, [prepare], {})
     assert "| from | vi.xml.bz2 |" in text
     assert "example.org" not in text
@@ -86,8 +113,16 @@ def test_a_left_to_right_model_is_not_offered_to_fill_masks() -> None:
 
 
 def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
-    common = {"fingerprint": "c" * 64, "version": 1, "inputs": {}, "files": {}, "summary": "",
-              "finished": "now", "seconds": 1.0, "figures": {}}  # fmt: skip
+    common = {
+        "fingerprint": "c" * 64,
+        "version": 1,
+        "inputs": {},
+        "files": {},
+        "summary": "",
+        "finished": "now",
+        "seconds": 1.0,
+        "figures": {},
+    }
     (tmp_path / "start").mkdir()
     made = Manifest(stage="convert", config={"train": "/models/MiniLM"}, **common)
     made.write(tmp_path / "start")
@@ -100,18 +135,15 @@ def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("tokens", "text"),
     [
-        ("the old cap ##tain told sto ##ries , often .",
-         "the old captain told stories, [MASK]."),
+        ("the old cap ##tain told sto ##ries , often .", "the old captain told stories, [MASK]."),
         ("un uomo non parla mai di [UNK] .", None),
         ("l ' isola era piena di alberi .", "l'isola era piena di [MASK]."),
         ("the ` code ` is not plain text .", None),
         ("too short .", None),
         ("a ##b c ##d e ##f g ##h .", None),
     ],
-)  # fmt: skip
-def test_an_example_is_a_plain_sentence_with_its_longest_word_masked(
-    tokens: str, text: str | None
-) -> None:
+)
+def test_an_example_is_a_plain_sentence_with_its_longest_word_masked(tokens: str, text: str | None) -> None:
     assert card_example.masked(tokens.split()) == text
 
 
@@ -120,14 +152,17 @@ def test_the_example_is_the_first_whole_plain_sentence_of_the_held_out_text(tmp_
     words = text.split()
     entries = [*SPECIAL, *sorted(set(words) - set(SPECIAL))]
     info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries),
-        sequence_length=32, seed=0,
-    )  # fmt: skip
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries), sequence_length=32, seed=0
+    )
     values = np.array([entries.index(word) for word in words])
     write_shard(
-        tmp_path / "validation-00000-of-00001.arrow", info, values, np.array([0, len(words)]),
-        np.array([len(words)]), np.array([False]),
-    )  # fmt: skip
+        tmp_path / "validation-00000-of-00001.arrow",
+        info,
+        values,
+        np.array([0, len(words)]),
+        np.array([len(words)]),
+        np.array([False]),
+    )
     found = card_example.from_shards(tmp_path, entries)
     assert found == "the old [MASK] told a story."
     assert f'fill("{found}")' in model_card.write(CONFIG, 1, [], {"example": found})
@@ -146,25 +181,23 @@ def test_an_example_may_be_of_any_script(tokens: str, text: str) -> None:
     assert card_example.masked(tokens.split()) == text
 
 
-def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(
-    tmp_path,
-) -> None:
+def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(tmp_path) -> None:
     text = "The cap was red. L'île était près d'une naïve ville, l'été. And then"
     tokenizer = learn_byte_level([text, "The wind blew. L'été était là, près d'elle."])
     entries = card_example.pieces(tokenizer)
-    assert (entries[tokenizer.vocab.index("Ġw")], entries[tokenizer.vocab.index("e")]) == (
-        "w",
-        "##e",
-    )
+    assert (entries[tokenizer.vocab.index("Ġw")], entries[tokenizer.vocab.index("e")]) == ("w", "##e")
     ids, _ = tokenizer.encode([text])
     info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size,
-        sequence_length=99, seed=0,
-    )  # fmt: skip
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size, sequence_length=99, seed=0
+    )
     write_shard(
-        tmp_path / "validation-00000-of-00001.arrow", info, ids.astype(np.int64),
-        np.array([0, len(ids)]), np.array([len(ids)]), np.array([False]),
-    )  # fmt: skip
+        tmp_path / "validation-00000-of-00001.arrow",
+        info,
+        ids.astype(np.int64),
+        np.array([0, len(ids)]),
+        np.array([len(ids)]),
+        np.array([False]),
+    )
     found = card_example.from_shards(tmp_path, entries)
     assert found == "L'île [MASK] près d'une naïve ville, l'été."
     card = model_card.write(CONFIG, 1, [], {"example": found}, "BPE", "<mask>")
@@ -179,23 +212,22 @@ def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> N
     rows = [text.split() for text in texts]
     entries = [*SPECIAL, *sorted({word for row in rows for word in row})]
     info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries),
-        sequence_length=32, seed=0,
-    )  # fmt: skip
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries), sequence_length=32, seed=0
+    )
     lengths = np.array([len(row) for row in rows])
     write_shard(
-        tmp_path / "validation-00000-of-00001.arrow", info,
+        tmp_path / "validation-00000-of-00001.arrow",
+        info,
         np.array([entries.index(word) for row in rows for word in row]),
-        np.concatenate([[0], np.cumsum(lengths)]), lengths, np.zeros(len(rows), bool),
-    )  # fmt: skip
+        np.concatenate([[0], np.cumsum(lengths)]),
+        lengths,
+        np.zeros(len(rows), bool),
+    )
     (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
     found = card_example.spread(tmp_path, entries, 3)
     ends = [text.partition("about ")[2] for text in found]
     assert ends == ["a.", "c.", "e."]
-    config = ModelConfig(
-        name="t", layers=1, hidden=16, heads=2, feed_forward=32, vocab_size=len(entries),
-        positions=32,
-    )  # fmt: skip
+    config = ModelConfig(name="t", layers=1, hidden=16, heads=2, feed_forward=32, vocab_size=len(entries), positions=32)
     state = build_model(config).state_dict()
     state["masked_head.bias"][entries.index("captain")] = 50.0
     filled = mask_filling.fill(config, state, WordPiece.load(tmp_path), found)
@@ -211,9 +243,17 @@ def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> N
 def test_weights_that_were_not_evaluated_have_no_held_out_figures() -> None:
     figures = {"steps": 5, "validation": {"masked_lm_loss": 1.5}, "most_frequent_accuracy": 0.25}
     train = Manifest(
-        stage="train", fingerprint="t" * 64, seconds=1.0, config={}, figures=figures,
-        version=1, inputs={}, files={}, summary="", finished="now",
-    )  # fmt: skip
+        stage="train",
+        fingerprint="t" * 64,
+        seconds=1.0,
+        config={},
+        figures=figures,
+        version=1,
+        inputs={},
+        files={},
+        summary="",
+        finished="now",
+    )
     assert "| most frequent token's share | 0.2500 |" in model_card.write(CONFIG, 1, [train], {})
     bare = replace(train, figures=figures | {"validation": {}})
     text = model_card.write(CONFIG, 1, [bare], {})

@@ -57,9 +57,7 @@ def test_a_folder_opens_with_equal_logits(folder):
     encoder = AutoModel.from_pretrained(folder)
     assert type(encoder) is ModernBertModel
     assert their_logits(encoder).last_hidden_state.shape == (1, 30, 16)
-    classifier, info = AutoModelForSequenceClassification.from_pretrained(
-        folder, output_loading_info=True
-    )
+    classifier, info = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert set(info["missing_keys"]) == {"classifier.weight", "classifier.bias"}
     assert torch.equal(classifier.head.dense.weight, opened.head.dense.weight)
 

@@ -6,14 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer
 
 from model.encoders.architectures import build_model
@@ -61,9 +54,7 @@ FRAMES = {
     "offsets": processors.ByteLevel(),
     "roberta": processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)),
     "bert": processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)),
-    "one segment": processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:0 [SEP]:0", **FRAME
-    ),
+    "one segment": processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:0 [SEP]:0", **FRAME),
     "end": processors.TemplateProcessing(single="$A [SEP]", pair="$A $B [SEP]", **FRAME),
 }
 
@@ -81,9 +72,7 @@ def test_pairs_have_the_ids_and_segments_of_training(
         spec = json.loads(library.to_str())
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab/tokenizer.json").write_text(json.dumps(spec))
-    size = dataclasses.replace(
-        CONFIG, architecture=architecture, vocab_size=library.get_vocab_size(), local_window=8
-    )
+    size = dataclasses.replace(CONFIG, architecture=architecture, vocab_size=library.get_vocab_size(), local_window=8)
     bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
     head = loop.build(size, None, HeadConfig("class", 2), seed=0)
     saved_model.save(tmp_path / "b", head, size, ["no", "yes"], tmp_path / "a")
@@ -114,9 +103,7 @@ def test_the_check_sees_segments_that_are_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [wordpiece, byte_level])
-def test_added_words_are_written_as_they_were_read(
-    kind: Callable[[], Tokenizer], tmp_path: Path
-) -> None:
+def test_added_words_are_written_as_they_were_read(kind: Callable[[], Tokenizer], tmp_path: Path) -> None:
     library = kind()
     library.add_tokens([AddedToken("<User>"), AddedToken("x y", normalized=False)])
     (tmp_path / "vocab").mkdir()

@@ -33,10 +33,15 @@ def test_a_launcher_on_one_machine_gets_a_free_port() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [DEEPSPEED, ["deepspeed", "--hostfile", "H", "model/train.py"], ["python", "train.py"],
-     ["torchrun", "--nnodes", "2", "model/train.py"], ["torchrun", "--standalone", "train.py"],
-     ["torchrun", "--master-port", "29600", "train.py"]],
-)  # fmt: skip
+    [
+        DEEPSPEED,
+        ["deepspeed", "--hostfile", "H", "model/train.py"],
+        ["python", "train.py"],
+        ["torchrun", "--nnodes", "2", "model/train.py"],
+        ["torchrun", "--standalone", "train.py"],
+        ["torchrun", "--master-port", "29600", "train.py"],
+    ],
+)
 def test_a_port_that_is_asked_for_or_agreed_on_stays(words: list[str]) -> None:
     assert LauncherCommand.parse(words).with_free_port().words() == words
 
@@ -61,8 +66,7 @@ def test_each_rank_has_its_host_though_hosts_differ_in_slots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("node0", 1), ("a slots=1\nnode0 slots=x", 2), ("a slots=1\na slots=1", 2), ("a slots=0", 1)],
+    ("text", "line"), [("node0", 1), ("a slots=1\nnode0 slots=x", 2), ("a slots=1\na slots=1", 2), ("a slots=0", 1)]
 )
 def test_a_wrong_line_of_hosts_is_named(tmp_path: Path, text: str, line: int) -> None:
     (tmp_path / "hosts").write_text(text)
@@ -100,11 +104,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
-    environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root",
-                   "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "2",
-                   "GOOGLE_CLOUD_PROJECT": "p", "AZURE_STORAGE_ACCOUNT": "a"}  # fmt: skip
-    sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT",
-            "AZURE_STORAGE_ACCOUNT"}  # fmt: skip
+    environment = {
+        "NCCL_DEBUG": "INFO",
+        "WANDB_API_KEY": "x",
+        "PATH": "/bin",
+        "HOME": "/root",
+        "CUDA_VISIBLE_DEVICES": "3",
+        "OMP_NUM_THREADS": "2",
+        "GOOGLE_CLOUD_PROJECT": "p",
+        "AZURE_STORAGE_ACCOUNT": "a",
+    }
+    sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT", "AZURE_STORAGE_ACCOUNT"}
     assert along(environment).keys() == sent
 
 
@@ -112,9 +122,7 @@ def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("MINE=home\nNCCL_DEBUG=INFO\n")
     listed = "# ours\nMINE=a \"b\",$HOME 'c'\n\nEMPTY=\n"
     (folder / "here" / ".deepspeed_env").write_text(listed)
-    assert along({"NCCL_DEBUG": "WARN"}) == {
-        "MINE": "a \"b\",$HOME 'c'", "EMPTY": "", "NCCL_DEBUG": "INFO",
-    }  # fmt: skip
+    assert along({"NCCL_DEBUG": "WARN"}) == {"MINE": "a \"b\",$HOME 'c'", "EMPTY": "", "NCCL_DEBUG": "INFO"}
     other = folder / "here" / "other"
     other.write_text("MINE=1\nexport\n")
     with pytest.raises(ConfigError) as caught:

@@ -11,8 +11,7 @@ from model.loader.device_copy import Copier, tensors
 
 def batch(tokens: int = 9) -> Batch:
     each = torch.arange(tokens)
-    return Batch(each, each, each, torch.tensor([0, tokens]).int(), tokens, each[:3], each[:3],
-                 each[:1])  # fmt: skip
+    return Batch(each, each, each, torch.tensor([0, tokens]).int(), tokens, each[:3], each[:3], each[:1])
 
 
 def test_on_a_cpu_nothing_is_copied() -> None:

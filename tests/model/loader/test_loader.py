@@ -19,8 +19,9 @@ from tests.examples import examples
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
 VOCAB += [f"##p{i}" for i in range(35)]
-TOKENIZER = SimpleNamespace(vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)),
-                            sha256="f" * 64, is_wordpiece=True)  # fmt: skip
+TOKENIZER = SimpleNamespace(
+    vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
+)
 ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 
@@ -49,9 +50,7 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_g
         write_shard(folder / name, shard, stored, offsets, a_len, random_next)
         for row in range(count):
             part = values[offsets[row] : offsets[row + 1]]
-            samples.append(
-                (tuple(part[: a_len[row]]), tuple(part[a_len[row] :]), bool(random_next[row]))
-            )
+            samples.append((tuple(part[: a_len[row]]), tuple(part[a_len[row] :]), bool(random_next[row])))
     return samples
 
 
@@ -199,8 +198,7 @@ def test_masks_change_with_the_epoch_and_the_order_with_the_seed(folder):
         edges = torch.searchsorted(batch.masked_positions, batch.cu_seqlens.long())
         places = batch.position_ids[batch.masked_positions]
         return {
-            sample: tuple(places[edges[row] : edges[row + 1]].tolist())
-            for row, sample in enumerate(restored(batch))
+            sample: tuple(places[edges[row] : edges[row + 1]].tolist()) for row, sample in enumerate(restored(batch))
         }
 
     first, second = masks_by_sample(0), masks_by_sample(75)
@@ -215,10 +213,7 @@ def test_validation_is_the_same_for_every_seed(folder):
 
 
 def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
-    info = ShardInfo(
-        split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
-        sequence_length=32, seed=0,
-    )  # fmt: skip
+    info = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
     values, offsets = np.array([UNK, UNK, 7, UNK]), np.array([0, 2, 4])
     path = tmp_path / "train-00000-of-00001.arrow"
     write_shard(path, info, values, offsets, np.array([1, 1]), np.array([False, True]))
@@ -237,13 +232,10 @@ def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
 @pytest.mark.parametrize(("random", "share"), [([1, 0, 0, 0], 0.75), ([1, 1, 1, 1], 1.0)])
 def test_the_share_of_the_more_frequent_class_of_pairs(tmp_path, random, share):
     info = ShardInfo(
-        split="validation", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
-        sequence_length=32, seed=0,
-    )  # fmt: skip
-    path = tmp_path / "validation-00000-of-00001.arrow"
-    write_shard(
-        path, info, np.full(8, 7), np.arange(0, 9, 2), np.ones(4, int), np.array(random, bool)
+        split="validation", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0
     )
+    path = tmp_path / "validation-00000-of-00001.arrow"
+    write_shard(path, info, np.full(8, 7), np.arange(0, 9, 2), np.ones(4, int), np.array(random, bool))
     assert loader(tmp_path, "validation").most_frequent_pair_share() == share
 
 
@@ -306,10 +298,7 @@ def test_another_tokenizer(tmp_path):
 def test_an_id_beyond_the_vocabulary(tmp_path):
     write(tmp_path, (3,))
     path = next(tmp_path.glob("*.arrow"))
-    info = ShardInfo(
-        split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB),
-        sequence_length=32, seed=0,
-    )  # fmt: skip
+    info = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
     write_shard(path, info, np.array([5, 100]), np.array([0, 2]), np.array([1]), np.array([True]))
     with pytest.raises(InputError, match="vocabulary") as raised:
         loader(tmp_path)
@@ -318,11 +307,7 @@ def test_an_id_beyond_the_vocabulary(tmp_path):
 
 @pytest.mark.parametrize(
     ("pairs", "judged", "held"),
-    [
-        ("none", "nsp", "have no sentence pairs"),
-        ("sop", "nsp", "have sop"),
-        ("nsp", "sop", "have nsp"),
-    ],
+    [("none", "nsp", "have no sentence pairs"), ("sop", "nsp", "have sop"), ("nsp", "sop", "have nsp")],
 )
 def test_the_pairs_that_are_judged_are_needed(tmp_path, pairs, judged, held):
     write(tmp_path, pairs=pairs)
@@ -343,8 +328,11 @@ def books(tmp_path_factory):
 def mixed(folder, books, split="train", weights=(), seed=0):
     return Loader(
         DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab=""),
-        ObjectiveConfig(name="test"), TOKENIZER, seed, split,
-    )  # fmt: skip
+        ObjectiveConfig(name="test"),
+        TOKENIZER,
+        seed,
+        split,
+    )
 
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))

@@ -22,9 +22,8 @@ LONGEST = 128
 def tokenizer(words=60, pieces=40):
     vocab = SPECIAL + [f"w{i}" for i in range(words)] + [f"##p{i}" for i in range(pieces)]
     return SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64,
-        is_wordpiece=True,
-    )  # fmt: skip
+        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64, is_wordpiece=True
+    )
 
 
 def masker(key=1, **objective):
@@ -56,9 +55,7 @@ shares = st.sampled_from([0.05, 0.15, 0.4, 0.8])
 lengths_of_batches = st.lists(st.integers(4, LONGEST), min_size=1, max_size=12)
 
 
-units = st.fixed_dictionaries(
-    {"whole_word": st.booleans(), "span": st.sampled_from([1, 2, 10]), "mask_share": shares}
-)
+units = st.fixed_dictionaries({"whole_word": st.booleans(), "span": st.sampled_from([1, 2, 10]), "mask_share": shares})
 
 
 @given(lengths_of_batches, st.integers(0, 99), st.sampled_from([0, 0.1, 0.9]), units)
@@ -99,9 +96,7 @@ def test_a_mask_does_not_depend_on_the_company(lengths, seed, data):
 def test_a_mask_changes_with_the_sample_and_the_seed():
     ids, starts = sequences([128])
     drawn = {
-        masked(masker(key), ids, starts, [sample])[0].positions.tobytes()
-        for key in (1, 2)
-        for sample in (0, 1, 2)
+        masked(masker(key), ids, starts, [sample])[0].positions.tobytes() for key in (1, 2) for sample in (0, 1, 2)
     }
     assert len(drawn) == 6
 
@@ -237,9 +232,7 @@ def test_next_tokens_are_predicted_everywhere_but_at_the_end():
 
 def test_every_masked_token_can_be_replaced_by_mask():
     ids, starts = sequences([100] * 50)
-    masks, hidden, _ = masked(
-        masker(mask_token_share=1.0, random_token_share=0.0), ids, starts, np.arange(50)
-    )
+    masks, hidden, _ = masked(masker(mask_token_share=1.0, random_token_share=0.0), ids, starts, np.arange(50))
     assert (hidden[masks.positions] == MASK).all()
     assert (hidden == MASK).sum() == len(masks.positions) == 50 * 15
 

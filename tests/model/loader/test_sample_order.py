@@ -10,11 +10,7 @@ from model.loader.sample_order import Mixture, Order, even_cuts
 from tests.examples import examples
 
 
-@given(
-    st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any),
-    st.integers(1, 60),
-    st.booleans(),
-)
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any), st.integers(1, 60), st.booleans())
 @settings(max_examples=examples(150), deadline=None)
 def test_windows_tile_every_epoch(rows, window_rows, shuffle):
     order = Order(np.array(rows), 0, window_rows, shuffle)

@@ -36,10 +36,17 @@ def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
     Manifest(
-        stage="prepare", fingerprint="f" * 64, version=1, config={}, inputs={},
-        files=file_checksums(folder, {}), figures={"shards": counted}, summary="",
-        seconds=0.0, finished="",
-    ).write(folder)  # fmt: skip
+        stage="prepare",
+        fingerprint="f" * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(folder, {}),
+        figures={"shards": counted},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(folder)
 
 
 class Place:
@@ -65,9 +72,7 @@ class Place:
 
     def cached(self, size: str | None, **more: Any) -> tuple[Loader, ShardCache]:
         """The loader of the bucket."""
-        data = self.data(
-            list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more
-        )
+        data = self.data(list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more)
         cache = ShardCache(data, self.addresses)
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
 
@@ -81,13 +86,11 @@ class Place:
 
 
 def reading(
-    loader: Loader, start: int, stop: int, rank: int = 0,
-    gather: Callable[[Any], list[Any]] = lambda value: [value],
-) -> Reading:  # fmt: skip
+    loader: Loader, start: int, stop: int, rank: int = 0, gather: Callable[[Any], list[Any]] = lambda value: [value]
+) -> Reading:
     return Reading(
-        run="run", rank=rank, spans=loader.spans, start=start, stop=stop, batch=BATCH,
-        gather=gather, beat=lambda: None,
-    )  # fmt: skip
+        run="run", rank=rank, spans=loader.spans, start=start, stop=stop, batch=BATCH, gather=gather, beat=lambda: None
+    )
 
 
 def begin(loader: Loader, cache: ShardCache, *of: Any) -> None:
@@ -128,9 +131,7 @@ def test_batches_are_those_of_local_files_within_the_limit(place: Place, smalles
     loader, cache = place.cached(str(smallest))
     begin(loader, cache, 0, stop)
     with closing(loader):
-        for mine, theirs in zip(
-            batches(loader, 0, stop), batches(place.local(), 0, stop), strict=True
-        ):
+        for mine, theirs in zip(batches(loader, 0, stop), batches(place.local(), 0, stop), strict=True):
             assert same(mine, theirs)
             assert place.held() <= smallest
     assert np.array_equal(loader.words_per_token, place.local().words_per_token)
@@ -151,9 +152,7 @@ def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_pat
             assert place.held() <= size
 
 
-def test_a_training_resumes_where_it_was_with_what_is_there(
-    place: Place, store: Proxy, smallest: int
-) -> None:
+def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store: Proxy, smallest: int) -> None:
     stop, middle = 3 * sum(ROWS), 18 * BATCH
     for start, end, world in ((0, middle, 1), (middle, stop, 2)):
         loader, cache = place.cached(None)
@@ -163,9 +162,7 @@ def test_a_training_resumes_where_it_was_with_what_is_there(
             for rank in range(world):
                 last = end if rank == world - 1 else start + BATCH
                 local = batches(place.local(), start, last, rank, world)
-                for mine, theirs in zip(
-                    batches(loader, start, last, rank, world), local, strict=True
-                ):
+                for mine, theirs in zip(batches(loader, start, last, rank, world), local, strict=True):
                     assert same(mine, theirs)
         cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
     # All shards were there: each was compared, none fetched.
@@ -174,9 +171,7 @@ def test_a_training_resumes_where_it_was_with_what_is_there(
 
 def assert_first_epoch(loader: Loader, place: Place) -> None:
     """Its batches are those of local files."""
-    for mine, theirs in zip(
-        batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True
-    ):
+    for mine, theirs in zip(batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True):
         assert same(mine, theirs)
 
 
@@ -241,9 +236,7 @@ def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train
     last = next(iter(loader.spans(0)))
     known: set[str] = {loader._shards[number].path.name for number in last.shards.tolist()}
     store.fault = lambda method, path, number: (
-        503
-        if "train-" in path and unquote(path).partition("?")[0].rpartition("/")[2] not in known
-        else None
+        503 if "train-" in path and unquote(path).partition("?")[0].rpartition("/")[2] not in known else None
     )
     begin(loader, cache, 0, sum(ROWS))
     with closing(loader):

@@ -25,10 +25,7 @@ def change_a_token(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [
-        (change_a_token, SHARD),
-        (lambda shard: shard.rename(shard.with_name("train-00009.arrow")), "train-00009"),
-    ],
+    [(change_a_token, SHARD), (lambda shard: shard.rename(shard.with_name("train-00009.arrow")), "train-00009")],
 )
 def test_changed_shards_are_refused_before_the_first_step(
     root: Path, work: Path, tmp_path: Path, change: Callable[[Path], object], why: str
@@ -41,9 +38,7 @@ def test_changed_shards_are_refused_before_the_first_step(
     assert said.count("error: ") == 2  # each rank leaves by itself, none waits for another
 
 
-def test_a_checkpoint_of_other_shards_is_not_gone_on_from(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_other_shards_is_not_gone_on_from(root: Path, work: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
     settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
     train_many(root, [(1, settings)])

@@ -19,18 +19,14 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("promised", [None, "", "0"])
-def test_without_a_promise_the_cpu_is_right(
-    monkeypatch: pytest.MonkeyPatch, promised: str | None
-) -> None:
+def test_without_a_promise_the_cpu_is_right(monkeypatch: pytest.MonkeyPatch, promised: str | None) -> None:
     monkeypatch.delenv("GPUS", raising=False)
     if promised is not None:
         monkeypatch.setenv("GPUS", promised)
     gpus.require_gpus()
 
 
-def test_promised_gpus_without_cuda_are_the_users_to_look_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUS", "8")
     with pytest.raises(ConfigError) as caught:
         gpus.require_gpus()
@@ -73,9 +69,7 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
     from model.training import deepspeed_engine
 
     monkeypatch.setenv("GPUS", "2")
-    card = RankCard(
-        run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={}
-    )
+    card = RankCard(run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
     with pytest.raises(ConfigError) as caught:
         deepspeed_engine.start_world(card, None)
     assert caught.value.key == "GPUS"
@@ -85,9 +79,19 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
 def test_evaluation_ends_with_2(root: Path, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     done = forked.run(
-        [sys.executable, "-m", "pipeline.evaluate", "+task=sample_next",
-         f"workdir={tmp_path}", f"pretrained={tmp_path}/model"],
-        cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "GPUS": "2"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.evaluate",
+            "+task=sample_next",
+            f"workdir={tmp_path}",
+            f"pretrained={tmp_path}/model",
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GPUS": "2"},
+    )
     assert done.returncode == 2, done.stderr
     assert "GPUS=2" in done.stderr

@@ -24,9 +24,13 @@ def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, 
     """
     script = Path(__file__).with_name("meet_many.py")
     done = subprocess.run(
-        [sys.executable, str(script), json.dumps(plans)], cwd=root, env={"PYTHONPATH": str(root)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, str(script), json.dumps(plans)],
+        cwd=root,
+        env={"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert not (quiet and done.stderr)
     return [(kind, words, key) for _, kind, words, key in json.loads(done.stdout)]
@@ -34,9 +38,12 @@ def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, 
 
 def rank(number: int, port: int, size: int = 2, hosts: str = "", **more: Any) -> Plan:
     environment = {
-        "RANK": str(number), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "HOSTS": hosts,
-    }  # fmt: skip
+        "RANK": str(number),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "HOSTS": hosts,
+    }
     return {"environment": environment, **more}
 
 
@@ -66,9 +73,7 @@ def test_a_taken_port_is_named(root: Path) -> None:
 @pytest.mark.slow
 def test_a_rank_does_not_join_another_training_on_the_same_port(root: Path) -> None:
     port, other = free_port(), {"settings": {"out": "other"}}
-    first, stray, second = meet(
-        root, rank(0, port, wait=1), rank(1, port, **other), rank(1, port, wait=20)
-    )
+    first, stray, second = meet(root, rank(0, port, wait=1), rank(1, port, **other), rank(1, port, wait=20))
     assert (first[0], second[0]) == ("met", "met")
     assert (stray[0], stray[2]) == ("ConfigError", "master_port")
     assert "out=out" in stray[1]
@@ -86,8 +91,7 @@ def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -
 def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
     port = free_port()
     changed = {"code": {"model/training/lamb.py": "0"}, "host": "node1"}
-    told = meet(root, rank(0, port, card={"code": {"model/training/lamb.py": "1"}}),
-                rank(1, port, card=changed))  # fmt: skip
+    told = meet(root, rank(0, port, card={"code": {"model/training/lamb.py": "1"}}), rank(1, port, card=changed))
     assert {kind for kind, _, _ in told} == {"InputError"}
     for _, words, _ in told:
         assert "code: model/training/lamb.py" in words
@@ -117,17 +121,18 @@ def test_other_versions_settings_and_data_are_named(root: Path) -> None:
 def test_a_node_that_never_comes_is_named(root: Path) -> None:
     port = free_port()
     told = meet(
-        root, rank(0, port, 3, "a,b,c", timeout=3), rank(1, port, 3, "a,b,c", timeout=30),
-        rank(1, free_port(), 2, "d,e", timeout=2), quiet=True,
-    )  # fmt: skip
+        root,
+        rank(0, port, 3, "a,b,c", timeout=3),
+        rank(1, port, 3, "a,b,c", timeout=30),
+        rank(1, free_port(), 2, "d,e", timeout=2),
+        quiet=True,
+    )
     assert [kind for kind, _, _ in told] == ["Restart"] * 3
     assert all("rank 2 (c)" in words for _, words, _ in told[:2])
     assert "rank 0 (d)" in told[2][1]
 
 
-def test_ranks_that_torchrun_starts_again_read_nothing_of_their_first_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ranks_that_torchrun_starts_again_read_nothing_of_their_first_start(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = HashStore()  # torchrun serves one for all of its starts
     card = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
     rendezvous.prefixed(kept, card).set("address of rank 0", "a closed port")

@@ -30,8 +30,7 @@ WORLD = 64
 BATCH, MICRO_BATCH = 65_536, 64  # of recipe=lamb, at a micro-batch that `auto` could choose
 # (stage, rank); at stage 3 DeepSpeed compares ranks by what they send.
 CASES = [(1, 5), (1, 63), (2, 63), (3, 0)]
-SIZE = ModelConfig(name="x", layers=3, hidden=96, heads=2, feed_forward=384, positions=64,
-                   vocab_size=VOCAB)  # fmt: skip
+SIZE = ModelConfig(name="x", layers=3, hidden=96, heads=2, feed_forward=384, positions=64, vocab_size=VOCAB)
 
 
 def looked_at(stage: int, rank: int) -> dict[str, Any]:
@@ -41,19 +40,26 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled
     deepspeed.init_distributed(verbose=False)
     config = TrainConfig(
-        out="", precision="bf16", batch_size=BATCH, micro_batch=MICRO_BATCH, threads=1, clip=None,
+        out="",
+        precision="bf16",
+        batch_size=BATCH,
+        micro_batch=MICRO_BATCH,
+        threads=1,
+        clip=None,
         optimizer=OptimizerConfig(name="lamb"),
         deepspeed={"zero_optimization": {"stage": stage}, **FP32},
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     module = BertForPreTraining(SIZE)
     weights = {name: p.detach().bfloat16().float() for name, p in module.named_parameters()}
     world = World(rank, WORLD, 0, torch.device("cpu"))
     engine = deepspeed_engine.build_engine(module, config, world)
     found = {
-        "case": [stage, rank], "parameters": sum(w.numel() for w in weights.values()),
-        "batch": engine.train_batch_size(), "micro_batches": engine.gradient_accumulation_steps(),
-    }  # fmt: skip
+        "case": [stage, rank],
+        "parameters": sum(w.numel() for w in weights.values()),
+        "batch": engine.train_batch_size(),
+        "micro_batches": engine.gradient_accumulation_steps(),
+    }
     if stage < 3:
         found |= trained(engine, weights)
     else:
@@ -74,8 +80,7 @@ def trained(engine: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     pieces, equal = 0, {"weights": True, "gradients": True}
     for group, (flat, layout) in enumerate(layouts(engine).items()):
         mine = [
-            next(name for name in names if parameters[name] is parameter)
-            for parameter in wrapper.bit16_groups[group]
+            next(name for name in names if parameters[name] is parameter) for parameter in wrapper.bit16_groups[group]
         ]
         part = torch.cat([x.flatten() for x in wrapper.averaged_gradients[group]])
         for piece in layout.pieces:
@@ -89,14 +94,14 @@ def trained(engine: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     engine.step()
     states = [x for state in engine.optimizer.state.values() for x in state.values()]
     return {
-        "pieces": pieces, "equal": equal,
+        "pieces": pieces,
+        "equal": equal,
         "bytes": {
             "weights": sum(flat.nbytes for flat in wrapper.bit16_groups_flat),
             "sums": sum({x.data_ptr(): x.nbytes() for x in sums}.values()),
-            "optimizer": sum(p.nbytes for p in wrapper.single_partition_of_fp32_groups)
-            + sum(x.nbytes for x in states),
+            "optimizer": sum(p.nbytes for p in wrapper.single_partition_of_fp32_groups) + sum(x.nbytes for x in states),
         },
-    }  # fmt: skip
+    }
 
 
 def show(stage: int, rank: int) -> None:

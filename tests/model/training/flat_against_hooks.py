@@ -51,9 +51,14 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
     micro_batches, bucket = case
     zero = {"stage": 1, "reduce_bucket_size": bucket}
     config = TrainConfig(
-        out="", precision="bf16", batch_size=micro_batches * world.size, micro_batch=1, threads=1,
-        optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": zero, **FP32},
-    )  # fmt: skip
+        out="",
+        precision="bf16",
+        batch_size=micro_batches * world.size,
+        micro_batch=1,
+        threads=1,
+        optimizer=OptimizerConfig(name="adamw"),
+        deepspeed={"zero_optimization": zero, **FP32},
+    )
     room: Any = deepspeed_engine
     room.ONLY_ON_GPUS = ()  # a bucket's size is for GPUs
     room.gather_flat = deepspeed_patches.gather_flat if flat else lambda *_: None
@@ -84,9 +89,10 @@ def main() -> None:
         equal = torch.tensor(all(torch.equal(one, other) for one, other in pairs)).int()
         dist.all_reduce(equal, op=dist.ReduceOp.MIN)
         found[name] = {
-            "equal": bool(equal), "norms": [ours["norms"], theirs["norms"]],
+            "equal": bool(equal),
+            "norms": [ours["norms"], theirs["norms"]],
             "calls": [ours["calls"], theirs["calls"]],
-        }  # fmt: skip
+        }
     if world.rank == 0:
         print(json.dumps(found), flush=True)
     dist.barrier()

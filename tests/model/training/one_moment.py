@@ -69,9 +69,7 @@ def train(engine, first: int, steps: int) -> None:
 
 deepspeed_engine.build_optimizer = build
 folder = Path(sys.argv[2])
-card = RankCard(
-    run="r", out=sys.argv[2], host="h", world=1, fingerprint="f", versions={}, settings={}, code={}
-)
+card = RankCard(run="r", out=sys.argv[2], host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
 world = deepspeed_engine.start_world(card, 1, 60.0, 60.0)
 for pair in sys.argv[3:]:
     before, after = map(int, pair.split(","))
@@ -79,9 +77,7 @@ for pair in sys.argv[3:]:
     train(engine, 0, 3)
     weights, moments = deepspeed_engine.gather_state(engine)
     assert {key.partition(".")[0] for key in moments} == {"velocity"}
-    state = checkpoints.State(
-        step=3, samples=12, tokens=12, fingerprint="f", model={}, data="d", tokenizer="t"
-    )
+    state = checkpoints.State(step=3, samples=12, tokens=12, fingerprint="f", model={}, data="d", tokenizer="t")
     path = checkpoint.write(folder / pair, dataclasses.replace(state), weights, moments)
     engine = engine_at(after, world, weights)
     deepspeed_engine.load_state(engine, checkpoint.Tensors(path), 3)

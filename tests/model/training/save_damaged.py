@@ -22,9 +22,14 @@ MIXED = {"round_robin_gradients": True}
 
 def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> Any:
     config = TrainConfig(
-        out="", precision=precision, batch_size=world.size, micro_batch=1, threads=1,
-        optimizer=OptimizerConfig(name="adamw"), deepspeed={"zero_optimization": zero},
-    )  # fmt: skip
+        out="",
+        precision=precision,
+        batch_size=world.size,
+        micro_batch=1,
+        threads=1,
+        optimizer=OptimizerConfig(name="adamw"),
+        deepspeed={"zero_optimization": zero},
+    )
     torch.manual_seed(0)
     engine = deepspeed_engine.build_engine(BertForPreTraining(small()), config, world)
     given = ragged([20, 31])

@@ -41,9 +41,15 @@ def distance(stage: int, types: dict[str, Any], world: deepspeed_engine.World) -
     """Return the greatest relative error of a sum, and the wrapper that made it."""
     settings = {"zero_optimization": {"stage": stage}, **types}
     config = TrainConfig(
-        out="", precision="bf16", batch_size=MICRO_BATCHES * world.size, micro_batch=1, threads=1,
-        clip=None, optimizer=OptimizerConfig(name="adamw"), deepspeed=settings,
-    )  # fmt: skip
+        out="",
+        precision="bf16",
+        batch_size=MICRO_BATCHES * world.size,
+        micro_batch=1,
+        threads=1,
+        clip=None,
+        optimizer=OptimizerConfig(name="adamw"),
+        deepspeed=settings,
+    )
     engine = deepspeed_engine.build_engine(Product(), config, world)
     draws = torch.Generator().manual_seed(world.rank)
     given = [torch.rand(8, 8, generator=draws).add(0.5).bfloat16() for _ in range(MICRO_BATCHES)]
@@ -57,10 +63,7 @@ def distance(stage: int, types: dict[str, Any], world: deepspeed_engine.World) -
     dist.all_reduce(exact)
     exact /= MICRO_BATCHES * world.size
     error = ((found - exact).abs() / exact).max().item()
-    return {
-        "error": error, "wrapper": type(engine.optimizer).__name__,
-        "links": links(engine) if stage < 3 else None,
-    }  # fmt: skip
+    return {"error": error, "wrapper": type(engine.optimizer).__name__, "links": links(engine) if stage < 3 else None}
 
 
 def links(engine: Any) -> list[bool]:

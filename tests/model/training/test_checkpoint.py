@@ -27,20 +27,13 @@ SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 
 
 def state(step: int) -> State:
-    return State(
-        step=step, samples=8 * step, tokens=99 * step, fingerprint="f", model={}, data="d",
-        tokenizer="t",
-    )  # fmt: skip
+    return State(step=step, samples=8 * step, tokens=99 * step, fingerprint="f", model={}, data="d", tokenizer="t")
 
 
 def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Weights and moments that say which step they are of."""
     weights = {name: torch.full(shape, float(step)) for name, shape in SHAPES.items()}
-    moments = {
-        f"{key}.{name}": torch.full(shape, -float(step))
-        for name, shape in SHAPES.items()
-        for key in ADAM
-    }
+    moments = {f"{key}.{name}": torch.full(shape, -float(step)) for name, shape in SHAPES.items() for key in ADAM}
     return weights, moments
 
 
@@ -54,9 +47,7 @@ def save_without_end(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", range(10))
-def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(
-    tmp_path: Path, moment: int
-) -> None:
+def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path, moment: int) -> None:
     write(tmp_path, state(1), *tensors(1))
     saver = multiprocessing.get_context("fork").Process(target=save_without_end, args=(tmp_path,))
     saver.start()
@@ -97,9 +88,7 @@ def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path
     assert list(checkpoints.steps(tmp_path).values()) == [path]
 
 
-@pytest.mark.parametrize(
-    "name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS]
-)
+@pytest.mark.parametrize("name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS])
 @pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
@@ -118,12 +107,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert name_of(4) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS]
-)
-def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
-    tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS])
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path: Path, name: str) -> None:
     for step in (3, 4):
         write(tmp_path, state(step), *tensors(step))
     path = tmp_path / name_of(4) / name
@@ -144,9 +129,7 @@ def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
     for step in range(2, 14, 2):
         (tmp_path / name_of(step)).mkdir()
     prune(tmp_path / name_of(12), 2, keep_every=4)
-    assert [path.name for path in sorted(tmp_path.iterdir())] == [
-        name_of(step) for step in (4, 8, 10, 12)
-    ]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [name_of(step) for step in (4, 8, 10, 12)]
 
 
 def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: Path) -> None:

@@ -46,10 +46,13 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     wordpiece = WordPiece.load(work / "vocab")
     write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
     write_prepared(work / "prepare-more", wordpiece, seed=1)
-    train_many(root, [
-        (processes, [f"workdir={work}", f"out={folder / name}", *SMALL, *settings])
-        for name, (processes, settings) in RUNS.items()
-    ])  # fmt: skip
+    train_many(
+        root,
+        [
+            (processes, [f"workdir={work}", f"out={folder / name}", *SMALL, *settings])
+            for name, (processes, settings) in RUNS.items()
+        ],
+    )
     return folder
 
 
@@ -68,8 +71,7 @@ def test_the_same_seed_gives_the_same_bits_on_two_processes(runs: Path, again: s
     figures = ("loss", "masked_lm_accuracy", "gradient_norm", "tokens")
     one, other = ([[row[f] for f in figures] for row in rows(runs / n)] for n in ("dropout", again))
     assert one == other
-    weights = [next((runs / n).glob("checkpoints/*/step-*/model.safetensors")).read_bytes()
-               for n in ("dropout", again)]  # fmt: skip
+    weights = [next((runs / n).glob("checkpoints/*/step-*/model.safetensors")).read_bytes() for n in ("dropout", again)]
     assert weights[0] == weights[1]
     assert one != [[row[f] for f in figures] for row in rows(runs / "plain")]
 
@@ -88,11 +90,17 @@ def test_low_precision_stays_near(runs: Path) -> None:
 def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
     done = subprocess.run(
         [
-            str(Path(sys.executable).with_name("deepspeed")), "--num_accelerators", "1",
-            "model/train.py", "objective.predict=next",
+            str(Path(sys.executable).with_name("deepspeed")),
+            "--num_accelerators",
+            "1",
+            "model/train.py",
+            "objective.predict=next",
         ],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert "attention=causal" in done.stderr
 

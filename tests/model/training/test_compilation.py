@@ -12,9 +12,8 @@ from pipeline.common.errors import ConfigError
 
 def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().compile) -> bool:
     config = TrainConfig(
-        out="", compute=ComputeConfig(compile=compile),
-        deepspeed={"zero_optimization": {"stage": stage}},
-    )  # fmt: skip
+        out="", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
+    )
     return wanted(config, World(0, 1, 0, torch.device(device)))
 
 
@@ -33,9 +32,7 @@ def test_a_choice_is_kept() -> None:
     assert decided("cpu", compile=True) is True
 
 
-def test_without_a_compiler_the_default_is_eager_and_the_choice_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_compiler_the_default_is_eager_and_the_choice_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
     assert decided("cuda") is False

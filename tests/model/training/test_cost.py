@@ -85,9 +85,7 @@ def test_more_fits_where_there_is_more_room() -> None:
     assert fits(setting("large"), 2 * GIB) == 0
 
 
-LARGE = ModelConfig(
-    name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522
-)
+LARGE = ModelConfig(name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522)
 
 
 def test_count_is_the_published_one() -> None:
@@ -104,9 +102,7 @@ def test_count_adds_up_over_sequences() -> None:
 def test_a_wider_feed_forward_costs_its_two_products() -> None:
     wide = dataclasses.replace(LARGE, feed_forward=8192)
     more = cost.operations(wide, [10]) - cost.operations(LARGE, [10])
-    assert more == pytest.approx(
-        6 * 2 * 1024 * 4096 * 24 * 10
-    )  # two matrices, forward and twice backward
+    assert more == pytest.approx(6 * 2 * 1024 * 4096 * 24 * 10)  # two matrices, forward and twice backward
 
 
 def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product() -> None:

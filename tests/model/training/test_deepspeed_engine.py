@@ -31,10 +31,7 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ({"stage": 0, "precision": "bf16"}, "precision"),
         ({"stage": 1, "precision": "fp16"}, "precision"),
         ({"stage": 3, "compute": ComputeConfig(compile=True)}, "compute"),
-        (
-            {"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)},
-            "compute",
-        ),
+        ({"stage": 1, "precision": "bf16", "compute": ComputeConfig(compile=True)}, "compute"),
         ({"stage": 1, "train_batch_size": 128}, "deepspeed.train_batch_size"),
         ({"stage": 1, "gradient_accumulation_steps": 2}, "deepspeed.gradient_accumulation_steps"),
         ({"stage": 1, "gradient_cliping": 1.0}, "deepspeed.gradient_cliping"),

@@ -20,9 +20,7 @@ PATCHES = "model/training/deepspeed_patches.py"
 
 
 @pytest.mark.parametrize("version", ["0.19.7", "0.19.9", "0.20.0"])
-def test_another_version_is_refused_at_the_start(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deepspeed, "__version__", version)
     with pytest.raises(InputError) as raised:
         deepspeed_engine.start_world(rank_card.describe(TrainConfig(out=""), ""), 1)
@@ -38,9 +36,7 @@ def test_the_version_is_the_one_that_is_installed_with_the_project(root: Path) -
     assert f"deepspeed>={deepspeed_patches.VERSION},<{end}" in wanted
 
 
-def test_a_group_without_a_timeout_has_that_of_the_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_group_without_a_timeout_has_that_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
         monkeypatch.setattr(distributed_c10d, name, None)
     deepspeed_patches.before_start(timedelta(seconds=7), on_gpus=False)

@@ -30,9 +30,13 @@ STABLE = 12  # steps of the short one before its decay; it saved the tenth
 def config(steps: int, schedule: dict[str, Any], **more: Any) -> TrainConfig:
     objective = ObjectiveConfig(name="mlm", next_sentence=False, mask_share=more.pop("share", 0.15))
     return TrainConfig(
-        steps=steps, schedule=ScheduleConfig(**{"name": "wsd"} | schedule), objective=objective,
-        optimizer=OptimizerConfig(name="adamw"), model=MODEL, **more,
-    )  # fmt: skip
+        steps=steps,
+        schedule=ScheduleConfig(**{"name": "wsd"} | schedule),
+        objective=objective,
+        optimizer=OptimizerConfig(name="adamw"),
+        model=MODEL,
+        **more,
+    )
 
 
 def hash_of(step: int, made: TrainConfig) -> str:
@@ -72,9 +76,7 @@ def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> N
             for number in range(step)
         ]
 
-    first, second = (
-        config(steps, schedule, share=share) for steps, schedule, share in (one, other)
-    )
+    first, second = (config(steps, schedule, share=share) for steps, schedule, share in (one, other))
     same = hash_of(step, first) == hash_of(step, second)
     assert same == (steps_of(first) == steps_of(second))
 
@@ -82,11 +84,15 @@ def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> N
 @pytest.mark.parametrize(
     "more",
     [
-        {"seed": 1}, {"batch_size": 128}, {"clip": None}, {"ema": 0.9}, {"precision": "bf16"},
+        {"seed": 1},
+        {"batch_size": 128},
+        {"clip": None},
+        {"ema": 0.9},
+        {"precision": "bf16"},
         {"optimizer": OptimizerConfig(name="adamw", learning_rate=1e-3)},
         {"model": dataclasses.replace(MODEL, layers=3)},
     ],
-)  # fmt: skip
+)
 def test_other_settings_make_other_steps(more: dict[str, Any]) -> None:
     usual = config(10, {})
     assert hash_of(5, usual) != hash_of(5, dataclasses.replace(usual, **more))
@@ -145,9 +151,7 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
     assert steps_before_decay(made.schedule, 20) == STABLE
     ((run, kept),) = steps_kept(short).items()
     folder = checkpoints.runs(short) / run
-    words = [
-        step for step in kept if checkpoints.mark_of(folder / checkpoints.name_of(step)) is not None
-    ]
+    words = [step for step in kept if checkpoints.mark_of(folder / checkpoints.name_of(step)) is not None]
     assert [step for step in kept if step not in words] == [10, 20]
     assert words[0] == 0
     assert len(words) == 3
@@ -187,12 +191,9 @@ def test_the_shorter_training_stays_and_can_be_made_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
-    [["schedule.warmup_steps=3"], ["seed=1"], ["force=true"], ["optimizer.betas=[0.9,0.9]"]],
+    "words", [["schedule.warmup_steps=3"], ["seed=1"], ["force=true"], ["optimizer.betas=[0.9,0.9]"]]
 )
-def test_steps_that_differ_are_made(
-    train: Callable[..., str], short: Path, tmp_path: Path, words: list[str]
-) -> None:
+def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_path: Path, words: list[str]) -> None:
     out = copied(short, tmp_path)
     said = train(out, *LONG, "steps=21", *words)
     assert "resumed" not in said
@@ -227,9 +228,7 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_not_taken_up(
-    train: Callable[..., str], short: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_not_taken_up(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
     (run,) = checkpoints.runs(out).iterdir()
     damaged = run / checkpoints.name_of(10) / checkpoints.WEIGHTS

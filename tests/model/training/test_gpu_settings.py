@@ -22,9 +22,7 @@ BUCKET = 50_000_000
 def settings(stage: str, device: str, precision: str = "bf16") -> dict:
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
     assert isinstance(chosen, dict)
-    config = TrainConfig(
-        out="", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen
-    )
+    config = TrainConfig(out="", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
     return deepspeed_config(config, World(0, 2, 0, torch.device(device)))
 
 
@@ -72,9 +70,7 @@ def test_made_up_entries_of_the_vocabulary_change_nothing() -> None:
     assert logits.shape[1] % 64 == 0
     assert logits.softmax(-1)[:, VOCAB:].max() == 0
     state = filled.state_dict()
-    assert {name: x.shape for name, x in plain.state_dict().items()} == {
-        name: x.shape for name, x in state.items()
-    }
+    assert {name: x.shape for name, x in plain.state_dict().items()} == {name: x.shape for name, x in state.items()}
     for one, other in zip(plain.parameters(), filled.parameters(), strict=True):
         assert one.grad is not None
         assert other.grad is not None
@@ -94,11 +90,18 @@ def test_a_run_on_a_cpu_has_no_made_up_entries() -> None:
 @pytest.mark.parametrize(
     ("name", "figure"),
     [
-        ("NVIDIA L40", 181.0), ("NVIDIA L40S", 362.0), ("NVIDIA L4", 121.0),
-        ("NVIDIA A100-SXM4-80GB", 312.0), ("NVIDIA A10", 125.0), ("NVIDIA A10G", 70.0),
-        ("NVIDIA H100 80GB HBM3", 989.4), ("NVIDIA H100 PCIe", 756.0), ("NVIDIA H200", 989.4),
-        ("NVIDIA GH200 480GB", 989.4), ("NVIDIA RTX A1000", None),
+        ("NVIDIA L40", 181.0),
+        ("NVIDIA L40S", 362.0),
+        ("NVIDIA L4", 121.0),
+        ("NVIDIA A100-SXM4-80GB", 312.0),
+        ("NVIDIA A10", 125.0),
+        ("NVIDIA A10G", 70.0),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA GH200 480GB", 989.4),
+        ("NVIDIA RTX A1000", None),
     ],
-)  # fmt: skip
+)
 def test_a_devices_peak_is_found_by_its_whole_name(name: str, figure: float | None) -> None:
     assert device_peak.published(name) == figure

@@ -16,8 +16,7 @@ from pipeline.common import checkpoints
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest
 
-CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20,
-                     vocab_size=30)  # fmt: skip
+CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
 LAST = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}
 EARLIER = {"masked_lm_loss": 4.5, "average_masked_lm_loss": 4.75}
 
@@ -31,18 +30,31 @@ def folder(tmp_path: Path) -> Path:
     average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
     for step in (3, 5, 7):
         state = checkpoints.State(
-            step=step, samples=step, tokens=100 * step, seconds=0.5 * step, fingerprint="t" * 64,
-            model=asdict(CONFIG), data="", tokenizer="",
-        )  # fmt: skip
+            step=step,
+            samples=step,
+            tokens=100 * step,
+            seconds=0.5 * step,
+            fingerprint="t" * 64,
+            model=asdict(CONFIG),
+            data="",
+            tokenizer="",
+        )
         checkpoint.write(checkpoints.runs(train) / ("t" * 12), state, weights, average)
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
     Manifest(
-        stage="train", fingerprint="t" * 64, version=1, inputs={}, files={}, summary="",
-        config={"data": {"dir": str(tmp_path / "prepare")}}, figures=figures, seconds=3.5,
+        stage="train",
+        fingerprint="t" * 64,
+        version=1,
+        inputs={},
+        files={},
+        summary="",
+        config={"data": {"dir": str(tmp_path / "prepare")}},
+        figures=figures,
+        seconds=3.5,
         finished="now",
-    ).write(train)  # fmt: skip
+    ).write(train)
     return train
 
 

@@ -14,8 +14,11 @@ from tests.model.conftest import SMALL
 
 # All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
 pytestmark = pytest.mark.timeout(900)
-HALF = ["precision=bf16", "+deepspeed.data_types.grad_accum_dtype=fp32",
-        "+deepspeed.communication_data_type=fp32"]  # as on a GPU  # fmt: skip
+HALF = [
+    "precision=bf16",
+    "+deepspeed.data_types.grad_accum_dtype=fp32",
+    "+deepspeed.communication_data_type=fp32",
+]  # as on a GPU
 RUNS = {
     "zero0": ["deepspeed=zero0"],
     "zero1": ["deepspeed=zero1", *HALF],
@@ -31,20 +34,18 @@ RUNS = {
 def counted(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("waits")
     plan = {
-        name: [
-            f"workdir={work}",
-            f"out={folder / name.replace(' ', '-')}",
-            *SMALL,
-            *more,
-            "steps=3",
-        ]
+        name: [f"workdir={work}", f"out={folder / name.replace(' ', '-')}", *SMALL, *more, "steps=3"]
         for name, more in RUNS.items()
     }
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine_runs", json.dumps(plan)], cwd=root,
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        [sys.executable, "-m", "benchmarks.engine_runs", json.dumps(plan)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {row["run"]: row for row in found}

@@ -17,8 +17,7 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
-CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20,
-                     vocab_size=30)  # fmt: skip
+CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
 ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]
 WORDS = WordPiece(build(ENTRIES))
 
@@ -55,9 +54,7 @@ def test_a_causal_start_trained_with_full_attention_is_noted(
     assert ("attention=causal" in capsys.readouterr().out) is not causal
 
 
-def test_settings_that_the_start_has_not_are_noted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_that_the_start_has_not_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     initial_weights.start(folder, CONFIG, WORDS)
     assert "continues with" not in capsys.readouterr().out
     initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5), WORDS)
@@ -95,9 +92,8 @@ def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> No
 def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path) -> None:
     weights = build_model(CONFIG).state_dict()
     state = checkpoints.State(
-        step=1, samples=1, tokens=1, fingerprint="f" * 64, model=asdict(CONFIG), data="",
-        tokenizer=WORDS.sha256,
-    )  # fmt: skip
+        step=1, samples=1, tokens=1, fingerprint="f" * 64, model=asdict(CONFIG), data="", tokenizer=WORDS.sha256
+    )
     path = checkpoint.write(tmp_path, state, weights, {})
     initial_weights.start(path, CONFIG, WORDS)
     with pytest.raises(InputError) as caught:

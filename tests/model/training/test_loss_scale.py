@@ -11,14 +11,16 @@ from model.training import loss_scale
 
 def scaler() -> DynamicLossScaler:
     return DynamicLossScaler(
-        init_scale=2**16, scale_window=4, min_scale=1, delayed_shift=2,
-        consecutive_hysteresis=False, raise_error_at_min_scale=False,
-    )  # fmt: skip
+        init_scale=2**16,
+        scale_window=4,
+        min_scale=1,
+        delayed_shift=2,
+        consecutive_hysteresis=False,
+        raise_error_at_min_scale=False,
+    )
 
 
-def test_a_resumed_scale_changes_when_an_undisturbed_one_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comm, "get_rank", lambda: 1)  # asked before a line is logged
     overflows = [True, True, True, False, False, True, False, False, False, False, False, True]
     undisturbed = SimpleNamespace(loss_scaler=scaler())

@@ -40,8 +40,7 @@ def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("size", "smaller"),
-    [(8, "take micro_batch=4, "), ("auto", "take micro_batch=8, "), (1, "take compute=recompute")],
+    ("size", "smaller"), [(8, "take micro_batch=4, "), ("auto", "take micro_batch=8, "), (1, "take compute=recompute")]
 )
 def test_the_advice_for_too_little_memory_is_a_size_that_can_be_set(
     size: int | str, smaller: str, tmp_path: Path
@@ -59,23 +58,16 @@ def test_recipes_for_gpus_fill_them(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_and_auto_learn_what_a_number_of_samples_does(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_tokens_and_auto_learn_what_a_number_of_samples_does(root: Path, work: Path, tmp_path: Path) -> None:
     ways = {"samples": [], "tokens": ["micro_tokens=64"], "auto": ["micro_batch=auto"]}
-    plan = [
-        (2, [f"workdir={work}", f"out={tmp_path / name}", *SMALL, "steps=3", *more])
-        for name, more in ways.items()
-    ]
+    plan = [(2, [f"workdir={work}", f"out={tmp_path / name}", *SMALL, "steps=3", *more]) for name, more in ways.items()]
     train_many(root, plan)
     for name in ways:
         assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "samples"), abs=1e-4)
 
 
 @pytest.mark.slow
-def test_where_memory_is_too_small_every_rank_ends_with_2(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_where_memory_is_too_small_every_rank_ends_with_2(root: Path, work: Path, tmp_path: Path) -> None:
     large = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"model.feed_forward={1 << 50}"]
     said = train_many(root, [(2, large)], code=2)
     assert said.count("error: micro_batch=4: ") == 2

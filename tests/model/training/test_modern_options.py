@@ -27,11 +27,22 @@ pytestmark = pytest.mark.slow
 
 STEPS, DECAY = 12, 0.8
 MUON = (
-    "model=modern-tiny", "model.local_window=8", "objective=modern", *SMALL[1:], f"steps={STEPS}",
-    "objective.mask_share=[0.5,0.1]", "optimizer=muon", "optimizer.learning_rate=5e-2",
-    "optimizer.adam_share=0.2", "optimizer.weight_decay=0", "schedule=constant",
-    "schedule.warmup_share=0", "clip=null", f"ema={DECAY}", "keep=99",
-)  # fmt: skip
+    "model=modern-tiny",
+    "model.local_window=8",
+    "objective=modern",
+    *SMALL[1:],
+    f"steps={STEPS}",
+    "objective.mask_share=[0.5,0.1]",
+    "optimizer=muon",
+    "optimizer.learning_rate=5e-2",
+    "optimizer.adam_share=0.2",
+    "optimizer.weight_decay=0",
+    "schedule=constant",
+    "schedule.warmup_share=0",
+    "clip=null",
+    f"ema={DECAY}",
+    "keep=99",
+)
 RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
 
 
@@ -74,9 +85,7 @@ def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: st
 
 @pytest.mark.parametrize("name", RUNS)
 def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: str) -> None:
-    found, right = (
-        load_file(saved(runs / which)[STEPS] / checkpoints.MOMENTS) for which in (name, "0-1")
-    )
+    found, right = (load_file(saved(runs / which)[STEPS] / checkpoints.MOMENTS) for which in (name, "0-1"))
     assert found.keys() == right.keys()
     hidden = {key.partition(".")[2] for key in found if key.startswith("momentum.")}
     assert len(hidden) == 4 * 6
@@ -91,9 +100,7 @@ def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: s
 def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
     """DeepSpeed's own is silently plain momentum at some stages: here each update is orthogonal."""
     last = saved(runs / name)[STEPS]
-    weights, moments = (
-        load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
-    )
+    weights, moments = (load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS))
     one = runs / "0-1"
     before = load_file(saved(one)[STEPS - 1] / checkpoints.WEIGHTS)
     for key in (key for key in moments if key.startswith("momentum.")):
@@ -139,13 +146,24 @@ def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> Non
     """`convert ema=true` writes it, and compares its logits with those of transformers."""
     shutil.copytree(work / "vocab", tmp_path / "vocab")
     Manifest(
-        stage="vocab", fingerprint="", version=1, config={}, inputs={}, files={}, figures={},
-        summary="", seconds=0.0, finished="",
-    ).write(tmp_path / "vocab")  # fmt: skip
+        stage="vocab",
+        fingerprint="",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(tmp_path / "vocab")
     config = ConvertConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "convert"), train=str(runs / "0-1"),
-        vocab=str(tmp_path / "vocab"), ema=True,
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        out=str(tmp_path / "convert"),
+        train=str(runs / "0-1"),
+        vocab=str(tmp_path / "vocab"),
+        ema=True,
+    )
     stage.run("convert", config, convert.make)
     found = bert_format.load(config.out)[1]
     for name, tensor in initial_weights.read(runs / "0-1", ema=True).state.items():
@@ -155,9 +173,7 @@ def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> Non
 
 def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> None:
     last = saved(runs / "0-1")[STEPS]
-    weights, moments = (
-        load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
-    )
+    weights, moments = (load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS))
     moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
     path = checkpoint.write(tmp_path, checkpoints.read_state(last), weights, moments)
     with pytest.raises(InputError) as caught:

@@ -37,9 +37,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     manifest = Manifest.read(cut)
     assert manifest is not None
     (cut / "manifest.json").unlink()
-    damaged = (
-        checkpoints.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
-    )
+    damaged = checkpoints.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
     damaged.write_bytes(b"")
     train_many(root, [(2, settings(work, cut, 1, "save_every=10", "keep=9"))])
     return folder

@@ -26,9 +26,12 @@ def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: P
     script = str(Path(__file__).with_name("one_moment.py"))
     done = subprocess.run(
         [sys.executable, script, str(free_port()), str(tmp_path), *PAIRS],
-        cwd=root, capture_output=True, text=True, check=False,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(runs) == len(PAIRS)
@@ -46,9 +49,7 @@ class _Engine:
 
 
 def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:
-    state = checkpoints.State(
-        step=1, samples=1, tokens=1, fingerprint="f", model={}, data="d", tokenizer="t"
-    )
+    state = checkpoints.State(step=1, samples=1, tokens=1, fingerprint="f", model={}, data="d", tokenizer="t")
     path = checkpoint.write(tmp_path, state, {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
     with pytest.raises(InputError) as caught:
         load_state(_Engine(), checkpoint.Tensors(path), 1)

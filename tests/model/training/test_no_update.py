@@ -72,9 +72,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert not list(checkpoints.runs(tmp_path).glob("*/step-*"))
 
 
-def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(root: Path, work: Path, tmp_path: Path) -> None:
     words = [*SMALL, "optimizer.learning_rate=1e30", "steps=5"]
     train_many(root, [(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert Manifest.read(tmp_path) is None
@@ -86,8 +84,10 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(
     words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"],
-        cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=root,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+    )
     until = time.monotonic() + 120
     while not rows(tmp_path):
         assert time.monotonic() < until

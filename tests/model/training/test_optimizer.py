@@ -24,9 +24,7 @@ def test_only_matrices_decay() -> None:
     assert [p.dim() for p in vectors["params"]] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
-def lamb_reference(
-    weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig
-) -> list[Tensor]:
+def lamb_reference(weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig) -> list[Tensor]:
     """You et al. 2020, algorithm 2, one parameter at a time in float64."""
     (beta1, beta2), learnt = config.betas, []
     for place, weight in enumerate(weights):
@@ -56,9 +54,7 @@ def test_lamb_is_the_published_algorithm() -> None:
         for parameter, gradient in zip(module.parameters(), step, strict=True):
             parameter.grad = gradient
         optimizer.step()
-    for parameter, right in zip(
-        module.parameters(), lamb_reference(weights, gradients, config), strict=True
-    ):
+    for parameter, right in zip(module.parameters(), lamb_reference(weights, gradients, config), strict=True):
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-7)
 
 
@@ -100,9 +96,7 @@ def test_stable_adamw_is_the_published_algorithm() -> None:
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-6)
 
 
-def muon_reference(
-    weight: Tensor, gradients: list[Tensor], rate: float, decay: float, beta: float = 0.95
-) -> Tensor:
+def muon_reference(weight: Tensor, gradients: list[Tensor], rate: float, decay: float, beta: float = 0.95) -> Tensor:
     """Jordan et al. 2024, their published loop over one matrix, in float64."""
     x, momentum = weight.double().clone(), torch.zeros_like(weight, dtype=torch.float64)
     for gradient in gradients:
@@ -126,9 +120,7 @@ def orthogonal_reference(update: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(32, 32), (32, 40), (96, 32), (32, 128), (128, 32), (1, 9)])
 @pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-6, 0.0])
-def test_matrices_of_all_shapes_are_orthogonalised_as_published(
-    shape: tuple[int, int], smallest: float
-) -> None:
+def test_matrices_of_all_shapes_are_orthogonalised_as_published(shape: tuple[int, int], smallest: float) -> None:
     """Also almost singular ones, of which fp32 loses the small singular values."""
     draws = torch.Generator().manual_seed(1)
     left, values, right = torch.linalg.svd(
@@ -164,9 +156,7 @@ def as_on_a_gpu() -> Iterator[None]:
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64)])
 @pytest.mark.parametrize("decay", [1.0, 3.0, 5.0])
-def test_updates_are_orthogonal_in_the_precision_of_a_gpu(
-    shape: tuple[int, int], decay: float
-) -> None:
+def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape: tuple[int, int], decay: float) -> None:
     torch.manual_seed(0)
     small = min(shape)
     left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
@@ -201,15 +191,14 @@ def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
             "dense": nn.Linear(4, 4),
         }
     )
-    config = OptimizerConfig(
-        name="muon", learning_rate=0.1, weight_decay=0.05, adam_share=0.5, epsilon=1e-10
-    )
+    config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.05, adam_share=0.5, epsilon=1e-10)
     other = copy.deepcopy(module)
     weights = {name: p.detach().clone() for name, p in module.named_parameters()}
     gradients = [{n: torch.randn(w.shape, generator=draws) for n, w in weights.items()}] * 4
-    for one, chosen in ((module, config), (other, OptimizerConfig(
-        name="adamw", learning_rate=0.05, weight_decay=0.05, epsilon=1e-10
-    ))):  # fmt: skip
+    for one, chosen in (
+        (module, config),
+        (other, OptimizerConfig(name="adamw", learning_rate=0.05, weight_decay=0.05, epsilon=1e-10)),
+    ):
         optimizer = build_optimizer(one, chosen)
         for step in gradients:
             for name, parameter in one.named_parameters():

@@ -24,19 +24,23 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> di
         return [f"workdir={work}", f"out={folder / name}", *SMALL, *settings]
 
     second = ("steps=8", "schedule.first_step=12", f"start={folder / 'first'}", *SHARED)
-    after = ("steps=6", "schedule.first_step=6", f"start={folder / 'lamb'}",
-             "start_optimizer=true", *SHARED)  # fmt: skip
+    after = ("steps=6", "schedule.first_step=6", f"start={folder / 'lamb'}", "start_optimizer=true", *SHARED)
     ramp = ("steps=10", "schedule.first_batch=3", "schedule.batch_share=0.5", "save_every=4")
-    train_many(root, [
-        (2, run("first", "steps=12", "deepspeed=zero3", *SHARED)),
-        (1, run("weights", "deepspeed=zero1", *second)),
-        (2, run("state", "deepspeed=zero2", "start_optimizer=true", *second)),
-        (2, run("ramp-2", "deepspeed=zero2", *ramp)),
-        (1, run("ramp-1", "deepspeed=zero0", *ramp)),
-        (2, run("lamb", "deepspeed=zero2", *LAMB, "steps=6", *SHARED)),
-        *((processes, run(f"lamb-{name}", f"deepspeed={name}", *LAMB, *after))
-          for name, processes in GOES_ON.items()),
-    ])  # fmt: skip
+    train_many(
+        root,
+        [
+            (2, run("first", "steps=12", "deepspeed=zero3", *SHARED)),
+            (1, run("weights", "deepspeed=zero1", *second)),
+            (2, run("state", "deepspeed=zero2", "start_optimizer=true", *second)),
+            (2, run("ramp-2", "deepspeed=zero2", *ramp)),
+            (1, run("ramp-1", "deepspeed=zero0", *ramp)),
+            (2, run("lamb", "deepspeed=zero2", *LAMB, "steps=6", *SHARED)),
+            *(
+                (processes, run(f"lamb-{name}", f"deepspeed={name}", *LAMB, *after))
+                for name, processes in GOES_ON.items()
+            ),
+        ],
+    )
     return {path.name: path for path in folder.iterdir()}
 
 

@@ -30,16 +30,19 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[str, int]]:
     scraped, own = free_port(), free_port()
     settings = {
         "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
-        "scrape_configs": [
-            {"job_name": "train", "static_configs": [{"targets": [f"127.0.0.1:{scraped}"]}]}
-        ],
+        "scrape_configs": [{"job_name": "train", "static_configs": [{"targets": [f"127.0.0.1:{scraped}"]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
     process = subprocess.Popen(
-        [program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/db",
-         f"--web.listen-address=127.0.0.1:{own}", "--log.level=error"],
+        [
+            program,
+            f"--config.file={tmp_path}/prometheus.yml",
+            f"--storage.tsdb.path={tmp_path}/db",
+            f"--web.listen-address=127.0.0.1:{own}",
+            "--log.level=error",
+        ],
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     yield f"http://127.0.0.1:{own}", scraped
     process.kill()
     process.wait()
@@ -61,17 +64,22 @@ def test_prometheus_finds_what_alerts_and_board_ask_for(
 ) -> None:
     address, port = prometheus
     settings = [
-        *SMALL, f"workdir={work}", f"out={tmp_path}/train", f"tracking.prometheus_port={port}",
-        "steps=100000", "save_every=20", "evaluate_every=20",
-    ]  # fmt: skip
+        *SMALL,
+        f"workdir={work}",
+        f"out={tmp_path}/train",
+        f"tracking.prometheus_port={port}",
+        "steps=100000",
+        "save_every=20",
+        "evaluate_every=20",
+    ]
     training = subprocess.Popen(
-        [sys.executable, "model/train.py", *settings], cwd=root, stdout=subprocess.DEVNULL,
+        [sys.executable, "model/train.py", *settings],
+        cwd=root,
+        stdout=subprocess.DEVNULL,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     asked = {
-        name
-        for path in ("alerts.yaml", "board.json")
-        for name in ASKED.findall((root / MONITORING / path).read_text())
+        name for path in ("alerts.yaml", "board.json") for name in ASKED.findall((root / MONITORING / path).read_text())
     }
     assert {"bert_train_loss", "bert_train_last_checkpoint_time_seconds"} < asked
     found: set[str] = set()

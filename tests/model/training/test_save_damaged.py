@@ -18,9 +18,7 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def endings(root: Path) -> list[dict[str, list[str]]]:
-    done = forked.run(
-        [sys.executable, "-m", "tests.model.training.save_damaged"], cwd=root, ranks=2
-    )
+    done = forked.run([sys.executable, "-m", "tests.model.training.save_damaged"], cwd=root, ranks=2)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 

@@ -38,8 +38,7 @@ def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps
 
 
 @pytest.mark.parametrize(
-    ("name", "half"),
-    [("linear", 0.55), ("cosine", 0.55), ("constant", 1), ("polynomial", 0.325), ("wsd", 1)],
+    ("name", "half"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1), ("polynomial", 0.325), ("wsd", 1)]
 )
 def test_half_way_down_stands_what_the_formula_says(name: str, half: float) -> None:
     schedule = ScheduleConfig(name=name, warmup_share=0.1, final_share=0.1, power=2)
@@ -77,10 +76,7 @@ def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, s
     assert max(rises) - more / max(share * steps, 1) <= 1
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [{"first_step": 50, "total_steps": 149}, {"first_batch": 257}],
-)
+@pytest.mark.parametrize("schedule", [{"first_step": 50, "total_steps": 149}, {"first_batch": 257}])
 def test_a_run_must_fit_into_its_schedule(schedule) -> None:
     with pytest.raises(ConfigError, match=r"schedule\.(total_steps=149|first_batch=257)"):
         TrainConfig(steps=100, schedule=ScheduleConfig(name="linear", **schedule))

@@ -17,21 +17,47 @@ from model.training.tracking import one_line
 from tests.model.conftest import SMALL, rows, train_many
 
 FIGURES = (
-    "loss", "masked_lm_loss", "masked_lm_accuracy", "next_sentence_loss", "next_sentence_accuracy",
-    "learning_rate", "gradient_norm", "tokens_per_second", "samples_per_second", "mfu",
-    "memory_gib", "data_wait_share", "forward_share", "backward_share", "step_share", "samples",
-    "tokens", "skipped_steps",
-)  # fmt: skip
+    "loss",
+    "masked_lm_loss",
+    "masked_lm_accuracy",
+    "next_sentence_loss",
+    "next_sentence_accuracy",
+    "learning_rate",
+    "gradient_norm",
+    "tokens_per_second",
+    "samples_per_second",
+    "mfu",
+    "memory_gib",
+    "data_wait_share",
+    "forward_share",
+    "backward_share",
+    "step_share",
+    "samples",
+    "tokens",
+    "skipped_steps",
+)
 
 
 @pytest.fixture(scope="module")
 def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]]]:
     folder = tmp_path_factory.mktemp("meter")
     plan = [
-        (2, [f"workdir={work}", f"out={folder / str(stage)}", *SMALL, f"deepspeed=zero{stage}",
-             "clip=0.5", "peak_tflops=0.1", "log_every=4", "evaluate_every=1", "save_every=1"])
+        (
+            2,
+            [
+                f"workdir={work}",
+                f"out={folder / str(stage)}",
+                *SMALL,
+                f"deepspeed=zero{stage}",
+                "clip=0.5",
+                "peak_tflops=0.1",
+                "log_every=4",
+                "evaluate_every=1",
+                "save_every=1",
+            ],
+        )
         for stage in (0, 2)
-    ]  # fmt: skip
+    ]
     return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}
 
 
@@ -106,8 +132,6 @@ def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
 
 
 def test_work_is_counted_for_any_share_of_masks() -> None:
-    config = ModelConfig(
-        name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16
-    )
+    config = ModelConfig(name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16)
     more = cost.operations(config, [10], 1.0) - cost.operations(config, [10], 0.5)
     assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)

@@ -27,10 +27,7 @@ EVERY = (*SMALL, "save_every=4", "keep=2")
 
 
 def words(work: str, out: str, mirror: Path) -> list[str]:
-    return [
-        *EVERY, f"data.dir={work}/prepare", f"data.vocab={work}/vocab", f"out={out}/train",
-        f"mirror={mirror}",
-    ]  # fmt: skip
+    return [*EVERY, f"data.dir={work}/prepare", f"data.vocab={work}/vocab", f"out={out}/train", f"mirror={mirror}"]
 
 
 def steps_in(address: str) -> set[str]:
@@ -41,24 +38,19 @@ def steps_in(address: str) -> set[str]:
 def sums(manifest: Manifest | None) -> dict[str, str]:
     assert manifest is not None
     return {
-        name.partition("/step-")[2]: account["sha256"] for name, account in manifest.files.items()
+        name.partition("/step-")[2]: account["sha256"]
+        for name, account in manifest.files.items()
         if name.endswith("safetensors")
-    }  # fmt: skip
+    }
 
 
-def test_a_training_in_a_store_is_that_on_a_disk(
-    root: Path, work: Path, bucket: str, tmp_path: Path
-) -> None:
+def test_a_training_in_a_store_is_that_on_a_disk(root: Path, work: Path, bucket: str, tmp_path: Path) -> None:
     for name in ("prepare", "vocab"):
         for path in (work / name).iterdir():
             objects.put(f"{bucket}/{name}/{path.name}", path.read_bytes())
     run = f"{bucket}/run"
     train_many(
-        root,
-        [
-            (1, words(str(work), str(tmp_path), tmp_path / "unused")),
-            (1, words(bucket, run, tmp_path / "a")),
-        ],
+        root, [(1, words(str(work), str(tmp_path), tmp_path / "unused")), (1, words(bucket, run, tmp_path / "a"))]
     )
     local, stored = Manifest.read(tmp_path / "train"), Manifest.read(f"{run}/train")
     assert sums(stored) == sums(local) != {}
@@ -82,15 +74,23 @@ def train_on_nodes(root: Path, node: Path, disks: list[Path], overrides: list[st
         inner = shlex.join([sys.executable, "model/train.py", *overrides])
         mounted = f"mount --bind {disk} {node} && exec {inner}"
         variables = {
-            "RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(disks)),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "DS_ACCELERATOR": "cpu",
-        }  # fmt: skip
+            "RANK": str(number),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(len(disks)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "DS_ACCELERATOR": "cpu",
+        }
         ranks.append(
             subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", mounted], cwd=root, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | variables,
+                ["unshare", "--mount", "sh", "-c", mounted],
+                cwd=root,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=os.environ | variables,
             )
-        )  # fmt: skip
+        )
     said = [process.communicate()[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0] * len(ranks), said
     return said[0]
@@ -134,22 +134,26 @@ def prepared(folder: Path, wordpiece: WordPiece) -> None:
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
     Manifest(
-        stage="prepare", fingerprint="c" * 64, version=1, config={}, inputs={},
-        files=file_checksums(folder, {}), figures={"sequence_length": 32, "shards": counted},
-        summary="", seconds=0.0, finished="",
-    ).write(folder)  # fmt: skip
+        stage="prepare",
+        fingerprint="c" * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(folder, {}),
+        figures={"sequence_length": 32, "shards": counted},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(folder)
 
 
 def test_a_training_through_a_cache_is_that_of_local_shards(
-    root: Path, work: Path, bucket: str, store: Proxy, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    root: Path, work: Path, bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared(tmp_path / "prepare", WordPiece.load(work / "vocab"))
     for path in (tmp_path / "prepare").iterdir():
         objects.put(f"{bucket}/prepare/{path.name}", path.read_bytes())
-    common = [
-        *SMALL, "steps=24", "save_every=6", f"data.vocab={work}/vocab", "data.window_rows=60",
-    ]  # fmt: skip
+    common = [*SMALL, "steps=24", "save_every=6", f"data.vocab={work}/vocab", "data.window_rows=60"]
     cached = [*common, f"data.dir={bucket}/prepare", f"mirror={tmp_path}/mirror"]
     cached += [f"data.cache={tmp_path}/cache", f"out={tmp_path}/cached"]
     train_many(root, [(1, [*common, f"data.dir={tmp_path}/prepare", f"out={tmp_path}/local"])])

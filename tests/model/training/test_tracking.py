@@ -16,15 +16,7 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import (
-    METRICS,
-    RUN_ID,
-    Tracker,
-    has_key,
-    mode_of,
-    read_metrics,
-    take_back,
-)
+from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
 from pipeline.common.errors import ConfigError
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
@@ -97,9 +89,7 @@ def test_curves_stay_apart_when_a_start_is_killed(
     assert start(other) == "2"
 
 
-def test_a_training_with_other_settings_has_a_curve_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
     def trained(name: str, start: int, steps: list[int]) -> tuple[list[int], str]:
@@ -141,17 +131,19 @@ def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> 
     try:
         done = subprocess.run(
             [Path(sys.executable).with_name("wandb"), "sync", *out.glob("wandb/offline-run-*")],
-            cwd=out, capture_output=True, text=True, check=False, env=clean | online,
-        )  # fmt: skip
+            cwd=out,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=clean | online,
+        )
     finally:
         server.stop()
     assert done.returncode == 0, done.stderr
     ((name, run),) = server.runs.items()
     assert name == (out / RUN_ID).read_text()
     assert (run["groupName"], run["jobType"]) == (out.parent.name, "train")
-    logged = {
-        row["_step"]: row["train/loss"] for row in server.history(name) if "train/loss" in row
-    }
+    logged = {row["_step"]: row["train/loss"] for row in server.history(name) if "train/loss" in row}
     assert logged == {step: 8 / step for step in range(1, 7)}
 
 
@@ -208,13 +200,10 @@ tracker.close()
 
 
 @pytest.mark.parametrize("more", [0, 3])
-def test_the_end_of_its_service_costs_training_nothing(
-    root: Path, tmp_path: Path, more: int
-) -> None:
+def test_the_end_of_its_service_costs_training_nothing(root: Path, tmp_path: Path, more: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", BEREFT, str(tmp_path), str(more)],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", BEREFT, str(tmp_path), str(more)], cwd=root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.count("warning: ") == 1
@@ -234,16 +223,16 @@ tracker.close()
 
 
 @pytest.mark.slow
-def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(root: Path, tmp_path: Path) -> None:
     """Nothing listens at that port: the attempt to go online fails as it does without a network."""
     done = subprocess.run(
         [sys.executable, "-c", ONLINE, str(tmp_path)],
-        cwd=root, capture_output=True, text=True, check=False,
-        env=os.environ | {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9",
-                          "WANDB_INIT_TIMEOUT": "2"},
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "2"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("warning: ") == 1, done.stdout
     assert "offline" not in done.stdout
@@ -270,9 +259,7 @@ def test_the_key_that_wandb_stores_is_seen(home: Path, monkeypatch: pytest.Monke
     assert has_key()
 
 
-def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wbauth.write_netrc_auth(host="https://api.wandb.ai", api_key="0" * 40)
     assert has_key()
     (home / ".netrc").rename(home / "keys")
@@ -303,9 +290,7 @@ tracker.close()
 """
 
 
-def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(root: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     words = [sys.executable, "-c", BAR, str(tmp_path)]
@@ -342,9 +327,7 @@ def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
 
 
 @pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
-def test_a_mode_that_wandb_refuses_sends_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_a_mode_that_wandb_refuses_sends_nothing(home: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_MODE", value)
     with pytest.raises(ConfigError) as raised:
@@ -352,9 +335,7 @@ def test_a_mode_that_wandb_refuses_sends_nothing(
     assert raised.value.key == "tracking.mode"
 
 
-def test_what_is_disabled_is_only_in_our_own_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
     tracker.log("train", 1, {"loss": 4.0})

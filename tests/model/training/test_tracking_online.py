@@ -42,15 +42,17 @@ def train(root: Path, server: WandbServer, out: Path, start: int, steps: list[in
     online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
     done = subprocess.run(
         [sys.executable, "-c", TRAIN, str(out), str(start), json.dumps(steps)],
-        cwd=root, capture_output=True, text=True, check=False, env=clean | online,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | online,
+    )
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stdout
 
 
-def test_a_resumed_training_continues_its_run(
-    root: Path, tmp_path: Path, server: WandbServer
-) -> None:
+def test_a_resumed_training_continues_its_run(root: Path, tmp_path: Path, server: WandbServer) -> None:
     out = tmp_path / "wiki" / "train"
     out.mkdir(parents=True)
     train(root, server, out, 0, [1, 2, 3, 4])

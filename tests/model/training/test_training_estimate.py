@@ -9,13 +9,7 @@ import pytest
 import tiny_modernbert
 from tiny_bert import CONFIG
 
-from model.config import (
-    DataConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
+from model.config import DataConfig, ModelConfig, ObjectiveConfig, ScheduleConfig, TrainConfig
 from model.encoders.architectures import parameter_shapes
 from model.training import cost, estimate
 from pipeline.common.manifest import Manifest
@@ -52,9 +46,17 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
         Path(folder).mkdir()
         Manifest(
-            stage="prepare", fingerprint="", version=1, config={}, inputs={}, files={},
-            figures={"lengths": lengths}, summary="", seconds=0.0, finished="",
-        ).write(Path(folder))  # fmt: skip
+            stage="prepare",
+            fingerprint="",
+            version=1,
+            config={},
+            inputs={},
+            files={},
+            figures={"lengths": lengths},
+            summary="",
+            seconds=0.0,
+            finished="",
+        ).write(Path(folder))
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
     assert work == pytest.approx((each[200] + 3 * each[100]) / 4)
@@ -62,16 +64,22 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("objective", "share"),
-    [(ObjectiveConfig(mask_share=0.3), 0.3), (ObjectiveConfig(mask_share=[0.5, 0.3, 0.1]), 0.3),
-     (ObjectiveConfig(predict="next"), 1.0)],
-)  # fmt: skip
-def test_tokens_that_are_predicted_cost_a_head_each(
-    objective: ObjectiveConfig, share: float, tmp_path: Path
-) -> None:
+    [
+        (ObjectiveConfig(mask_share=0.3), 0.3),
+        (ObjectiveConfig(mask_share=[0.5, 0.3, 0.1]), 0.3),
+        (ObjectiveConfig(predict="next"), 1.0),
+    ],
+)
+def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, share: float, tmp_path: Path) -> None:
     config = TrainConfig(
-        out=str(tmp_path), steps=10, batch_size=4, objective=objective, schedule=ScheduleConfig(),
-        data=DataConfig(dir=str(tmp_path / "prepare"), vocab=""), workdir=str(tmp_path),
-    )  # fmt: skip
+        out=str(tmp_path),
+        steps=10,
+        batch_size=4,
+        objective=objective,
+        schedule=ScheduleConfig(),
+        data=DataConfig(dir=str(tmp_path / "prepare"), vocab=""),
+        workdir=str(tmp_path),
+    )
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * cost.operations(MODERN, [90], share)
     steps = 10 * estimate.STEP
@@ -81,9 +89,14 @@ def test_tokens_that_are_predicted_cost_a_head_each(
 def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None:
     data = DataConfig(dir=str(tmp_path / "prepare"), vocab="")
     config = TrainConfig(
-        out=str(tmp_path), steps=10, batch_size=40, data=data, schedule=ScheduleConfig(),
-        objective=ObjectiveConfig(), workdir=str(tmp_path),
-    )  # fmt: skip
+        out=str(tmp_path),
+        steps=10,
+        batch_size=40,
+        data=data,
+        schedule=ScheduleConfig(),
+        objective=ObjectiveConfig(),
+        workdir=str(tmp_path),
+    )
     few = estimate.training(config, MODERN, speed=1e12).seconds
     many = estimate.training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
     assert few is not None
@@ -92,12 +105,9 @@ def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("settings", "kept"),
-    [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)],
+    ("settings", "kept"), [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)]
 )
-def test_all_checkpoints_that_are_kept_need_room(
-    settings: dict[str, Any], kept: int, tmp_path: Path
-) -> None:
+def test_all_checkpoints_that_are_kept_need_room(settings: dict[str, Any], kept: int, tmp_path: Path) -> None:
     folder = str(tmp_path)
     data = DataConfig(dir=folder, vocab="")
     config = TrainConfig(

@@ -83,18 +83,15 @@ def test_the_newest_progress_arrives(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_server_that_refuses_is_one_warning(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv(trainjob_status.AUTHORITY)  # its certificate is nobody's then
     train(tmp_path)
     assert server.asked == []
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
-def test_a_training_elsewhere_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_elsewhere_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(trainjob_status.URL, raising=False)
     before = threading.active_count()
     status = trainjob_status.TrainJobStatus()

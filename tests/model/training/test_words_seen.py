@@ -97,9 +97,7 @@ def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
     assert figures(runs / "epoch")["words"] <= COUNTED
 
 
-def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(
-    runs: Path,
-) -> None:
+def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(runs: Path) -> None:
     found = figures(runs / "as many")
     assert found["steps"] == found["planned_steps"] == 600 // 16
     rates = [row["learning_rate"] for row in rows(runs / "as many")]
@@ -116,9 +114,7 @@ def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epoc
         ({"words": 15_000, "epochs": 2}, 37),
     ],
 )
-def test_steps_follow_from_the_nearest_limit(
-    work: Path, tmp_path: Path, limits: dict[str, int], steps: int
-) -> None:
+def test_steps_follow_from_the_nearest_limit(work: Path, tmp_path: Path, limits: dict[str, int], steps: int) -> None:
     assert run_length.steps_of(limited(counted(work, tmp_path / "prepare"), **limits)) == steps
 
 
@@ -132,9 +128,7 @@ def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> No
 
 def limited(folder: Path, **limits: int) -> TrainConfig:
     settings: dict[str, Any] = {"steps": None} | limits
-    return TrainConfig(
-        out="", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings
-    )
+    return TrainConfig(out="", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings)
 
 
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
@@ -149,9 +143,7 @@ def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
         assert state.mark is None or state.words >= state.mark, step
 
 
-def test_shards_without_words_train_unless_a_setting_needs_them(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
+def test_shards_without_words_train_unless_a_setting_needs_them(root: Path, work: Path, tmp_path: Path) -> None:
     common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
     said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
     assert "error: words=500: " in said
@@ -204,13 +196,24 @@ def converted(runs: Path, work: Path) -> Path:
     vocab = runs / "vocab"
     shutil.copytree(work / "vocab", vocab)
     Manifest(
-        stage="vocab", fingerprint="", version=1, config={}, inputs={}, files={}, figures={},
-        summary="", seconds=0.0, finished="",
-    ).write(vocab)  # fmt: skip
+        stage="vocab",
+        fingerprint="",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(vocab)
     config = ConvertConfig(
-        workdir=str(runs), out=str(runs / "convert"), train=str(runs / "limited"),
-        vocab=str(vocab), checkpoints="marked",
-    )  # fmt: skip
+        workdir=str(runs),
+        out=str(runs / "convert"),
+        train=str(runs / "limited"),
+        vocab=str(vocab),
+        checkpoints="marked",
+    )
     stage.run("convert", config, convert.make)
     return runs / "convert"
 
@@ -225,20 +228,21 @@ def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
 
 def pairs_config(top: Path, pretrained: Path) -> EvaluateConfig:
     (top / "data").mkdir()
-    lines = [
-        json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)
-    ]
+    lines = [json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)]
     (top / "data" / "pairs.jsonl").write_text("\n".join(lines))
     return EvaluateConfig(
-        workdir=str(top), out=str(top / "out"), task=examples.task_of("blimp"),
-        data=str(top / "data"), pretrained=str(pretrained), checkpoints="all", threads=1,
-    )  # fmt: skip
+        workdir=str(top),
+        out=str(top / "out"),
+        task=examples.task_of("blimp"),
+        data=str(top / "data"),
+        pretrained=str(pretrained),
+        checkpoints="all",
+        threads=1,
+    )
 
 
 @pytest.mark.parametrize("start", ["limited", "convert"])
-def test_minimal_pairs_are_scored_over_a_training(
-    converted: Path, runs: Path, tmp_path: Path, start: str
-) -> None:
+def test_minimal_pairs_are_scored_over_a_training(converted: Path, runs: Path, tmp_path: Path, start: str) -> None:
     """From checkpoints and from converted folders alike."""
     config = pairs_config(tmp_path, runs / start)
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures["checkpoints"]

@@ -19,15 +19,19 @@ held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out
 
 def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> list[str]:
     return [
-        f"workdir={work}", f"out={out}", *SMALL, "steps=40", f"optimizer={optimizer}",
-        f"optimizer.learning_rate={RATES[optimizer]}", f"deepspeed=zero{stage}", *more,
-    ]  # fmt: skip
+        f"workdir={work}",
+        f"out={out}",
+        *SMALL,
+        "steps=40",
+        f"optimizer={optimizer}",
+        f"optimizer.learning_rate={RATES[optimizer]}",
+        f"deepspeed=zero{stage}",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
-def curves(
-    root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[tuple[str, int, int], list[float]]:
+def curves(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
     """Losses by (optimizer, stage, processes): one process at stage 0, two at every stage."""
     folder = tmp_path_factory.mktemp("zero")
     names = {(o, s, p): folder / f"{o}-{s}-{p}" for o in RATES for s in STAGES for p in (1, 2)}

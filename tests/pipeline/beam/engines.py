@@ -58,9 +58,7 @@ def need(*tools: str) -> None:
 def fetched(what: str, command: list[str], **more: str) -> None:
     """Run a command that fetches; skip where it cannot."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        command, env={**os.environ, **more}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr + done.stdout).strip().split("\n")[-1]
         pytest.skip(f"{what} cannot be fetched: {last}")
@@ -229,14 +227,14 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
         self.run("jobmanager", [*words, "-Xmx400m", self.MANAGER, "-c", str(self.folder)])
         wait_for("the job manager", lambda: self.serves("jobmanager", rest))
         for number in (1, 2):
-            self.run(
-                f"taskmanager{number}", [*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)]
-            )
+            self.run(f"taskmanager{number}", [*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)])
         self.options = {
-            "flink_master": f"localhost:{rest}", "flink_version": "1.19",
-            "flink_job_server_jar": jar, "parallelism": 6,  # more than slots
+            "flink_master": f"localhost:{rest}",
+            "flink_version": "1.19",
+            "flink_job_server_jar": jar,
+            "parallelism": 6,  # more than slots
             "environment_config": f"localhost:{self.pool_port}",
-        }  # fmt: skip
+        }
         wait_for("two task managers", self.is_whole)
 
     def is_whole(self) -> bool:
@@ -248,17 +246,14 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
 
     def ask(self, path: str, method: str = "GET") -> str:
         """Flink's answer."""
-        request = urllib.request.Request(
-            f"http://localhost:{self.ports[1]}/v1/{path}", method=method
-        )
+        request = urllib.request.Request(f"http://localhost:{self.ports[1]}/v1/{path}", method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             text: str = answer.read().decode()
         return text
 
     def cancel(self) -> None:
         """Cancel the job that runs, as the command `flink cancel` does."""
-        running = [each["id"] for each in json.loads(self.ask("jobs"))["jobs"]
-                   if each["status"] == "RUNNING"]  # fmt: skip
+        running = [each["id"] for each in json.loads(self.ask("jobs"))["jobs"] if each["status"] == "RUNNING"]
         assert len(running) == 1
         self.ask(f"jobs/{running[0]}?mode=cancel", "PATCH")
 
@@ -280,32 +275,49 @@ class Spark(Cluster):
         kind = "org.apache.spark.deploy"
         self.run(
             "master",
-            [*words, f"{kind}.master.Master", "--host", "localhost", "--port", str(master),
-             "--webui-port", str(web)],
+            [*words, f"{kind}.master.Master", "--host", "localhost", "--port", str(master), "--webui-port", str(web)],
             **here,
-        )  # fmt: skip
+        )
         wait_for("the master", lambda: self.serves("master", master))
         for number in (1, 2):
             folder = self.folder / f"worker{number}"
             self.run(
                 f"worker{number}",
-                [*words, f"{kind}.worker.Worker", "--host", "localhost", "--cores", "1",
-                 "--memory", "1g", "--work-dir", str(folder), "--webui-port", "0",
-                 f"spark://localhost:{master}"],
+                [
+                    *words,
+                    f"{kind}.worker.Worker",
+                    "--host",
+                    "localhost",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--work-dir",
+                    str(folder),
+                    "--webui-port",
+                    "0",
+                    f"spark://localhost:{master}",
+                ],
                 **here,
-            )  # fmt: skip
+            )
         self.run(
             "jobserver",
-            [*JAVA, "-Xmx500m", "-Dspark.default.parallelism=8", "-cp", f"{jar}:{home}/*",
-             "org.apache.beam.runners.spark.SparkJobServerDriver",
-             f"--spark-master-url=spark://localhost:{master}", f"--job-port={service}",
-             "--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={self.folder}/staged"],
+            [
+                *JAVA,
+                "-Xmx500m",
+                "-Dspark.default.parallelism=8",
+                "-cp",
+                f"{jar}:{home}/*",
+                "org.apache.beam.runners.spark.SparkJobServerDriver",
+                f"--spark-master-url=spark://localhost:{master}",
+                f"--job-port={service}",
+                "--artifact-port=0",
+                "--expansion-port=0",
+                f"--artifacts-dir={self.folder}/staged",
+            ],
             **here,
-        )  # fmt: skip
-        self.options = {
-            "job_endpoint": f"localhost:{service}",
-            "environment_config": f"localhost:{self.pool_port}",
-        }
+        )
+        self.options = {"job_endpoint": f"localhost:{service}", "environment_config": f"localhost:{self.pool_port}"}
         wait_for("the job server", lambda: self.serves("jobserver", service))
         wait_for("two workers", lambda: self.log("master").count("Registering worker") >= 2)
 

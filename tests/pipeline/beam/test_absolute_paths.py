@@ -14,11 +14,15 @@ from pipeline.tokenization.wordpiece import SPECIAL, build
 
 def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
     return PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"), source="",
-        vocab="vocab", out="out", runner=RunnerConfig(name=name, options=options, exchange="files"),
-        filters=FiltersConfig(decontaminate=["task"], banned_file="banned"), minimum_characters=0,
+        corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"),
+        source="",
+        vocab="vocab",
+        out="out",
+        runner=RunnerConfig(name=name, options=options, exchange="files"),
+        filters=FiltersConfig(decontaminate=["task"], banned_file="banned"),
+        minimum_characters=0,
         **more,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

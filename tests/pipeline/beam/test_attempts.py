@@ -24,10 +24,14 @@ def plan(tmp_path: Path) -> PreparePlan:
     (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(500)))
     words = [
-        "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/vocab",
-        f"out={tmp_path}/out", "minimum_characters=0", "validation_share=0",
+        "+corpus=lines",
+        f"corpus.path={tmp_path}/a.txt",
+        f"vocab={tmp_path}/vocab",
+        f"out={tmp_path}/out",
+        "minimum_characters=0",
+        "validation_share=0",
         "filters.near_duplicates=0.9",
-    ]  # fmt: skip
+    ]
     entry_point.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         config = entry_point.validate(compose("prepare", words), PrepareConfig)
@@ -60,9 +64,7 @@ def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> 
     expected = content(plan)
     assert {"train-00000-of-00001.arrow", "read-00000.signatures"} < set(expected)
     spawn = multiprocessing.get_context("spawn")
-    workers = [
-        spawn.Process(target=attempt, args=(plan, packet, ATTEMPTS)) for _ in range(PROCESSES)
-    ]
+    workers = [spawn.Process(target=attempt, args=(plan, packet, ATTEMPTS)) for _ in range(PROCESSES)]
     for worker in workers:
         worker.start()
     looks = 0

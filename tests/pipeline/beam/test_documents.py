@@ -20,9 +20,7 @@ def test_words_are_what_white_space_divides(text: str) -> None:
     st.sampled_from(["en", "zh", "ja"]),
     st.booleans(),
 )
-def test_sentences_and_what_is_before_them_make_the_text(
-    text: str, language: str, by_lines: bool
-) -> None:
+def test_sentences_and_what_is_before_them_make_the_text(text: str, language: str, by_lines: bool) -> None:
     assume(cleaned := clean(text))
     parts = split_sentences(cleaned, language, by_lines=by_lines)
     kept = KeptDocument(b"", cleaned, parts, copies=1, id="one", number=1, split=0)

@@ -28,9 +28,7 @@ ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def cluster(
-    request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """An engine that runs."""
     made = ENGINES[request.param](root, tmp_path_factory.mktemp(request.param))
     try:
@@ -65,11 +63,22 @@ def on(cluster: Cluster | None) -> list[str]:
 def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> list[str]:
     """A run of `prepare` on an engine; None: on the local one."""
     return [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
-        f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=100000",
-        "shard_bytes=400000", "sequence_length=64", "runner.start_timeout=240",
-        "runner.task_bytes=100000", *on(cluster), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=lines",
+        f"corpus.path={folder}/a.txt",
+        f"vocab={folder}",
+        f"out={out}",
+        "validation_share=0.1",
+        "split_bytes=100000",
+        "shard_bytes=400000",
+        "sequence_length=64",
+        "runner.start_timeout=240",
+        "runner.task_bytes=100000",
+        *on(cluster),
+        *more,
+    ]
 
 
 def done(root: Path, words: list[str], out: Path) -> Manifest:
@@ -101,20 +110,15 @@ def parts(data: Path, folder: Path) -> dict[str, dict[str, Any]]:
         "jsonl": {"reader": "jsonl", "path": f"{folder}/near.jsonl", "weight": 2.5},
         "parquet": {"reader": "parquet", "path": f"{folder}/near.parquet", "weight": 0.5},
         "english": {"reader": "wikiextractor", "path": f"{data}/wiki_text/en_2021/wiki_1[12]"},
-        "chinese": {
-            "reader": "wikiextractor", "path": f"{data}/wiki_text/zh_2024/AA_wiki_00",
-            "language": "zh",
-        },
+        "chinese": {"reader": "wikiextractor", "path": f"{data}/wiki_text/zh_2024/AA_wiki_00", "language": "zh"},
         "dumps": {"reader": "wikipedia", "path": f"{data}/wiki_xml/minidumps/*.xml.bz2"},
         "sample": {"reader": "sample", "options": {"packages": ["tqdm", "yaml"]}},
-    }  # fmt: skip
+    }
     return found
 
 
 @pytest.fixture(scope="session")
-def mixed(
-    root: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[str], Manifest, bytes]:
+def mixed(root: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Manifest, bytes]:
     """A run with every reader and every filter, and what the local engine makes of it."""
     folder = tmp_path_factory.mktemp("mixed")
     corpus = {"name": "all", "reader": "mix", "parts": parts(shared_data, folder)}
@@ -122,14 +126,27 @@ def mixed(
     (folder / "corpus" / "all.yaml").write_text(yaml.safe_dump(corpus))
     (folder / "banned.txt").write_text("(?i)lorem ipsum\n")
     words = [
-        sys.executable, "-m", "pipeline.prepare", "--config-dir", str(folder), "+corpus=all",
-        f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt", "validation_share=0.1",
-        "shard_bytes=400000", "split_bytes=300000", "runner.task_bytes=300000", "trace=*1*",
-        "runner.start_timeout=240", "filters.near_duplicates=0.7",
-        "filters.maximum_characters=300000", "filters.maximum_non_letters=0.3",
-        "filters.banned=[refer to]", f"filters.banned_file={folder}/banned.txt", "filters.ngram=8",
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "--config-dir",
+        str(folder),
+        "+corpus=all",
+        f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt",
+        "validation_share=0.1",
+        "shard_bytes=400000",
+        "split_bytes=300000",
+        "runner.task_bytes=300000",
+        "trace=*1*",
+        "runner.start_timeout=240",
+        "filters.near_duplicates=0.7",
+        "filters.maximum_characters=300000",
+        "filters.maximum_non_letters=0.3",
+        "filters.banned=[refer to]",
+        f"filters.banned_file={folder}/banned.txt",
+        "filters.ngram=8",
         f"filters.decontaminate=[{shared_data}/glue/QNLI/dev.tsv]",
-    ]  # fmt: skip
+    ]
     out = folder / "local"
     made = done(root, [*words, f"out={out}"], out)
     filtered = made.figures["filtered"]
@@ -140,9 +157,8 @@ def mixed(
 
 @pytest.mark.parametrize("exchange", ["engine", "files"])
 def test_every_reader_and_filter_gives_the_bytes_of_the_local_engine(
-    cluster: Cluster, root: Path, mixed: tuple[list[str], Manifest, bytes], tmp_path: Path,
-    exchange: str,
-) -> None:  # fmt: skip
+    cluster: Cluster, root: Path, mixed: tuple[list[str], Manifest, bytes], tmp_path: Path, exchange: str
+) -> None:
     words, expected, traces = mixed
     out = tmp_path / "out"
     cluster.start()
@@ -165,9 +181,7 @@ SURVIVED = {  # the engine does the work again, or `prepare` gives it the job ag
     "spark": {"worker process", "worker1"},
 }
 
-RETRIED = re.compile(
-    r"; retrying from the start \(\d+ of \d+ tasks? had read, \d+ of \d+ had written\)$"
-)
+RETRIED = re.compile(r"; retrying from the start \(\d+ of \d+ tasks? had read, \d+ of \d+ had written\)$")
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -224,27 +238,22 @@ def strike(cluster: Cluster, fault: str, driver: int) -> None:
         cluster.kill(fault)
 
 
-def test_a_mistake_in_the_input_is_one_line(
-    cluster: Cluster, root: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_mistake_in_the_input_is_one_line(cluster: Cluster, root: Path, corpus: Path, tmp_path: Path) -> None:
     cluster.start()
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\noops\n')
     words = command(corpus, tmp_path / "out", cluster, "+corpus=jsonl", "corpus.reader=jsonl")
     words.remove("+corpus=lines")
     words.remove(f"corpus.path={corpus}/a.txt")
     ran = subprocess.run(
-        [*words, f"corpus.path={tmp_path}/a.jsonl"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*words, f"corpus.path={tmp_path}/a.jsonl"], cwd=root, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == Exit.USER, ran.stderr
     assert ran.stderr.startswith(f"error: {tmp_path}/a.jsonl line 2: ")
     assert ran.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_a_pool_that_starts_no_worker_is_named(
-    cluster: Cluster, root: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_pool_that_starts_no_worker_is_named(cluster: Cluster, root: Path, corpus: Path, tmp_path: Path) -> None:
     """Beam's own pool starts `python`, whichever PATH has: here one that ends at once."""
     if cluster.runner == "prism":
         pytest.skip("it has no pool but that of the run")
@@ -253,11 +262,11 @@ def test_a_pool_that_starts_no_worker_is_named(
     (tmp_path / "python").chmod(0o755)
     port = cluster.ports[-1] + 1
     process = subprocess.Popen(
-        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
-         f"--service_port={port}"],
+        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for place in (f"localhost:{port}", "localhost:1"):
             words = command(corpus, tmp_path / "out", cluster)

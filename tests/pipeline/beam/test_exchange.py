@@ -92,10 +92,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(root: Path, corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     """A run with shards so small that there are many."""
     words = [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={corpus}/a.txt",
-        f"vocab={corpus}", f"out={out}", "validation_share=0.1", f"split_bytes={split_bytes}",
-        "shard_bytes=1000", "sequence_length=32", "filters.near_duplicates=0.8", *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=lines",
+        f"corpus.path={corpus}/a.txt",
+        f"vocab={corpus}",
+        f"out={out}",
+        "validation_share=0.1",
+        f"split_bytes={split_bytes}",
+        "shard_bytes=1000",
+        "sequence_length=32",
+        "filters.near_duplicates=0.8",
+        *more,
+    ]
     done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
@@ -107,11 +117,7 @@ def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: P
     count = sum(buckets([FileRange("a", 0, size)], 1000, 0.1).values())
     assert 5 * count < DIRECT < 150 * count
     together = made(root, corpus, tmp_path / "together", size // 150)
-    for name, parts, *more in (
-        ("few", 4, single),
-        ("merged", 150, single),
-        ("engine-merged", 150, single, engine),
-    ):
+    for name, parts, *more in (("few", 4, single), ("merged", 150, single), ("engine-merged", 150, single, engine)):
         other = made(root, corpus, tmp_path / name, size // parts, *more)
         assert other.files == together.files, name
         assert other.figures == together.figures, name
@@ -120,8 +126,11 @@ def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: P
 def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
     config = PrepareConfig(
         corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
-        runner=RunnerConfig(**runner), source="", vocab=str(corpus), out="",
-    )  # fmt: skip
+        runner=RunnerConfig(**runner),
+        source="",
+        vocab=str(corpus),
+        out="",
+    )
     return prepare.plan(config, out)
 
 

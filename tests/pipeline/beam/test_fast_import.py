@@ -21,16 +21,12 @@ print(type(http_client.get_new_http()).__module__)
 
 
 def test_other_clients_are_not_imported_and_can_be_later(root: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["[]", "boto3", "httplib2"]
 
 
 @pytest.mark.parametrize("dataflow", [False, True])
-def test_clients_of_stores_are_not_imported_but_for_dataflow(
-    root: Path, tmp_path: Path, dataflow: bool
-) -> None:
+def test_clients_of_stores_are_not_imported_but_for_dataflow(root: Path, tmp_path: Path, dataflow: bool) -> None:
     for name in ("azure/core/exceptions", "azure/storage/blob", "google/cloud/storage"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "__init__.py").write_text("import requests.adapters, requests\n")
@@ -46,16 +42,18 @@ print([name for name in ("azure", "google.cloud.storage", "requests") if name in
 import azure.core.exceptions, azure.storage.blob, google.cloud.storage
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == f"{['google.cloud.storage', 'requests'] if dataflow else []}\n"
 
 
-def test_a_client_that_beam_finds_installed_may_need_them_at_once(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_client_that_beam_finds_installed_may_need_them_at_once(root: Path, tmp_path: Path) -> None:
     """As Google's does, which comes with Beam's extra for Dataflow."""
     package = tmp_path / "google" / "api_core"
     package.mkdir(parents=True)
@@ -68,8 +66,12 @@ import requests, requests.adapters
 print(requests.adapters is sys.modules["requests"].adapters, requests.Session.__module__)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["True", "requests.sessions"]

@@ -37,10 +37,14 @@ def planned() -> PreparePlan:
         (place / "tokenizer.json").write_text(build([*SPECIAL, "a"]))
         (place / "a.txt").write_text("a")
         config = PrepareConfig(
-            corpus=CorpusConfig(name="a", reader="lines", path=f"{place}/a.txt"), source="",
-            runner=RunnerConfig(exchange="engine"), vocab=folder, out="", validation_share=0.1,
+            corpus=CorpusConfig(name="a", reader="lines", path=f"{place}/a.txt"),
+            source="",
+            runner=RunnerConfig(exchange="engine"),
+            vocab=folder,
+            out="",
+            validation_share=0.1,
             filters=FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS),
-        )  # fmt: skip
+        )
         return prepare.plan(config, place)
 
 
@@ -52,9 +56,7 @@ def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
         plan,
         config=dataclasses.replace(plan.config, filters=filters),
         buckets={"train": 2 * tasks, "validation": tasks},
-        exchange=Exchange(
-            buckets=3 * tasks, reads=reads, writes=tasks, ranges=tasks, groups=reads, portions=reads
-        ),
+        exchange=Exchange(buckets=3 * tasks, reads=reads, writes=tasks, ranges=tasks, groups=reads, portions=reads),
     )
 
 
@@ -97,8 +99,7 @@ def found_by_tasks(
     for element in sent.grouped("pairs", "sent"):
         sent.add(ComparePairs(plan).work(element), "found")
     return {
-        write: band_groups.from_bytes([content for *_, content in values], 4)
-        for write, values in sent.grouped("found")
+        write: band_groups.from_bytes([content for *_, content in values], 4) for write, values in sent.grouped("found")
     }
 
 
@@ -107,10 +108,14 @@ def rows_of(table: np.ndarray) -> set[tuple[int, ...]]:
 
 
 @given(
-    seed=st.integers(0, 2**32), documents=st.integers(1, 60), values=st.integers(1, 4),
-    kinds=st.integers(1, 12), threshold=st.sampled_from([0.3, 0.5, 0.7, 0.9, 1.0]),
-    reads=st.integers(1, 5), tasks=st.integers(1, 7),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    documents=st.integers(1, 60),
+    values=st.integers(1, 4),
+    kinds=st.integers(1, 12),
+    threshold=st.sampled_from([0.3, 0.5, 0.7, 0.9, 1.0]),
+    reads=st.integers(1, 5),
+    tasks=st.integers(1, 7),
+)
 def test_many_tasks_find_what_one_finds(
     seed: int, documents: int, values: int, kinds: int, threshold: float, reads: int, tasks: int
 ) -> None:

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.beam.nested_tokens import nested, take
 
-documents = st.lists(
-    st.lists(st.lists(st.integers(0, 65_535), max_size=4), max_size=4), min_size=1, max_size=8
-)
+documents = st.lists(st.lists(st.lists(st.integers(0, 65_535), max_size=4), max_size=4), min_size=1, max_size=8)
 
 
 @given(documents, st.sampled_from([np.uint16, np.uint32]), st.data())

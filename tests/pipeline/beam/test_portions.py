@@ -37,18 +37,23 @@ def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, b
     """Return the files that a run writes, by name, and its figures."""
     config = PrepareConfig(
         corpus=CorpusConfig(name="a", reader="jsonl", path=str(corpus / "a.jsonl.gz")),
-        runner=RunnerConfig(task_bytes=1), source="", vocab=str(corpus), out="",
-        workdir=str(corpus), shard_bytes=4000, minimum_characters=0, validation_share=0.1,
-        sequence_length=32, trace=trace,
-    )  # fmt: skip
+        runner=RunnerConfig(task_bytes=1),
+        source="",
+        vocab=str(corpus),
+        out="",
+        workdir=str(corpus),
+        shard_bytes=4000,
+        minimum_characters=0,
+        validation_share=0.1,
+        sequence_length=32,
+        trace=trace,
+    )
     out.mkdir()
     figures = prepare.make(config, out).figures
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures
 
 
-@pytest.mark.parametrize(
-    ("direct", "trace"), [(exchange.DIRECT, None), (exchange.DIRECT, "*"), (1, "*")]
-)
+@pytest.mark.parametrize(("direct", "trace"), [(exchange.DIRECT, None), (exchange.DIRECT, "*"), (1, "*")])
 def test_a_file_in_one_split_is_never_held_whole(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int, trace: str | None
 ) -> None:

@@ -15,9 +15,13 @@ from pipeline.readers import FileRange
 def config(folder: Path, **more: object) -> PrepareConfig:
     return PrepareConfig(
         corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")),
-        source="", vocab=str(folder / "no-vocabulary-yet"), out=str(folder / "out"),
-        workdir=str(folder), dry_run=True, runner=RunnerConfig(**more),
-    )  # fmt: skip
+        source="",
+        vocab=str(folder / "no-vocabulary-yet"),
+        out=str(folder / "out"),
+        workdir=str(folder),
+        dry_run=True,
+        runner=RunnerConfig(**more),
+    )
 
 
 def row(said: str, name: str) -> str:

@@ -24,10 +24,15 @@ def words(tmp_path: Path) -> list[str]:
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(30_000)))
     return [
-        "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}",
-        f"out={tmp_path}/out", "minimum_characters=0", "validation_share=0.5", "duplicates=3",
+        "+corpus=lines",
+        f"corpus.path={tmp_path}/a.txt",
+        f"vocab={tmp_path}",
+        f"out={tmp_path}/out",
+        "minimum_characters=0",
+        "validation_share=0.5",
+        "duplicates=3",
         "runner.task_bytes=1",
-    ]  # fmt: skip
+    ]
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:
@@ -39,9 +44,7 @@ def planned(words: list[str], out: Path) -> PreparePlan:
     return plan
 
 
-def test_tasks_say_how_far_they_are(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     plan = planned(words, tmp_path / "out")
     seen = progress.Progress(plan)
@@ -82,9 +85,7 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     assert counts == [0, 0, 0, 1, 1]
 
 
-def test_a_job_that_hangs_is_named_once(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(words, tmp_path / "out")
     looks = iter(range(3 * progress.STALLED))
     report = progress.Report(plan.report(plan.read_account(0)))
@@ -101,15 +102,15 @@ def test_a_job_that_hangs_is_named_once(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_terminal_shows_both_phases_to_their_end(
-    root: Path, words: list[str], workers: int
-) -> None:
+def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str], workers: int) -> None:
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 100))
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"],
-        cwd=root, stderr=end, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=root,
+        stderr=end,
+        stdout=subprocess.DEVNULL,
+    )
     os.close(end)
     shown = b""
     while True:

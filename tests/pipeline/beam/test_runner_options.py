@@ -10,9 +10,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
 
-@pytest.mark.parametrize(
-    "name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir())
-)
+@pytest.mark.parametrize("name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir()))
 def test_the_options_of_every_engine_are_known(name: str) -> None:
     given = OmegaConf.load(conf_files.CONF / "runner" / f"{name}.yaml").get("options", {})
     runners.check_options(RunnerConfig(name=name, options=dict.fromkeys(given, "x")))

@@ -34,22 +34,7 @@ from tests import forked
 pytestmark = pytest.mark.slow
 
 SMALL = Exchange.choose(1, 1, 1000, 1)
-WORDS = [
-    "the",
-    "river",
-    "runs",
-    "past",
-    "an",
-    "old",
-    "mill",
-    "rain",
-    "fell",
-    "on",
-    "roofs",
-    "of",
-    "town",
-    ".",
-]
+WORDS = ["the", "river", "runs", "past", "an", "old", "mill", "rain", "fell", "on", "roofs", "of", "town", "."]
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +42,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus and a vocabulary."""
     folder = tmp_path_factory.mktemp("engines")
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
-    texts = (
-        "\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40))
-        for n in range(120)
-    )
+    texts = ("\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40)) for n in range(120))
     (folder / "a.txt").write_text("\n\n".join(texts))
     return folder
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={folder}/a.txt",
-        f"vocab={folder}", f"out={out}", "validation_share=0.1", "split_bytes=12000",
-        "shard_bytes=40000", "sequence_length=32", "runner.task_bytes=1", *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=lines",
+        f"corpus.path={folder}/a.txt",
+        f"vocab={folder}",
+        f"out={out}",
+        "validation_share=0.1",
+        "split_bytes=12000",
+        "shard_bytes=40000",
+        "sequence_length=32",
+        "runner.task_bytes=1",
+        *more,
+    ]
 
 
 def made(root: Path, words: list[str], out: Path, **more: str) -> Manifest:
-    done = subprocess.run(
-        words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more}
-    )
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more})
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 
@@ -96,8 +86,9 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     module = "apache_beam.runners.portability.local_job_service_main"
     process = subprocess.Popen(
         [sys.executable, "-m", module, "--port_file", str(port_file)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     until = time.monotonic() + 120
     while not port_file.exists():
         assert process.poll() is None
@@ -133,9 +124,11 @@ def pool(request: pytest.FixtureRequest) -> Iterator[str]:
         words = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
         path = f"{Path(sys.executable).parent}:{path}"
     process = subprocess.Popen(
-        [sys.executable, "-m", *words], env={**os.environ, "PATH": path},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", *words],
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     wait_until(lambda: listens(port) or process.poll() is not None)
     assert process.poll() is None
     yield f"localhost:{port}"
@@ -174,10 +167,13 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILTERS = [
-    "filters.near_duplicates=0.8", "filters.decontaminate=[{folder}/evaluation.txt]",
-    "filters.maximum_non_letters=0.5", "filters.banned=[zzzzzzzz]", "words=jieba",
+    "filters.near_duplicates=0.8",
+    "filters.decontaminate=[{folder}/evaluation.txt]",
+    "filters.maximum_non_letters=0.5",
+    "filters.banned=[zzzzzzzz]",
+    "words=jieba",
     "corpus.mend=true",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("more", [[], FILTERS], ids=["plain", "filters and words"])
@@ -201,9 +197,7 @@ def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     return [child for child in below if "spawn_main" in " ".join(child.cmdline())]
 
 
-def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
-    root: Path, folder: Path, reference: Manifest
-) -> None:
+def test_dask_gives_the_same_bytes_though_a_worker_is_killed(root: Path, folder: Path, reference: Manifest) -> None:
     out = folder / "dask"
     process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
     scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
@@ -220,16 +214,13 @@ def test_dask_gives_the_same_bytes_though_a_worker_is_killed(
 
 
 @pytest.mark.parametrize("runner", ["dask", "portable"])
-def test_a_mistake_in_the_input_ends_in_one_line(
-    root: Path, folder: Path, job_service: str, runner: str
-) -> None:
+def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_service: str, runner: str) -> None:
     (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
     more = [f"runner.options.job_endpoint={job_service}"] if runner == "portable" else []
     words = command(folder, folder / "never", f"runner={runner}", "corpus.reader=jsonl", *more)
     done = subprocess.run(
-        [word.replace("a.txt", "bad.jsonl") for word in words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [word.replace("a.txt", "bad.jsonl") for word in words], cwd=root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {folder}/bad.jsonl line 2: ")
     assert len(done.stderr.splitlines()) == 1
@@ -265,12 +256,7 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
         return done.stderr
 
     assert "runner.options.flink_master" in error("runner=flink")
-    for endpoint in (
-        f"localhost:{free_port()}",
-        "localhost:0",
-        "nowhere.invalid:8099",
-        "localhost",
-    ):
+    for endpoint in (f"localhost:{free_port()}", "localhost:0", "nowhere.invalid:8099", "localhost"):
         lines = error("runner=portable", f"runner.options.job_endpoint={endpoint}").splitlines()
         assert len(lines) == 1
         assert lines[0].startswith(f"error: runner.options.job_endpoint={endpoint}: ")
@@ -286,9 +272,7 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
         (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
     ],
 )
-def test_a_service_that_does_not_answer_is_named(
-    root: Path, folder: Path, more: list[str], key: str
-) -> None:
+def test_a_service_that_does_not_answer_is_named(root: Path, folder: Path, more: list[str], key: str) -> None:
     words = command(folder, folder / "never", *more)
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == Exit.USER
@@ -307,9 +291,8 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
     port, out = free_port(), folder / "gone"
     module = "apache_beam.runners.portability.local_job_service_main"
     service = subprocess.Popen(
-        [sys.executable, "-m", module, "--port", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", module, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_until(lambda: listens(port))
         words = command(folder, out, "runner=portable", "split_bytes=500", "duplicates=20")
@@ -355,8 +338,7 @@ def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Pat
             | "Spread" >> beam.Reshuffle()
             | "Fill" >> beam.Map(lambda number: (number, bytes([number % 256]) * size))
             | "Move" >> beam.Reshuffle()
-            | "See"
-            >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
+            | "See" >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
         )
     seen = [path.read_text() for path in tmp_path.iterdir()]
     assert len(seen) == count

@@ -71,10 +71,14 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
     (tmp_path / "a.txt").write_text("".join(f"{line}\n\n" for line in lines))
     text = (tmp_path / "a.txt").stat().st_size
     given = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(tmp_path / "a.txt")), source="",
-        vocab=str(tmp_path), out="", minimum_characters=0, workdir=str(tmp_path),
+        corpus=CorpusConfig(name="a", reader="lines", path=str(tmp_path / "a.txt")),
+        source="",
+        vocab=str(tmp_path),
+        out="",
+        minimum_characters=0,
+        workdir=str(tmp_path),
         runner=RunnerConfig(),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(shard_sizes, "MOST_TOKENS", text // 3)
     out = tmp_path / "out"
     out.mkdir()
@@ -94,21 +98,22 @@ def test_memory_is_that_of_the_largest_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "limit"),
-    [({}, None), ({"dry_run": True}, None), ({}, "1GB"), ({"dry_run": True}, "1GB")],
+    ("more", "limit"), [({}, None), ({"dry_run": True}, None), ({}, "1GB"), ({"dry_run": True}, "1GB")]
 )
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_an_empty_corpus_is_one_line(
-    tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str
-) -> None:
+def test_an_empty_corpus_is_one_line(tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str) -> None:
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "a"], lowercase=True))
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
     given = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="jsonl", path=place, limit=limit), source="",
-        vocab=str(tmp_path), out=str(tmp_path / "out"), runner=RunnerConfig(exchange=exchange),
-        workdir=str(tmp_path), **more,
-    )  # fmt: skip
+        corpus=CorpusConfig(name="a", reader="jsonl", path=place, limit=limit),
+        source="",
+        vocab=str(tmp_path),
+        out=str(tmp_path / "out"),
+        runner=RunnerConfig(exchange=exchange),
+        workdir=str(tmp_path),
+        **more,
+    )
     with pytest.raises(InputError) as caught:
         prepare.execute(given)
     assert (caught.value.key, caught.value.path) == ("corpus.path", place)

@@ -29,18 +29,25 @@ def vocab(tmp_path: Path) -> Path:
 
 def story(start: int, sentences: int) -> str:
     """Return a text in lines, another one for each `start`."""
-    lines = (
-        [WORDS[(start + k * (k + n)) % len(WORDS)] for k in range(8)] for n in range(sentences)
-    )
+    lines = ([WORDS[(start + k * (k + n)) % len(WORDS)] for k in range(8)] for n in range(sentences))
     return "\n".join(" ".join(line) + "." for line in lines)
 
 
 def made(root: Path, vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
     """The manifest of a run."""
     words = [
-        sys.executable, "-m", "pipeline.prepare", "--config-dir", str(vocab), f"+corpus={corpus}",
-        f"vocab={vocab}", f"out={out}", "validation_share=0.2", "shard_bytes=20000", *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "--config-dir",
+        str(vocab),
+        f"+corpus={corpus}",
+        f"vocab={vocab}",
+        f"out={out}",
+        "validation_share=0.2",
+        "shard_bytes=20000",
+        *more,
+    ]
     done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
@@ -50,9 +57,13 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     texts = [story(7, 5)] * 300 + [story(k, 4) for k in range(20)] + [story(7, 5)] * 300
     (vocab / "a.txt").write_text("\n\n".join(texts))
     config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=f"{vocab}/a.txt"), source="",
-        runner=RunnerConfig(exchange="engine"), vocab=str(vocab), out="", minimum_characters=0,
-    )  # fmt: skip
+        corpus=CorpusConfig(name="a", reader="lines", path=f"{vocab}/a.txt"),
+        source="",
+        runner=RunnerConfig(exchange="engine"),
+        vocab=str(vocab),
+        out="",
+        minimum_characters=0,
+    )
     plan = prepare.plan(config, vocab)
     plan.scratch.mkdir()
     plan.claim()
@@ -62,9 +73,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     assert len(unpack_batches([value for _, value in sent])) == len(set(texts))
 
 
-def test_the_first_of_the_documents_with_most_copies_is_kept(
-    root: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: Path, tmp_path: Path) -> None:
     """A trace follows every document, and so takes them all to the shards: the same ones."""
     parts: dict[str, dict[str, Any]] = {}
     for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
@@ -76,10 +85,18 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(
     (vocab / "corpus").mkdir()
     (vocab / "corpus" / "mixed.yaml").write_text(yaml.safe_dump(corpus))
     once, traced = (
-        made(root, vocab, tmp_path / f"out{len(more)}", "mixed", "split_bytes=9000",
-             "runner.task_bytes=18000", "filters.near_duplicates=0.6", *more)
+        made(
+            root,
+            vocab,
+            tmp_path / f"out{len(more)}",
+            "mixed",
+            "split_bytes=9000",
+            "runner.task_bytes=18000",
+            "filters.near_duplicates=0.6",
+            *more,
+        )
         for more in ([], ["trace=*"])
-    )  # fmt: skip
+    )
     assert once.figures["documents"]["duplicate"] > 100
     assert once.figures == traced.figures
     assert once.files == {name: traced.files[name] for name in once.files}
@@ -89,9 +106,7 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(
 @pytest.mark.engines
 @pytest.mark.parametrize("shape", ["200,000 times", "50 MB"])
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_a_task_stays_below_a_gibibyte(
-    root: Path, vocab: Path, tmp_path: Path, shape: str, exchange: str
-) -> None:
+def test_a_task_stays_below_a_gibibyte(root: Path, vocab: Path, tmp_path: Path, shape: str, exchange: str) -> None:
     """All tasks run in one process here; its largest size is that of the largest task, and more."""
     with (tmp_path / "text.txt").open("w") as file:
         if shape == "50 MB":
@@ -100,15 +115,19 @@ def test_a_task_stays_below_a_gibibyte(
             file.write((story(3, 12) + "\n\n") * 200_000)
         file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
     words = [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"vocab={vocab}",
-        f"corpus.path={tmp_path}/text.txt", f"out={tmp_path}/out", "validation_share=0.1",
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=lines",
+        f"vocab={vocab}",
+        f"corpus.path={tmp_path}/text.txt",
+        f"out={tmp_path}/out",
+        "validation_share=0.1",
         f"runner.exchange={exchange}",
-    ]  # fmt: skip
+    ]
     code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     most = int(ran.stdout.split()[-1])
     size = (tmp_path / "text.txt").stat().st_size
     print(f"{shape}, {exchange}: {size / 1e6:.0f} MB of text, {most / GIB:.2f} GiB")

@@ -39,9 +39,13 @@ ROWS = [
     own(7) + " Also this.",
 ]
 FILTERS = {
-    "maximum_characters": 3000, "maximum_non_letters": 0.5, "banned": ["(?i)lorem"], "ngram": 6,
-    "near_duplicates": 0.7, "shingle": 3,
-}  # fmt: skip
+    "maximum_characters": 3000,
+    "maximum_non_letters": 0.5,
+    "banned": ["(?i)lorem"],
+    "ngram": 6,
+    "near_duplicates": 0.7,
+    "shingle": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +65,16 @@ def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
     filtering = FILTERS | {"decontaminate": [str(world / "evaluation.jsonl")]}
     settings = {
         "corpus": CorpusConfig(name="c", reader="jsonl", path=str(world / "corpus.jsonl")),
-        "runner": RunnerConfig(), "source": "", "vocab": str(world / "vocab"), "out": str(out),
-        "filters": FiltersConfig(**filtering), "split_bytes": 10**6, "shard_bytes": 15_000,
-        "validation_share": 0.2, "sequence_length": 64,
-    }  # fmt: skip
+        "runner": RunnerConfig(),
+        "source": "",
+        "vocab": str(world / "vocab"),
+        "out": str(out),
+        "filters": FiltersConfig(**filtering),
+        "split_bytes": 10**6,
+        "shard_bytes": 15_000,
+        "validation_share": 0.2,
+        "sequence_length": 64,
+    }
     return PrepareConfig(**(settings | more))
 
 
@@ -115,9 +125,7 @@ def test_a_run_that_leaves_no_document_keeps_its_trace(world: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
-def test_the_rows_are_those_that_hold_text_of_the_document(
-    world: Path, tmp_path: Path, pairs: str
-) -> None:
+def test_the_rows_are_those_that_hold_text_of_the_document(world: Path, tmp_path: Path, pairs: str) -> None:
     _, files = made(world, tmp_path / "out", trace="*", pairs=pairs, duplicates=2)
     first = len(SPECIAL) + len(WORDS)  # the id of "only0"
     expected: set[tuple[int, str, int]] = set()
@@ -127,9 +135,7 @@ def test_the_rows_are_those_that_hold_text_of_the_document(
                 tokens = np.asarray(shard.values[shard.offsets[row] : shard.offsets[row + 1]])
                 for token in set(tokens.tolist()) & set(range(first, first + COUNT)):
                     expected.add((token - first, Path(shard.path).name, row))
-    found = list(
-        zip([*range(COUNT), 7], (lines := records(files))[:COUNT] + lines[-1:], strict=True)
-    )
+    found = list(zip([*range(COUNT), 7], (lines := records(files))[:COUNT] + lines[-1:], strict=True))
     told = {(n, each["shard"], row) for n, each in found for row in each.get("rows", [])}
     assert expected <= told
     assert len(told - expected) < 0.05 * len(told), "rows of a word that other texts have too"

@@ -7,21 +7,18 @@ import pytest
 
 from pipeline.cli import addresses
 from pipeline.common.errors import ConfigError, Exit
-from pipeline.config import (
-    CorpusConfig,
-    FiltersConfig,
-    PredictConfig,
-    PrepareConfig,
-    RunnerConfig,
-)
+from pipeline.config import CorpusConfig, FiltersConfig, PredictConfig, PrepareConfig, RunnerConfig
 from tests import forked
 
 
 def config(**changes: object) -> PrepareConfig:
     values: dict[str, object] = {
         "corpus": CorpusConfig(name="c", reader="text", path="s3://corpora/text"),
-        "runner": RunnerConfig(), "source": "s", "vocab": "v", "out": "o",
-    }  # fmt: skip
+        "runner": RunnerConfig(),
+        "source": "s",
+        "vocab": "v",
+        "out": "o",
+    }
     return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -59,8 +56,12 @@ def test_a_command_without_a_folder_reads_local_paths() -> None:
 def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
     done = forked.run(
         [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)},
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(root)},
+    )
     assert done.returncode == Exit.USER
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())

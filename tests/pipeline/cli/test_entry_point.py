@@ -14,9 +14,7 @@ from tests import forked
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(
-        [sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -52,20 +50,17 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.train", "force=maybe"], "error: force=maybe: "),
         (["pipeline.vocab", "+corpus=sample", "--verbose"], "error: --verbose: "),
         (["pipeline.run", "--dry-run", "+corpus=sample"], "error: --dry-run: "),
-        (["pipeline.prepare", "+corpus=jsonl", "corpus.path=README.md", "corpus.options.foo=1"],
-         "error: corpus.options.foo: "),
-        (["pipeline.prepare", "+corpus=mix", "corpus.parts={a:{reader:jsonl}}"],
-         "corpus.parts.a.path"),
-        (["pipeline.prepare", "+corpus=books", "validation_share=null"],
-         "error: validation_share=null: "),
-        (["pipeline.prepare", "+corpus=books", "filters.decontaminate=x"],
-         "write filters.decontaminate=[VALUE]"),
+        (
+            ["pipeline.prepare", "+corpus=jsonl", "corpus.path=README.md", "corpus.options.foo=1"],
+            "error: corpus.options.foo: ",
+        ),
+        (["pipeline.prepare", "+corpus=mix", "corpus.parts={a:{reader:jsonl}}"], "corpus.parts.a.path"),
+        (["pipeline.prepare", "+corpus=books", "validation_share=null"], "error: validation_share=null: "),
+        (["pipeline.prepare", "+corpus=books", "filters.decontaminate=x"], "write filters.decontaminate=[VALUE]"),
         (["model.launch"], "command"),
     ],
-)  # fmt: skip
-def test_a_mistake_is_one_line_and_exit_code_2(
-    root: Path, tmp_path: Path, words: list[str], message: str
-) -> None:
+)
+def test_a_mistake_is_one_line_and_exit_code_2(root: Path, tmp_path: Path, words: list[str], message: str) -> None:
     place = [] if any(w.startswith(("workdir", "out")) for w in words) else [f"out={tmp_path}/x"]
     place = [] if words[0] in ("pipeline.run", "model.launch") else place
     done = run(root, *words, *place)
@@ -96,18 +91,14 @@ def test_any_path_may_be_typed(root: Path, tmp_path: Path, name: str) -> None:
     assert "Exception" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"]
-)
+@pytest.mark.parametrize("name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"])
 def test_help_is_given_without_work(root: Path, name: str) -> None:
     done = run(root, f"pipeline.{name}", "--help")
     assert done.returncode == 0
     assert "workdir" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "words", ["pipeline.vocab --help", "pipeline.run +corpus=sample workdir={} dry_run=true"]
-)
+@pytest.mark.parametrize("words", ["pipeline.vocab --help", "pipeline.run +corpus=sample workdir={} dry_run=true"])
 def test_a_reader_may_leave_early(root: Path, tmp_path: Path, words: str) -> None:
     """`true` has left before anything is written, as `head` has where much is."""
     command = f"{sys.executable} -m {words.format(tmp_path)} | true"
@@ -115,12 +106,8 @@ def test_a_reader_may_leave_early(root: Path, tmp_path: Path, words: str) -> Non
     assert not done.stderr
 
 
-@pytest.mark.parametrize(
-    "words", ["--cfg job +corpus=own size=777", "+corpus=own size=777 --cfg job"]
-)
-def test_options_may_stand_before_and_after_the_keys(
-    root: Path, tmp_path: Path, words: str
-) -> None:
+@pytest.mark.parametrize("words", ["--cfg job +corpus=own size=777", "+corpus=own size=777 --cfg job"])
+def test_options_may_stand_before_and_after_the_keys(root: Path, tmp_path: Path, words: str) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "own.yaml").write_text("name: own\nreader: text\n")
     done = run(root, "pipeline.vocab", "--config-dir", str(tmp_path), *words.split())
@@ -142,9 +129,7 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     assert all(len(line) <= 100 for line in listed)
 
 
-def test_ctrl_c_says_how_to_resume(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(config: ReportConfig) -> None:
         raise KeyboardInterrupt
 

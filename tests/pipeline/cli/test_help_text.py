@@ -66,9 +66,7 @@ def test_every_key_of_a_command_has_a_help_text(command: str) -> None:
         ({"names": ["a", "b"], "limit": 1}, None, ""),
     ],
 )
-def test_a_value_beyond_its_limits_names_its_key(
-    changes: dict[str, Any], key: str | None, words: str
-) -> None:
+def test_a_value_beyond_its_limits_names_its_key(changes: dict[str, Any], key: str | None, words: str) -> None:
     if key is None:
         assert Sample(source="x", **changes).limit == changes["limit"]
         return
@@ -88,9 +86,12 @@ def on_a_terminal(root: Path, *words: str, **environment: str) -> str:
     """What a command prints where its output is a terminal of 72 columns."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", *words], cwd=root, stdout=theirs, stderr=theirs,
+        [sys.executable, "-m", *words],
+        cwd=root,
+        stdout=theirs,
+        stderr=theirs,
         env=os.environ | {"COLUMNS": "72", **environment},
-    )  # fmt: skip
+    )
     os.close(theirs)
     shown = b""
     while True:
@@ -107,9 +108,7 @@ def on_a_terminal(root: Path, *words: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["pipeline.vocab", "model.train"])
-def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(
-    root: Path, command: str
-) -> None:
+def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root: Path, command: str) -> None:
     key = "size=777" if command == "pipeline.vocab" else "steps=777"
     shown = on_a_terminal(root, command, key, "--help")
     assert f"\033[1m{key}\033[0m" in shown
@@ -130,9 +129,8 @@ def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
 def test_no_colours_where_none_are_wanted(root: Path) -> None:
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
     done = forked.run(
-        [sys.executable, "-m", "pipeline.report", "-h"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.report", "-h"], cwd=root, capture_output=True, text=True, check=True
+    )
     assert "\033" not in done.stdout
 
 
@@ -147,10 +145,7 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
     ],
 )
 def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
-    done = forked.run(
-        [sys.executable, "-m", module, "--help"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = forked.run([sys.executable, "-m", module, "--help"], cwd=root, capture_output=True, text=True, check=True)
     assert module in done.stdout
     assert done.stderr == ""
 
@@ -158,8 +153,11 @@ def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
 def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
     done = forked.run(
         [sys.executable, "-m", "pipeline.run", "+corpus=sample", "--help"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     told = " ".join(done.stdout.split())
     for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
         assert words in told
@@ -174,9 +172,6 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
     ],
 )
 def test_every_choice_is_listed_and_what_it_sets(root: Path, command: str, shown: str) -> None:
-    done = forked.run(
-        [sys.executable, "-m", command, "--help"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = forked.run([sys.executable, "-m", command, "--help"], cwd=root, capture_output=True, text=True, check=True)
     lines = [re.sub(r"(?<=\S) +", " ", line) for line in done.stdout.splitlines()]
     assert any(line.startswith(shown.rstrip()) for line in lines)

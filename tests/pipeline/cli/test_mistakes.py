@@ -89,11 +89,19 @@ def test_a_dump_that_cannot_be_read_is_named(
     out = tmp_path / "prepare"
     done = forked.run(
         [
-            sys.executable, "-m", "pipeline.prepare", "+corpus=wiki",
-            f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}",
+            sys.executable,
+            "-m",
+            "pipeline.prepare",
+            "+corpus=wiki",
+            f"corpus.path={make(tmp_path)}",
+            f"vocab={vocab}",
+            f"out={out}",
         ],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
@@ -106,25 +114,21 @@ def test_a_dump_that_cannot_be_read_is_named(
 
 def prepare(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return forked.run(
-        [sys.executable, "-m", "pipeline.prepare", *words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.prepare", *words], cwd=root, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(
-        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt",
-        f"out={tmp_path}/out",
-    )  # fmt: skip
+        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt", f"out={tmp_path}/out"
+    )
     assert done.returncode == 2
     assert "[MASK]" in done.stderr
 
 
-def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(
-    root: Path, tmp_path: Path
-) -> None:
+def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(root: Path, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
     assert done.returncode == 2
@@ -151,22 +155,23 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
     (tmp_path / "a.txt").write_text("\n\n".join(lines))
     done = prepare(
-        root, "+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}",
-        "minimum_characters=0", f"out={small_disk}/out", f"runner.workers={workers}",
-    )  # fmt: skip
+        root,
+        "+corpus=lines",
+        f"corpus.path={tmp_path}/a.txt",
+        f"vocab={vocab}",
+        "minimum_characters=0",
+        f"out={small_disk}/out",
+        f"runner.workers={workers}",
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={small_disk}/out: no space ")
     assert len(done.stderr.splitlines()) == 1
     assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
 
 
-def test_a_disk_too_full_for_a_note_reaches_the_driver(
-    vocab: Path, tmp_path: Path, small_disk: Path
-) -> None:
+def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Path, small_disk: Path) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
-    plan = planned(
-        "+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk
-    )
+    plan = planned("+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk)
     with steps.Task(plan).noted():
         (small_disk / "filling").write_bytes(bytes(2**22))
     assert steps.Task(plan).cancelled()
@@ -183,9 +188,14 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(
         lines[broken] = "{broken\n"
     (tmp_path / "a.jsonl").write_text("".join(lines))
     done = prepare(
-        root, "+corpus=jsonl", f"corpus.path={tmp_path}/a.jsonl", f"vocab={vocab}",
-        f"out={tmp_path}/out", "split_bytes=1000", f"runner.workers={workers}",
-    )  # fmt: skip
+        root,
+        "+corpus=jsonl",
+        f"corpus.path={tmp_path}/a.jsonl",
+        f"vocab={vocab}",
+        f"out={tmp_path}/out",
+        "split_bytes=1000",
+        f"runner.workers={workers}",
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -201,25 +211,19 @@ def test_shards_without_number_are_refused(root: Path, vocab: Path, tmp_path: Pa
 
 def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare(
-        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}",
-        f"out={tmp_path}/a.xml/out",
-    )  # fmt: skip
+    done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}", f"out={tmp_path}/a.xml/out")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: out={tmp_path}/a.xml/out: ")
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
-def test_a_run_names_a_workdir_that_cannot_be_written(
-    root: Path, tmp_path: Path, place: str
-) -> None:
+def test_a_run_names_a_workdir_that_cannot_be_written(root: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
     workdir = place.format(tmp_path)
     words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
     done = forked.run(
-        [sys.executable, "-m", "pipeline.run", *words],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pipeline.run", *words], cwd=root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: workdir={workdir}: ")
     assert len(done.stderr.splitlines()) == 1
@@ -230,16 +234,18 @@ def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> No
     command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
     done = subprocess.run(
         f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out",
-        cwd=root, shell=True, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large")
 
 
 @pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])
-def test_a_file_that_goes_between_plan_and_read_is_named(
-    vocab: Path, tmp_path: Path, reader: str, text: str
-) -> None:
+def test_a_file_that_goes_between_plan_and_read_is_named(vocab: Path, tmp_path: Path, reader: str, text: str) -> None:
     path = tmp_path / ("a.xml" if reader == "wiki" else "a.txt")
     path.write_text(text)
     plan = planned(f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", out=tmp_path)

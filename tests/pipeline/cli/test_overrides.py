@@ -14,8 +14,7 @@ from pipeline.config import EvaluateConfig, VocabConfig
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/tmp/việt.xml.bz2", "/tmp/viwiki (1).xml.bz2", "it's.txt", "a&b;c", "/a=b", "50#.txt", "!"],
+    "path", ["/tmp/việt.xml.bz2", "/tmp/viwiki (1).xml.bz2", "it's.txt", "a&b;c", "/a=b", "50#.txt", "!"]
 )
 @pytest.mark.parametrize("key", ["corpus.path", "+corpus.path", "++stages.prepare.out"])
 def test_a_path_that_the_grammar_has_no_characters_for_is_read(key: str, path: str) -> None:
@@ -51,8 +50,7 @@ def test_a_choice_is_made_with_and_without_a_plus(sign: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "value"),
-    [("1e4", 10_000), ("1.5e3", 1500), ("2E+2", 200), ("1e-4", 1e-4), ("1.5e0", 1.5), ("7", 7)],
+    ("typed", "value"), [("1e4", 10_000), ("1.5e3", 1500), ("2E+2", 200), ("1e-4", 1e-4), ("1.5e0", 1.5), ("7", 7)]
 )
 def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float) -> None:
     (word,) = overrides("train", f"steps={typed}")
@@ -72,9 +70,7 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float
         (["corpus.path=[ab]/x"], "corpus.path", """'corpus.path="[ab]/x"'"""),
     ],
 )
-def test_words_that_are_no_override_are_explained(
-    words: list[str], key: str | None, cure: str
-) -> None:
+def test_words_that_are_no_override_are_explained(words: list[str], key: str | None, cure: str) -> None:
     with pytest.raises(ConfigError) as caught:
         for_hydra(words, "train")
     assert caught.value.key == key
@@ -87,13 +83,9 @@ def test_options_may_stand_anywhere() -> None:
     assert words[-2:] == ["steps=1", "seed=2"]
 
 
-@pytest.mark.parametrize(
-    "typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"]
-)
+@pytest.mark.parametrize("typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"])
 def test_a_text_stays_as_typed(typed: str) -> None:
-    config = entry_point.compose(
-        "vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"]
-    )
+    config = entry_point.compose("vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"])
     assert config is not None
     assert config.workdir == typed.replace("~", str(Path.home()))
 

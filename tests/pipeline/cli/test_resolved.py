@@ -14,45 +14,32 @@ from tests import forked
 from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
-    [
-        "${oc.env:HOME}",
-        r"\${x}",
-        "a${b",
-        r"\\${x}",
-        "\\\\",
-        "null",
-        "1e4",
-        "yes",
-        "'",
-        '"',
-        "[a, b]",
-        "# no",
-        "é\n",
-    ]
+    ["${oc.env:HOME}", r"\${x}", "a${b", r"\\${x}", "\\\\", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n"]
 )
 
 
 def config(**changes: object) -> PrepareConfig:
     values: dict[str, object] = {
-        "corpus": CorpusConfig(name="c", reader="text"), "runner": RunnerConfig(),
-        "source": "s", "vocab": "v", "out": "o",
-    }  # fmt: skip
+        "corpus": CorpusConfig(name="c", reader="text"),
+        "runner": RunnerConfig(),
+        "source": "s",
+        "vocab": "v",
+        "out": "o",
+    }
     return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT | st.integers(), max_size=3))
 def test_any_value_comes_back(
-    tmp_path_factory: pytest.TempPathFactory,
-    text: str,
-    banned: list[str],
-    options: dict[str, object],
+    tmp_path_factory: pytest.TempPathFactory, text: str, banned: list[str], options: dict[str, object]
 ) -> None:
     path = tmp_path_factory.mktemp("resolved") / "prepare.yaml"
     before = config(
-        out=f"o{text}", filters=FiltersConfig(banned=banned),
+        out=f"o{text}",
+        filters=FiltersConfig(banned=banned),
         corpus=CorpusConfig(name="c", reader="text", path=f"p{text}", options=options),
-    )  # fmt: skip
+    )
     resolved.write(path, before)
     after = entry_point.validate(resolved.read(path, PrepareConfig, []), PrepareConfig)
     assert after == before

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize(
-    "words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"]]
-)
+@pytest.mark.parametrize("words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"]])
 def test_a_python_without_the_libraries_is_named(root: Path, words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-S", *words], cwd=root, capture_output=True, text=True, check=False
@@ -25,9 +23,12 @@ def test_a_python_without_the_libraries_is_named(root: Path, words: list[str]) -
 def test_a_command_started_by_its_path_is_told_its_name(root: Path, name: str) -> None:
     done = subprocess.run(
         [sys.executable, f"pipeline/{name}.py"],
-        cwd=root, capture_output=True, text=True, check=False,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert f"python -m pipeline.{name}" in done.stderr
@@ -35,14 +36,15 @@ def test_a_command_started_by_its_path_is_told_its_name(root: Path, name: str) -
 
 def test_ctrl_c_while_libraries_are_imported_is_one_line(root: Path, tmp_path: Path) -> None:
     """A library that takes its time: the signal comes when it has begun."""
-    (tmp_path / "hydra.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
-    )
+    (tmp_path / "hydra.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     done = subprocess.run(
         [sys.executable, "-m", "pipeline.run"],
-        cwd=root, capture_output=True, text=True, check=False,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines() == ["interrupted; rerun the same command"]

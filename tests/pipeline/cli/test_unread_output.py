@@ -12,10 +12,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 SMALL = "+corpus=sample 'corpus.options.packages=[sklearn]'"
-STAGES = {
-    "tasks": f"{SMALL} train_rows=20 dev_rows=10",
-    "vocab": f"{SMALL} size=500 sample_bytes=100000",
-}
+STAGES = {"tasks": f"{SMALL} train_rows=20 dev_rows=10", "vocab": f"{SMALL} size=500 sample_bytes=100000"}
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))

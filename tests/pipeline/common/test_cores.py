@@ -25,9 +25,7 @@ def test_no_more_than_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cores.available() == expected
 
 
-def test_gpus_are_those_of_the_environment_or_of_the_driver(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_gpus_are_those_of_the_environment_or_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     monkeypatch.setattr(cores, "NVIDIA", tmp_path / "nvidiactl")

@@ -17,10 +17,13 @@ def test_a_draw_depends_on_key_and_position_alone(seed: int, positions: list[int
 
 def test_keys_differ_by_seed_purpose_and_part() -> None:
     keys = [
-        counter_rng.key(0, "a"), counter_rng.key(1, "a"), counter_rng.key(0, "b"),
+        counter_rng.key(0, "a"),
+        counter_rng.key(1, "a"),
+        counter_rng.key(0, "b"),
         counter_rng.key(0, "a", 1),
-        counter_rng.key(0, "a", "1", "2"), counter_rng.key(0, "a", "12"),
-    ]  # fmt: skip
+        counter_rng.key(0, "a", "1", "2"),
+        counter_rng.key(0, "a", "12"),
+    ]
     assert len({int(key) for key in keys}) == len(keys)
 
 

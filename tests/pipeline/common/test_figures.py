@@ -19,9 +19,17 @@ RECORDS = [CorpusCounts, TrainingSummary, Score, Conversion]
 
 def manifest(stage: str, **found: object) -> Manifest:
     return Manifest(
-        stage=stage, fingerprint="f", version=1, config={}, inputs={}, files={}, figures=found,
-        summary="", seconds=7200.0, finished="now",
-    )  # fmt: skip
+        stage=stage,
+        fingerprint="f",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures=found,
+        summary="",
+        seconds=7200.0,
+        finished="now",
+    )
 
 
 @pytest.mark.parametrize("kind", RECORDS)
@@ -80,9 +88,7 @@ def test_sets_that_a_model_was_scored_on_too_are_scores() -> None:
     found = Score.from_json(whole)
     ours, other = found.parts()
     assert (ours, ours.title) == (found, "mnli")
-    assert (other.task, other.title, other.score, other.rows) == (
-        "mnli_mm", "MNLI-mm", 0.61, {"train": 5},
-    )  # fmt: skip
+    assert (other.task, other.title, other.score, other.rows) == ("mnli_mm", "MNLI-mm", 0.61, {"train": 5})
 
 
 def test_pairs_are_told_by_their_tables() -> None:
@@ -90,9 +96,7 @@ def test_pairs_are_told_by_their_tables() -> None:
     assert not isinstance(Score.from_json({"task": "rte"}), PairScore)
 
 
-@pytest.mark.parametrize(
-    ("metric", "title"), [("f1", "f1 of no"), ("accuracy", "accuracy"), ("matthews", "matthews")]
-)
+@pytest.mark.parametrize(("metric", "title"), [("f1", "f1 of no"), ("accuracy", "accuracy"), ("matthews", "matthews")])
 def test_the_label_that_a_metric_is_of_is_said(metric: str, title: str) -> None:
     assert Score(task="x", metric=metric, positive="no").metric_title == title
     assert Score(task="x", metric=metric).metric_title == metric

@@ -13,10 +13,7 @@ from pipeline.common.errors import InputError
 from pipeline.filtering import filters
 
 # Root may read everything, unless these rights are taken away.
-UNPRIVILEGED = [
-    "setpriv", "--bounding-set=-dac_override,-dac_read_search",
-    "--inh-caps=-dac_override,-dac_read_search",
-]  # fmt: skip
+UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
 def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -24,9 +21,7 @@ def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     prefix = [] if os.geteuid() else UNPRIVILEGED
     if prefix and shutil.which(prefix[0]) is None:
         pytest.skip("needs setpriv, as root is not bound by permissions")
-    return subprocess.run(
-        [*prefix, sys.executable, *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([*prefix, sys.executable, *words], cwd=root, capture_output=True, text=True, check=False)
 
 
 def text(path: Path) -> Path:
@@ -82,9 +77,7 @@ def test_patterns_mean_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in ("a.txt", "b/c.txt", "b/d/e.txt", "x[1].txt", "x1.txt"):
         text(tmp_path / name)
     monkeypatch.chdir(tmp_path)
-    assert [str(path) for path in storage.matching("**")] == [
-        "a.txt", "b/c.txt", "b/d/e.txt", "x1.txt", "x[1].txt",
-    ]  # fmt: skip
+    assert [str(path) for path in storage.matching("**")] == ["a.txt", "b/c.txt", "b/d/e.txt", "x1.txt", "x[1].txt"]
     assert [str(path) for path in storage.matching("b/**/*.txt")] == ["b/c.txt", "b/d/e.txt"]
     assert [str(path) for path in storage.matching("./?.txt")] == ["a.txt"]
     assert [str(path) for path in storage.matching("x[1].txt")] == ["x[1].txt"]
@@ -130,9 +123,7 @@ def test_a_folder_without_permission_is_named(root: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("place", ["closed", "closed/a.txt", "closed/*.txt", "."])
-def test_prepare_says_in_one_line_what_it_may_not_read(
-    root: Path, tmp_path: Path, place: str
-) -> None:
+def test_prepare_says_in_one_line_what_it_may_not_read(root: Path, tmp_path: Path, place: str) -> None:
     text(tmp_path / "corpus" / "b.txt")
     closed = text(tmp_path / "corpus" / "closed" / "a.txt").parent
     closed.chmod(0)

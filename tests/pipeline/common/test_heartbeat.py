@@ -29,18 +29,14 @@ def test_the_probe_fails_for_a_rank_that_has_stopped_and_for_no_other(tmp_path: 
     assert probe(tmp_path).returncode == 0, "one that is done owes no sign"
 
 
-def test_a_file_that_goes_while_the_probe_looks_is_of_a_process_that_is_done(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_goes_while_the_probe_looks_is_of_a_process_that_is_done(tmp_path: Path) -> None:
     (tmp_path / "rank-0").symlink_to(tmp_path / "gone")  # listed, and then not found
     (tmp_path / "rank-1").touch()
     os.utime(tmp_path / "rank-1", (0, 0))
     assert heartbeat.stale(tmp_path, 60) == ["rank-1"]
 
 
-def test_a_stage_has_a_heartbeat_while_it_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_has_a_heartbeat_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with heartbeat.during("prepare") as none:
         assert none is None
     monkeypatch.setenv(heartbeat.FOLDER, str(tmp_path))

@@ -30,10 +30,16 @@ def test_regions_scripts_and_three_letters_mean_the_same_language(code: str, wri
 @pytest.mark.parametrize(
     ("code", "base"),
     [
-        ("zh-yue", "zh"), ("zh-min-nan", "zh"), ("zh-classical", "zh"), ("be-tarask", "be"),
-        ("simple", "simple"), ("als", "als"), ("ceb", "ceb"), ("tlh", "tlh"),
+        ("zh-yue", "zh"),
+        ("zh-min-nan", "zh"),
+        ("zh-classical", "zh"),
+        ("be-tarask", "be"),
+        ("simple", "simple"),
+        ("als", "als"),
+        ("ceb", "ceb"),
+        ("tlh", "tlh"),
     ],
-)  # fmt: skip
+)
 def test_wikipedias_own_codes_are_kept(code: str, base: str) -> None:
     assert (wikipedia_code(code), base_code(code)) == (code, base)
     # The converter of scripts is not enabled in the other wikis of Chinese.

@@ -37,9 +37,13 @@ def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, op
 def test_a_name_of_any_bytes_can_be_said(root: Path, coding: str) -> None:
     code = "from pipeline.common import output; output.outlive_readers(); print('c\\udce9 \u2588')"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(r"c\udce9 ")
 
@@ -47,9 +51,12 @@ def test_a_name_of_any_bytes_can_be_said(root: Path, coding: str) -> None:
 def test_work_goes_on_when_its_terminal_is_closed(root: Path, tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", WORK, str(tmp_path / "done")], cwd=root, stdout=end, stderr=end,
+        [sys.executable, "-c", WORK, str(tmp_path / "done")],
+        cwd=root,
+        stdout=end,
+        stderr=end,
         env=os.environ | {"PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     os.close(end)
     assert os.read(terminal, 10)
     os.close(terminal)
@@ -66,8 +73,6 @@ def test_work_goes_on_without_any_output(root: Path, tmp_path: Path, closed: str
 
 def test_what_cannot_be_written_is_still_an_error(root: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -c '{WORK}' {tmp_path}/done > /dev/full"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "No space left" in done.stderr

@@ -23,9 +23,7 @@ def test_commands_paths_and_quoted_values_stay_whole() -> None:
     lines = screen.wrap(LINE, 60).split("\n")
     assert len(lines) > 2
     assert all(line.startswith("      ") for line in lines[1:])
-    command = (
-        "python -m pipeline.vocab corpus=books corpus.path=/data/a/rather/long/path/to/some/books"
-    )
+    command = "python -m pipeline.vocab corpus=books corpus.path=/data/a/rather/long/path/to/some/books"
     assert any(command in line for line in lines)
     assert any("'task.labels=[no, yes]'" in line for line in lines)
 
@@ -48,9 +46,13 @@ def test_a_mistake_fits_the_terminal(root: Path, columns: int) -> None:
     main, side = pty.openpty()
     words = ["-m", "pipeline.prepare", "+corpus=boks"]
     subprocess.run(
-        [sys.executable, *words], cwd=root, stdout=side, stderr=side, check=False,
+        [sys.executable, *words],
+        cwd=root,
+        stdout=side,
+        stderr=side,
+        check=False,
         env=os.environ | {"COLUMNS": str(columns)},
-    )  # fmt: skip
+    )
     os.close(side)
     lines = os.read(main, 10_000).decode().splitlines()
     assert lines[0].startswith("error: corpus=boks: ")

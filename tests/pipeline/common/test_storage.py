@@ -36,11 +36,13 @@ def packed() -> dict[str, bytes]:
         for number, text in enumerate(TEXTS):
             writer.writestr(f"{number:03}.txt", text)
     return {
-        "lines/a.txt": LINES, "lines/b/c.txt.gz": gzip.compress(LINES),
+        "lines/a.txt": LINES,
+        "lines/b/c.txt.gz": gzip.compress(LINES),
         "lines/d.txt.bz2": bz2.compress(LINES[:4000]) + bz2.compress(LINES[4000:]),
-        "lines/.hidden.txt": b"no", "parquet/a.parquet": table.getvalue(),
+        "lines/.hidden.txt": b"no",
+        "parquet/a.parquet": table.getvalue(),
         "text/a.zip": archive.getvalue(),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(("reader", "copies"), [("lines", 3), ("parquet", 1), ("text", 1)])
@@ -74,9 +76,9 @@ def test_wildcards_and_fingerprints(bucket: str) -> None:
     assert fingerprints.fingerprint_path(top) != before
 
 
-@pytest.mark.parametrize("pattern", [
-    "*.txt", "*/*", "**", "**/*.txt", "c/**/*.txt", "**/f/*.txt", "c/**/g.txt", "**/.h/*",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "pattern", ["*.txt", "*/*", "**", "**/*.txt", "c/**/*.txt", "**/f/*.txt", "c/**/g.txt", "**/.h/*"]
+)
 def test_wildcards_match_what_they_match_on_disk(bucket: str, tmp_path: Path, pattern: str) -> None:
     names = "a.txt .b.txt c/d.txt c/e.md c/f/g.txt c/f/f/i.txt c/f/j/f/k.txt c/.h/g.txt .h/l.txt"
     for name in names.split():
@@ -104,14 +106,7 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        "ftp://host/x",
-        "memory://x/y",
-        "wasb://c@a.blob.core.windows.net/y",
-        "az://c/y",
-        "mock://x/y",
-    ],
+    "address", ["ftp://host/x", "memory://x/y", "wasb://c@a.blob.core.windows.net/y", "az://c/y", "mock://x/y"]
 )
 def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
     root = "/".join(address.split("/")[:3])
@@ -141,10 +136,7 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         s3._client.cache_clear()
-        for look in (
-            fingerprints.fingerprint_path,
-            lambda place: storage.matching(f"{place}/*.txt"),
-        ):
+        for look in (fingerprints.fingerprint_path, lambda place: storage.matching(f"{place}/*.txt")):
             with pytest.raises(StoreError, match="denied") as raised:
                 look("s3://closed/x")
             assert raised.value.path.startswith("s3://closed/x")
@@ -153,9 +145,7 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_prepare_gives_the_same_bytes_from_an_address(
-    root: Path, bucket: str, tmp_path: Path
-) -> None:
+def test_prepare_gives_the_same_bytes_from_an_address(root: Path, bucket: str, tmp_path: Path) -> None:
     objects.put(f"{bucket}/whole/a.txt", LINES)
     (tmp_path / "a.txt").write_bytes(LINES)
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
@@ -164,11 +154,21 @@ def test_prepare_gives_the_same_bytes_from_an_address(
         out = tmp_path / f"out{number}"
         done = forked.run(
             [
-                sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"corpus.path={place}",
-                f"vocab={tmp_path}", f"out={out}", "split_bytes=4000",
+                sys.executable,
+                "-m",
+                "pipeline.prepare",
+                "+corpus=lines",
+                f"corpus.path={place}",
+                f"vocab={tmp_path}",
+                f"out={out}",
+                "split_bytes=4000",
             ],
-            cwd=root, capture_output=True, text=True, check=False, env=dict(os.environ),
-        )  # fmt: skip
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(os.environ),
+        )
         assert done.returncode == 0, done.stderr
         made.append(require_manifest(out, "prepare", "out").files)
     assert made[0] == made[1]

@@ -11,9 +11,7 @@ from model.huggingface import bert_format
 from pipeline.tokenization.wordpiece import build
 
 
-def write_letter_model(
-    temporary: pytest.TempPathFactory, config: ModelConfig, words: list[str]
-) -> Path:
+def write_letter_model(temporary: pytest.TempPathFactory, config: ModelConfig, words: list[str]) -> Path:
     """Write a model with random weights and the vocabulary `words`; return its folder."""
     vocab = temporary.mktemp("vocab")
     (vocab / "vocab.txt").write_text("\n".join(words) + "\n")

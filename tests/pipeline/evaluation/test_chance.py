@@ -24,16 +24,34 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
         (figures("matthews", 0.05, 0.0, 500), "at chance"),
         (figures("matthews", 0.3, 0.0, 500, baseline=0.1), None),
         (figures("accuracy", 0.70, 0.5, 1000, baseline=0.72), "random initialisation"),
-        (figures("f1", 0.81, 0.812, 400, scores={"accuracy": 0.80, "f1": 0.81},
-                 majority_scores={"accuracy": 0.684, "f1": 0.812}), None),
+        (
+            figures(
+                "f1",
+                0.81,
+                0.812,
+                400,
+                scores={"accuracy": 0.80, "f1": 0.81},
+                majority_scores={"accuracy": 0.684, "f1": 0.812},
+            ),
+            None,
+        ),
         (figures("f1", 0.0, 0.0, 100), "at chance on 100"),
-        (figures("f1", 0.27, 0.0, 187, scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
-                 majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0}), None),
+        (
+            figures(
+                "f1",
+                0.27,
+                0.0,
+                187,
+                scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
+                majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0},
+            ),
+            None,
+        ),
         (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
         (figures("accuracy", 0.3, 0.5, 0), "at chance"),
         (figures("accuracy", 0.6, 0.5, 0, baseline=0.7), "initialisation"),
     ],
-)  # fmt: skip
+)
 def test_a_score_is_compared_with_guessing(found: Score, remark: str | None) -> None:
     said = chance.verdict(found)
     assert (said is None) if remark is None else (said is not None and remark in said)

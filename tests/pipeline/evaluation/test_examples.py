@@ -14,12 +14,8 @@ from pipeline.config import TaskConfig
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
 
-PAIR = TaskConfig(
-    name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"]
-)
-SCORE = TaskConfig(
-    name="score", folder="SCORE", columns=["a", "b"], label="score", metrics=["pearson"]
-)
+PAIR = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])
+SCORE = TaskConfig(name="score", folder="SCORE", columns=["a", "b"], label="score", metrics=["pearson"])
 HEADER = "index\ta\tb\tlabel\n"
 
 
@@ -66,15 +62,18 @@ def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
 def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, forms):
     typed, written = (functools.partial(unicodedata.normalize, form) for form in forms)
     task = TaskConfig(
-        name="vi", columns=[typed("câu"), typed("{chủ đề} là gì")], label=typed("mã"),
-        labels=[typed("khó"), typed("dễ")], metrics=["accuracy"], train=name,
-    )  # fmt: skip
+        name="vi",
+        columns=[typed("câu"), typed("{chủ đề} là gì")],
+        label=typed("mã"),
+        labels=[typed("khó"), typed("dễ")],
+        metrics=["accuracy"],
+        train=name,
+    )
     rows = [["câu", "chủ đề", "mã"], ["x", "y", "dễ"]]
     if name.endswith("l"):
         content = json.dumps(dict(zip(*rows, strict=True)), ensure_ascii=False)
     else:
-        content = "\n".join(("," if name == "a.csv" else "\t").join(row)
-                            for row in rows)  # fmt: skip
+        content = "\n".join(("," if name == "a.csv" else "\t").join(row) for row in rows)
     write(tmp_path, task, written(content), name)
     found = examples.read_examples(tmp_path, task, name)
     assert found.first == ["x"]
@@ -90,14 +89,10 @@ def test_other_line_separators_of_unicode_end_no_row(tmp_path):
 
 
 def test_malformed_rows_are_left_out_and_named(tmp_path):
-    found = read(
-        tmp_path, PAIR, HEADER + "0\tx\ty\tyes\n1\tx\ty\n\n2\tx\ty\tno\tmore\n3\tx\ty\tno\n"
-    )
+    found = read(tmp_path, PAIR, HEADER + "0\tx\ty\tyes\n1\tx\ty\n\n2\tx\ty\tno\tmore\n3\tx\ty\tno\n")
     assert found.labels == [1, 0]
     path = tmp_path / "PAIR" / "train.tsv"
-    assert [fault.partition(": ")[0] for fault in found.malformed] == [
-        f"{path}, line {number}" for number in (3, 4, 5)
-    ]
+    assert [fault.partition(": ")[0] for fault in found.malformed] == [f"{path}, line {number}" for number in (3, 4, 5)]
     counts = [fault.partition(": ")[2].split()[0] for fault in found.malformed]
     assert counts == ["3", "1", "5"]
 
@@ -153,19 +148,13 @@ def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):
 OFFICIAL = {
     "cola": ("gj04\t1\t\tI ate.\n", ("I ate.", None, 1)),
     "sst2": ("sentence\tlabel\nfine film \t1\n", ("fine film", None, 1)),
-    "mrpc": (
-        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tA b\tB a\r\n",
-        ("A b", "B a", 1),
-    ),
+    "mrpc": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tA b\tB a\r\n", ("A b", "B a", 1)),
     "stsb": (
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
         '0\tmain\tMSR\t2012\t0001\tnone\tnone\tA "plane\tA plane\t4.750\n',
         ('A "plane', "A plane", 4.75),
     ),
-    "qqp": (
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tWhy?\tHow?\t0\n",
-        ("Why?", "How?", 0),
-    ),
+    "qqp": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tWhy?\tHow?\t0\n", ("Why?", "How?", 0)),
     "mnli": (
         "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
         "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
@@ -184,10 +173,7 @@ OFFICIAL["mnli_mm"] = OFFICIAL["mnli"]
 # The files of the BabyLM Challenge, and the words that its own program reads from a row.
 BABYLM = {
     "boolq": ({"question": "is it", "passage": "P."}, ("is it", "P.")),
-    "multirc": (
-        {"paragraph": "P.", "question": "Q?", "answer": "A"},
-        ("Question: Q? Answer: A", "P."),
-    ),
+    "multirc": ({"paragraph": "P.", "question": "Q?", "answer": "A"}, ("Question: Q? Answer: A", "P.")),
     "wsc": (
         {"text": "Ann saw her.", "span1_text": "Ann", "span2_text": "her"},
         ('Does "her" refer to "Ann" in this passage?', "Ann saw her."),

@@ -16,9 +16,18 @@ from tests import forked
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
 OFFICIAL = {
-    "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965, "MNLI-m": 9796,
-    "MNLI-mm": 9847, "QNLI": 5463, "RTE": 3000, "WNLI": 146, "AX": 1104,
-}  # fmt: skip
+    "CoLA": 1063,
+    "SST-2": 1821,
+    "MRPC": 1725,
+    "STS-B": 1379,
+    "QQP": 390965,
+    "MNLI-m": 9796,
+    "MNLI-mm": 9847,
+    "QNLI": 5463,
+    "RTE": 3000,
+    "WNLI": 146,
+    "AX": 1104,
+}
 
 
 def test_the_files_are_the_servers() -> None:
@@ -52,22 +61,16 @@ def config(tmp_path: Path) -> SubmitConfig:
         one = examples.task_of(task)
         (folder / f"{one.submission}.tsv").write_text(glue_submission.constant_rows(one))
     places = [str(tmp_path / f"evaluate-{task}") for task in ("rte", "wnli")]
-    return SubmitConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "submit"), fill=True, evaluations=places
-    )
+    return SubmitConfig(workdir=str(tmp_path), out=str(tmp_path / "submit"), fill=True, evaluations=places)
 
 
 @pytest.mark.slow
 def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: SubmitConfig) -> None:
     made = stage.run("submit", config, glue_submission.make)
-    assert made.figures["filled"] == sorted(set(OFFICIAL) - {"RTE", "WNLI"}, key=list(
-        glue_submission.tasks()).index)  # fmt: skip
+    assert made.figures["filled"] == sorted(set(OFFICIAL) - {"RTE", "WNLI"}, key=list(glue_submission.tasks()).index)
     with zipfile.ZipFile(Path(config.out) / glue_submission.ARCHIVE) as archive:
         assert {name.removesuffix(".tsv") for name in archive.namelist()} == set(OFFICIAL)
-        counts = {
-            name.removesuffix(".tsv"): archive.read(name).count(b"\n") - 1
-            for name in archive.namelist()
-        }
+        counts = {name.removesuffix(".tsv"): archive.read(name).count(b"\n") - 1 for name in archive.namelist()}
     assert counts == OFFICIAL
     again = stage.run("submit", replace(config, force=True), glue_submission.make)
     assert again.files == made.files

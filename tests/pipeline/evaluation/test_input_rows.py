@@ -21,12 +21,14 @@ ROWS = "from pipeline.evaluation.input_rows import open_rows as f; print(ascii([
 def piped(root: Path, data: bytes, locale: str) -> "subprocess.CompletedProcess[str]":
     """Read rows from standard input in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", ROWS], input=data, cwd=root, capture_output=True, check=False,
+        [sys.executable, "-c", ROWS],
+        input=data,
+        cwd=root,
+        capture_output=True,
+        check=False,
         env={**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    )  # fmt: skip
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
@@ -51,9 +53,7 @@ def rows(path: Path | None, **settings: Any) -> list[Row]:
 
 
 @pytest.mark.parametrize("place", ["file", "standard input"])
-def test_only_line_feeds_end_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_only_line_feeds_end_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     file = tmp_path / "in.txt"
     file.write_bytes("the\rcat\u2028sat\na dog\r\n\n\rmat".encode())
     with open(file, encoding="utf-8") as stream:  # as Python opens standard input
@@ -91,9 +91,7 @@ def test_tables_are_read_as_evaluate_reads_them(name: str, tmp_path: Path) -> No
     path.write_bytes(files()[name])
     found = rows(path, columns=["câu"], label="chủ đề")
     assert [row.columns for row in found] == [[text] for _, text, _ in TABLE]
-    assert [row.about for row in found] == [
-        {"id": number, "gold": gold} for number, _, gold in TABLE
-    ]
+    assert [row.about for row in found] == [{"id": number, "gold": gold} for number, _, gold in TABLE]
     assert [row.number for row in found] == [1, 2]
     pairs = rows(path, columns=["{câu}?", "id"], id="chủ đề")
     assert pairs[0].columns == ['a, "b"?', "7"]
@@ -105,9 +103,7 @@ def test_tables_are_read_as_evaluate_reads_them(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_tables_of_standard_input_are_told_by_their_first_line(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_standard_input_are_told_by_their_first_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(files()[name].decode("utf-8-sig")))
     assert [row.columns for row in rows(None, columns=["câu"])] == [[text] for _, text, _ in TABLE]
 
@@ -116,9 +112,7 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('sentence\tlabel\n"a b\tyes\nc\tno\n')
     (tmp_path / "b.tsv").write_text('"a b\tyes\nc\tno\n')
     named = rows(tmp_path / "a.tsv", columns=["sentence"])
-    assert [(row.columns, row.about) for row in named] == [
-        (['"a b'], {"gold": "yes"}), (["c"], {"gold": "no"}),
-    ]  # fmt: skip
+    assert [(row.columns, row.about) for row in named] == [(['"a b'], {"gold": "yes"}), (["c"], {"gold": "no"})]
     assert [row.columns for row in rows(tmp_path / "b.tsv", columns=["0"])] == [['"a b'], ["c"]]
     with pytest.raises(InputError) as caught:  # the header would be a text
         rows(tmp_path / "a.tsv", columns=["0"])
@@ -127,11 +121,18 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["text,label\na,b\n", "id\tsentence1\tsentence2\n1\ta\tb\n", "sentence\na b\nc\n",
-     '{"text": "a"}\n{"text": "b"}\n', "mã,câu\n1,a b c d e\n2,b\n", "nr;worte\n1;a\n2;b\n",
-     "mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n", '[\n{"text": "a"}\n]\n',
-     "\ufeffText\tLabel\r\na\tb\r\n"],
-)  # fmt: skip
+    [
+        "text,label\na,b\n",
+        "id\tsentence1\tsentence2\n1\ta\tb\n",
+        "sentence\na b\nc\n",
+        '{"text": "a"}\n{"text": "b"}\n',
+        "mã,câu\n1,a b c d e\n2,b\n",
+        "nr;worte\n1;a\n2;b\n",
+        "mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n",
+        '[\n{"text": "a"}\n]\n',
+        "\ufeffText\tLabel\r\na\tb\r\n",
+    ],
+)
 def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
@@ -141,9 +142,17 @@ def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path
 
 @pytest.mark.parametrize(
     "text",
-    ["the cat\tsat\na dog\tran\n", "the text is long, and has commas\nb, c\n", "a\n1\n2\n",
-     "Hello, world\nGood, bye\n", "text\n", '{curly}\nb\n', "1,2\n3,4\n", 'a "quoted\nb"\n'],
-)  # fmt: skip
+    [
+        "the cat\tsat\na dog\tran\n",
+        "the text is long, and has commas\nb, c\n",
+        "a\n1\n2\n",
+        "Hello, world\nGood, bye\n",
+        "text\n",
+        "{curly}\nb\n",
+        "1,2\n3,4\n",
+        'a "quoted\nb"\n',
+    ],
+)
 def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(text)
     assert [row.text for row in rows(tmp_path / "in.txt")] == text.split("\n")[:-1]
@@ -151,10 +160,15 @@ def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "columns"),
-    [("a.csv", "text,text\na,b\n", ["text"]), ("a.tsv", "text\tb\na\n", ["text"]),
-     ("a.csv", "text\n", ["text"]), ("a.csv", "text,b\na,b\n", ["c"]),
-     ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', ["text"]), ("a.csv", "", ["text"])],
-)  # fmt: skip
+    [
+        ("a.csv", "text,text\na,b\n", ["text"]),
+        ("a.tsv", "text\tb\na\n", ["text"]),
+        ("a.csv", "text\n", ["text"]),
+        ("a.csv", "text,b\na,b\n", ["c"]),
+        ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', ["text"]),
+        ("a.csv", "", ["text"]),
+    ],
+)
 def test_tables_that_cannot_be_read_whole_are_refused(
     name: str, content: str, columns: list[str], tmp_path: Path
 ) -> None:

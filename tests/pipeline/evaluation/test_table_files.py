@@ -19,13 +19,7 @@ OWN = TaskConfig(name="own", columns=["text"], labels=["0", "1"], metrics=["accu
 ROWS = [{"text": "good", "label": 1, "more": None}, {"text": "b\u2028d\n", "label": 0, "more": 2}]
 
 
-PACKINGS = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.compress,
-}
+PACKINGS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)
@@ -141,10 +135,8 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Pa
         ("glue", "qnli", 5463),
         *(("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")),
     ],
-)  # fmt: skip
-def test_real_test_sets_are_read(
-    shared_data: Path, place: str, task: str, rows: int | None
-) -> None:
+)
+def test_real_test_sets_are_read(shared_data: Path, place: str, task: str, rows: int | None) -> None:
     config = examples.task_of(task)
     assert config.test is not None
     found = examples.read_examples(shared_data / place, config, config.test, labelled=False)

@@ -10,10 +10,12 @@ from pipeline.filtering import filters
 from tests.pipeline.filtering.test_filters import story
 
 TAGGED = [
-    ("dev.conll", "{word}\tO\n"), ("eng.testa", "{word} NN I-NP O\n"),
-    ("ud.conllu", "{number}\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"), ("dev.tsv", "{word}\tO\n"),
+    ("dev.conll", "{word}\tO\n"),
+    ("eng.testa", "{word} NN I-NP O\n"),
+    ("ud.conllu", "{number}\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"),
+    ("dev.tsv", "{word}\tO\n"),
     ("v4_gold", "bc/cctv/00 0 {number} {word} NN (TOP* -\n"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "row"), TAGGED, ids=[name for name, _ in TAGGED])
@@ -36,13 +38,9 @@ def test_words_are_read_from_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_json_is_read_whole_or_by_lines_whatever_its_name(
-    tmp_path: Path, indent: int | None
-) -> None:
+def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path: Path, indent: int | None) -> None:
     rows = [{"text": story(number)} for number in (7, 9)]
     text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
     (tmp_path / "dev.json").write_text(text)
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
-    assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [
-        True, False, True,
-    ]  # fmt: skip
+    assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [True, False, True]

@@ -26,9 +26,20 @@ from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 WORDS = [
-    "river", "mill", "road", "rain", "roof", "town", "letter", "supper", "clock", "hall", "apple",
-    "bread", "market",
-]  # fmt: skip
+    "river",
+    "mill",
+    "road",
+    "rain",
+    "roof",
+    "town",
+    "letter",
+    "supper",
+    "clock",
+    "hall",
+    "apple",
+    "bread",
+    "market",
+]
 
 
 def story(seed: int, words: int = 40) -> str:
@@ -47,25 +58,21 @@ def test_tagged_sentences_are_found_without_their_tags(tmp_path: Path) -> None:
         assert not taken.drops("b", story(2))
 
 
-def test_a_file_of_short_texts_alone_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
     corpus = CorpusConfig(name="c", reader="text", path=str(tmp_path))
     prepare.check_filters(
-        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="",
-                      filters=filtering)
-    )  # fmt: skip
+        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="", filters=filtering)
+    )
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
     assert "long.jsonl" not in said
 
 
 @pytest.mark.parametrize(
-    ("text", "share"),
-    [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)],
+    ("text", "share"), [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)]
 )
 def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
     assert filters.NonLetterShare(0.5).share(text) == share
@@ -73,9 +80,7 @@ def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
 
 def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("# comment\n\n^DRAFT\n")
-    (banned,) = filters.build(
-        FiltersConfig(banned=["(?i)lorem ipsum"], banned_file=str(tmp_path / "p.txt"))
-    )
+    (banned,) = filters.build(FiltersConfig(banned=["(?i)lorem ipsum"], banned_file=str(tmp_path / "p.txt")))
     assert banned.drops("", "Then Lorem Ipsum.")
     assert banned.drops("", "One\nDRAFT two")
     assert not banned.drops("", "A DRAFT # comment")
@@ -89,9 +94,7 @@ def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["dev.jsonl", "dev.tsv"])
-def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(tmp_path: Path, name: str) -> None:
     text = "one line\u2028and the same\x85still"
     line = json.dumps({"text": text}, ensure_ascii=False) if name.endswith("jsonl") else text
     (tmp_path / name).write_bytes(f"{line}\r\n".encode())
@@ -172,12 +175,8 @@ def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None
     assert not taken.drops("d2", clean.clean(f"She saw {passage[5:]}."))
 
 
-@pytest.mark.parametrize(
-    ("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)]
-)
-def test_compressed_evaluation_files_are_read(
-    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
-) -> None:
+@pytest.mark.parametrize(("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)])
+def test_compressed_evaluation_files_are_read(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     (tmp_path / name).write_bytes(pack(EVALUATION["QNLI/dev.tsv"].encode()))
     for place in (tmp_path / name, tmp_path):
         (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)], ngram=5))
@@ -196,9 +195,7 @@ def test_compressed_evaluation_files_are_read(
     ],
     ids=["binary", "parquet", "empty", "zip", "truncated"],
 )
-def test_an_evaluation_file_that_is_not_text_is_refused(
-    tmp_path: Path, name: str, raw: bytes
-) -> None:
+def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path: Path, name: str, raw: bytes) -> None:
     (tmp_path / name).write_bytes(raw)
     for place in (tmp_path / name, tmp_path):
         with pytest.raises(InputError) as caught:
@@ -230,9 +227,7 @@ def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: P
     (tmp_path / "a/test.csv").write_text("x,y\n")
     with pytest.raises(InputError) as caught:
         filters.build(config)
-    assert (caught.value.key, caught.value.path) == (
-        "filters.decontaminate", str(tmp_path / "a/test.csv"),
-    )  # fmt: skip
+    assert (caught.value.key, caught.value.path) == ("filters.decontaminate", str(tmp_path / "a/test.csv"))
 
 
 def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path: Path) -> None:
@@ -286,9 +281,14 @@ def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any
     """The account of `prepare` over JSON lines."""
     config = PrepareConfig(
         corpus=CorpusConfig(name="c", reader="jsonl", path=str(path), **corpus),
-        runner=RunnerConfig(), source="", vocab=str(vocab), out=str(out),
-        filters=FiltersConfig(**more), split_bytes=2000, shard_bytes=20_000,
-    )  # fmt: skip
+        runner=RunnerConfig(),
+        source="",
+        vocab=str(vocab),
+        out=str(out),
+        filters=FiltersConfig(**more),
+        split_bytes=2000,
+        shard_bytes=20_000,
+    )
     out.mkdir()
     return prepare.make(config, out).figures
 
@@ -296,24 +296,33 @@ def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any
 def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
     rows = [story(k) for k in range(100)]
     rows += [
-        "", "Hello.", story(3), story(1, 900), "1 2 3 " * 40, story(2) + " Lorem ipsum.",
-        "x " * 30 + "said that the river was old", story(5).replace("apple", "bread", 1),
-    ]  # fmt: skip
+        "",
+        "Hello.",
+        story(3),
+        story(1, 900),
+        "1 2 3 " * 40,
+        story(2) + " Lorem ipsum.",
+        "x " * 30 + "said that the river was old",
+        story(5).replace("apple", "bread", 1),
+    ]
     path = tmp_path / "a.jsonl"
     lines = [json.dumps({"text": text}) for text in rows]
     path.write_text("\n".join([*lines, '{"texts": "other"}', "not JSON"]) + "\n")
     figures = made(
-        path, vocab, tmp_path / "out", {"on_error": "skip"},
-        maximum_characters=3000, maximum_non_letters=0.5, banned=["(?i)lorem"],
-        decontaminate=[str(evaluation(tmp_path / "glue"))], ngram=5,
-        near_duplicates=0.6, shingle=3,
-    )  # fmt: skip
-    assert figures["documents"] == {
-        "read": 108, "empty": 1, "short": 1, "duplicate": 1, "filtered": 5, "written": 100,
-    }  # fmt: skip
-    assert figures["filtered"] == {
-        "long": 1, "non-letters": 1, "banned": 1, "contaminated": 1, "near duplicate": 1,
-    }  # fmt: skip
+        path,
+        vocab,
+        tmp_path / "out",
+        {"on_error": "skip"},
+        maximum_characters=3000,
+        maximum_non_letters=0.5,
+        banned=["(?i)lorem"],
+        decontaminate=[str(evaluation(tmp_path / "glue"))],
+        ngram=5,
+        near_duplicates=0.6,
+        shingle=3,
+    )
+    assert figures["documents"] == {"read": 108, "empty": 1, "short": 1, "duplicate": 1, "filtered": 5, "written": 100}
+    assert figures["filtered"] == {"long": 1, "non-letters": 1, "banned": 1, "contaminated": 1, "near duplicate": 1}
     assert figures["skipped"] == {"broken": 2}
     assert [len(figures["named"][key]) for key in ("broken", "contaminated")] == [2, 1]
     assert f"{path} line 109: " in figures["named"]["broken"][0]
@@ -325,9 +334,13 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
     once = made(path, vocab, tmp_path / "once", {})
     parts = {"p": {"reader": "jsonl", "path": str(path), "weight": 3}}
     config = PrepareConfig(
-        corpus=CorpusConfig(name="m", reader="mix", parts=parts), runner=RunnerConfig(),
-        source="", vocab=str(vocab), out=str(tmp_path / "thrice"), validation_share=0.2,
-    )  # fmt: skip
+        corpus=CorpusConfig(name="m", reader="mix", parts=parts),
+        runner=RunnerConfig(),
+        source="",
+        vocab=str(vocab),
+        out=str(tmp_path / "thrice"),
+        validation_share=0.2,
+    )
     Path(config.out).mkdir()
     thrice = prepare.make(config, Path(config.out)).figures
     assert thrice["documents"] == once["documents"]
@@ -341,9 +354,7 @@ def held_out(path: Path) -> int:
     return sum(sentence_pairs.held_out(sentence_pairs.document_hash(text), 0.2) for text in texts)
 
 
-def test_an_evaluation_file_that_no_document_can_match_is_named(
-    vocab: Path, tmp_path: Path
-) -> None:
+def test_an_evaluation_file_that_no_document_can_match_is_named(vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "glue").mkdir()
     (tmp_path / "glue/long.jsonl").write_text(json.dumps({"text": story(100)}))
     for number in range(5):
@@ -357,8 +368,6 @@ def test_an_evaluation_file_that_no_document_can_match_is_named(
     assert f"{glue}/short0.jsonl" in warning
     assert "filters.ngram" in warning
     named = figures["named"][filters.SHORT]
-    assert [line.partition(": ")[0] for line in named] == [
-        f"{glue}/short{number}.jsonl" for number in range(5)
-    ]
+    assert [line.partition(": ")[0] for line in named] == [f"{glue}/short{number}.jsonl" for number in range(5)]
     figures = made(tmp_path / "a.jsonl", vocab, tmp_path / "4", {}, decontaminate=[glue], ngram=4)
     assert figures["warnings"] == []

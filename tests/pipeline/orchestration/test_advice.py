@@ -11,9 +11,14 @@ OUTS = {name: f"s3://wiki/run/{name}" for name in [*STAGES, "evaluate-rte"]}
 
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [("train", "train"), ("train-512-seed1", "train-512"), ("evaluate-rte", "evaluate"),
-     ("evaluate-curve-blimp", "evaluate-curve"), ("preflight", "preflight")],
-)  # fmt: skip
+    [
+        ("train", "train"),
+        ("train-512-seed1", "train-512"),
+        ("evaluate-rte", "evaluate"),
+        ("evaluate-curve-blimp", "evaluate-curve"),
+        ("preflight", "preflight"),
+    ],
+)
 def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
     assert advice.owner(name, STAGES) == stage
 
@@ -21,24 +26,30 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
 @pytest.mark.parametrize(
     ("stage", "said", "shown"),
     [
-        ("train-512", "steps=1.5: must be a whole number",
-         "train-512.steps=1.5: must be a whole number"),
-        ("prepare", "runner.options.flink_master is required; add runner.options.flink_master=V",
-         "prepare.runner.options.flink_master is required; add "
-         "prepare.runner.options.flink_master=V"),
-        ("prepare", "runner=sprk: no such runner; did you mean spark?",
-         "prepare.runner=sprk: no such runner; did you mean spark?"),
-        ("vocab", "sizee: no such key; did you mean size?",
-         "vocab.sizee: no such key; did you mean vocab.size?"),
-        ("train", "nonsense: no such key; --help lists all keys",
-         "train.nonsense: no such key; python -m pipeline.train --help lists all keys"),
+        ("train-512", "steps=1.5: must be a whole number", "train-512.steps=1.5: must be a whole number"),
+        (
+            "prepare",
+            "runner.options.flink_master is required; add runner.options.flink_master=V",
+            "prepare.runner.options.flink_master is required; add prepare.runner.options.flink_master=V",
+        ),
+        (
+            "prepare",
+            "runner=sprk: no such runner; did you mean spark?",
+            "prepare.runner=sprk: no such runner; did you mean spark?",
+        ),
+        ("vocab", "sizee: no such key; did you mean size?", "vocab.sizee: no such key; did you mean vocab.size?"),
+        (
+            "train",
+            "nonsense: no such key; --help lists all keys",
+            "train.nonsense: no such key; python -m pipeline.train --help lists all keys",
+        ),
         ("train", "data.cache=1: is not a folder", "train.data.cache=1: is not a folder"),
         # Keys of a run, paths and addresses.
         ("vocab", "corpus.path=a/size=3: no such file", "corpus.path=a/size=3: no such file"),
         ("train", "https://a.b/c?steps=1: not found", "https://a.b/c?steps=1: not found"),
         ("preflight", "node-b: steps=3", "node-b: steps=3"),
     ],
-)  # fmt: skip
+)
 def test_keys_of_a_stage_get_its_name(stage: str, said: str, shown: str) -> None:
     assert advice.with_prefix(said, stage) == shown
 
@@ -47,13 +58,11 @@ def test_keys_of_a_stage_get_its_name(stage: str, said: str, shown: str) -> None
     ("stage", "said", "forced"),
     [
         ("train", "the shards in s3://wiki/run/prepare are old; make them with", "prepare"),
-        ("train-512", "s3://wiki/run/prepare-512/a.arrow: damaged; make it again with",
-         "prepare-512"),
-        ("train", "s3://wiki/run/train/checkpoints/1: other shards than in s3://wiki/run/prepare;",
-         "train"),
+        ("train-512", "s3://wiki/run/prepare-512/a.arrow: damaged; make it again with", "prepare-512"),
+        ("train", "s3://wiki/run/train/checkpoints/1: other shards than in s3://wiki/run/prepare;", "train"),
         ("evaluate-rte", "no folder here; make it again with", "evaluate-rte"),
     ],
-)  # fmt: skip
+)
 def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, said: str, forced: str) -> None:
     error = advice.in_run(UserError(f"stage {stage}: {said} force=true"), STAGES, OUTS, False)
     assert str(error) == f"stage {stage}: {said} --force {forced}"

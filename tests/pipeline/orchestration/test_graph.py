@@ -22,9 +22,7 @@ from tests.runs import composed, planned
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | texts,
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=4,
+    st.none() | st.booleans() | st.integers() | texts, lambda inner: st.lists(inner, max_size=3), max_leaves=4
 )
 
 
@@ -57,9 +55,12 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
         "evaluate-on": {"task": ["rte"], "pretrained": f"{tmp_path}/evaluate-mnli/model"},
     }
     config = RunConfig(
-        workdir=str(tmp_path), corpus=CorpusConfig(name="books", reader="books", path="."),
-        recipe=RecipeConfig(name="two", stages=stages), glue="glue", executor=ExecutorConfig(),
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        corpus=CorpusConfig(name="books", reader="books", path="."),
+        recipe=RecipeConfig(name="two", stages=stages),
+        glue="glue",
+        executor=ExecutorConfig(),
+    )
     nodes = {node.name: node for node in graph.plan(config, [])}
     assert nodes["evaluate-on-rte"].needs == ("evaluate-mnli",)
     stages["evaluate"]["epochs"] = 7
@@ -69,10 +70,11 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
 
 def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> None:
     config = RunConfig(
-        workdir=str(tmp_path), corpus=CorpusConfig(name="books", reader="books", path="."),
+        workdir=str(tmp_path),
+        corpus=CorpusConfig(name="books", reader="books", path="."),
         recipe=RecipeConfig(name="one", stages={"train": {"batch_size": 64}}),
         executor=ExecutorConfig(),
-    )  # fmt: skip
+    )
     (node,) = graph.plan(config, ["model.hidden=128", "model.heads=2"])
     (tmp_path / "logs").mkdir()
     for cores in (1, 2):
@@ -84,9 +86,10 @@ def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
     part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
     chosen = ["+corpus=mix", *part, "model=tiny", "tasks=[]"]
     config = RunConfig(
-        workdir=str(tmp_path), corpus=CorpusConfig(name="mix", reader="mix"),
+        workdir=str(tmp_path),
+        corpus=CorpusConfig(name="mix", reader="mix"),
         recipe=RecipeConfig(name="own", stages={"vocab": {}, "prepare": {}}),
-    )  # fmt: skip
+    )
     for node in graph.plan(config, chosen):
         assert node.config.corpus.parts["own"]["reader"] == "text"  # type: ignore[attr-defined]
 
@@ -94,9 +97,13 @@ def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
 def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path) -> None:
     """Nested ones neither; what comes last on the command line counts."""
     words = [
-        "train.model.dropout=0.25", "train.clip=2.5", "+train.schedule.warmup_share=0.3",
-        "tasks.dev_rows=1", "tasks.dev_rows=7", "train.steps=9",
-    ]  # fmt: skip
+        "train.model.dropout=0.25",
+        "train.clip=2.5",
+        "+train.schedule.warmup_share=0.3",
+        "tasks.dev_rows=1",
+        "tasks.dev_rows=7",
+        "train.steps=9",
+    ]
     nodes = planned("+corpus=sample", f"workdir={tmp_path}", "tasks=[sample_next]", *words)
     by_name = {name: node.config for name, node in nodes.items()}
     train = by_name["train"]
@@ -108,8 +115,13 @@ def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path)
 
 def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
     """Hydra's grammar takes them for numbers and truth values, as the stage's own command knows."""
-    words = ["vocab.existing=2024_01", "train.tracking.project=1e3", f"workdir={tmp_path}",
-             "evaluate.task.labels=[false,true]", "tasks=[sample_next]"]  # fmt: skip
+    words = [
+        "vocab.existing=2024_01",
+        "train.tracking.project=1e3",
+        f"workdir={tmp_path}",
+        "evaluate.task.labels=[false,true]",
+        "tasks=[sample_next]",
+    ]
     nodes = planned("+corpus=sample", *words)
     by_name: dict[str, Any] = {name: node.config for name, node in nodes.items()}
     assert by_name["vocab"].existing == "2024_01"
@@ -120,9 +132,7 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
         assert run_arguments.expand(once) == once  # a job reads what the run passes on
 
 
-def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(
-    bucket: str, tmp_path: Path
-) -> None:
+def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket: str, tmp_path: Path) -> None:
     words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
     with pytest.raises(ConfigError, match="tracking=wandb") as error:
         planned("+corpus=sample", *words)
@@ -147,8 +157,15 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
         content = content.replace(f"name: {theirs}", f"name: {name}")
         (own / group / f"{name}.yaml").write_text(content)
     (tmp_path / "a.txt").write_text("Words.")
-    words = ["--config-dir", str(own), "corpus=mine", f"corpus.path={tmp_path}/a.txt",
-             f"workdir={tmp_path}/work", "tasks=[stars]", f"glue={tmp_path}"]  # fmt: skip
+    words = [
+        "--config-dir",
+        str(own),
+        "corpus=mine",
+        f"corpus.path={tmp_path}/a.txt",
+        f"workdir={tmp_path}/work",
+        "tasks=[stars]",
+        f"glue={tmp_path}",
+    ]
     found = {name: node.config for name, node in planned(*words).items()}
     assert found["prepare"].corpus.name == "mine"  # type: ignore[attr-defined]
     assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
@@ -172,12 +189,8 @@ def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) 
     assert str(error).startswith("stage evaluate-cola: ")
 
 
-@pytest.mark.parametrize(
-    ("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "ewok_filtered/a.jsonl")]
-)
-def test_a_task_without_its_files_is_told_before_work_begins(
-    tmp_path: Path, task: str, file: str
-) -> None:
+@pytest.mark.parametrize(("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "ewok_filtered/a.jsonl")])
+def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, task: str, file: str) -> None:
     words = [f"workdir={tmp_path}/work", f"tasks=[{task}]", f"glue={tmp_path}/glue"]
     (tmp_path / "glue").mkdir()
     error = mistake_of(*words)
@@ -226,12 +239,8 @@ def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)]
-)
-def test_sample_tasks_are_made_for_those_who_ask_for_some(
-    tmp_path: Path, chosen: str, made: bool
-) -> None:
+@pytest.mark.parametrize(("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)])
+def test_sample_tasks_are_made_for_those_who_ask_for_some(tmp_path: Path, chosen: str, made: bool) -> None:
     config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
     names = {node.name for node in graph.plan(config, ["+corpus=sample"])}
     assert ("tasks" in names) == made
@@ -246,9 +255,11 @@ def test_each_language_has_a_folder_of_its_own() -> None:
 def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
     address = [{"url": "https://example.org/" + "x" * 90}]
     changed = {
-        "corpus.name": ("viwiki", "sample"), "corpus.language": ("vi", "en"),
-        "corpus.files": (address, []), "size": (9, 99),
-    }  # fmt: skip
+        "corpus.name": ("viwiki", "sample"),
+        "corpus.language": ("vi", "en"),
+        "corpus.files": (address, []),
+        "size": (9, 99),
+    }
     told = graph.differences(changed)
     assert told == "corpus viwiki (vi) -> sample (en); size 9 -> 99"
     told = graph.differences({"corpus.files": (address, [])})
@@ -269,9 +280,17 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
     fingerprint, inputs = fingerprints.fingerprint("vocab", vocab.config)
     Manifest(
-        stage="vocab", fingerprint=fingerprint, version=1, config={}, inputs=inputs, files={},
-        figures={}, summary="", seconds=0.0, finished="now",
-    ).write(tmp_path / "vocab")  # fmt: skip
+        stage="vocab",
+        fingerprint=fingerprint,
+        version=1,
+        config={},
+        inputs=inputs,
+        files={},
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="now",
+    ).write(tmp_path / "vocab")
     assert reason() is None
     os.utime(tmp_path / "a.txt", (0, 0))
     changed = reason()
@@ -308,9 +327,8 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
 
     recipe = stages_of_report()
     convert = next(
-        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words])
-        if node.name == "convert"
-    )  # fmt: skip
+        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words]) if node.name == "convert"
+    )
     model = str(tmp_path / "work/convert") if absolute else "work/convert"
     for name, kind, key, read, fingerprint in (
         ("evaluate-own", "evaluate", "pretrained", model, convert.fingerprint),
@@ -322,9 +340,16 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     ):
         (tmp_path / "work" / name).mkdir(parents=True)
         Manifest(
-            stage=kind, fingerprint=f"of {name}", version=1, config={key: read}, files={},
-            inputs={key: fingerprint, "data": "d"}, figures={}, summary="", seconds=0.0,
+            stage=kind,
+            fingerprint=f"of {name}",
+            version=1,
+            config={key: read},
+            files={},
+            inputs={key: fingerprint, "data": "d"},
+            figures={},
+            summary="",
+            seconds=0.0,
             finished="now",
-        ).write(tmp_path / "work" / name)  # fmt: skip
+        ).write(tmp_path / "work" / name)
     own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
     assert stages_of_report() == [*recipe, *own]

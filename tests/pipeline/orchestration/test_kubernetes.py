@@ -19,8 +19,7 @@ def job(*conditions: tuple[str, str]) -> Any:
     """A Job that began at BEGAN."""
     listed = [client.V1JobCondition(type=kind, status=status) for kind, status in conditions]
     return client.V1Job(
-        metadata=client.V1ObjectMeta(name="report"),
-        status=client.V1JobStatus(conditions=listed, start_time=BEGAN),
+        metadata=client.V1ObjectMeta(name="report"), status=client.V1JobStatus(conditions=listed, start_time=BEGAN)
     )
 
 
@@ -28,28 +27,37 @@ def pod(code: int, words: str) -> Any:
     """A pod that ended."""
     ended = client.V1ContainerStateTerminated(exit_code=code, message=words)
     status = client.V1ContainerStatus(
-        name="stage", image="i", image_id="", ready=False, restart_count=0,
+        name="stage",
+        image="i",
+        image_id="",
+        ready=False,
+        restart_count=0,
         state=client.V1ContainerState(terminated=ended),
-    )  # fmt: skip
+    )
     return client.V1Pod(status=client.V1PodStatus(container_statuses=[status]))
 
 
 def node(out: Path) -> Node:
     """The report's stage."""
     config = ReportConfig(workdir=str(out.parent), out=str(out))
-    return Node(
-        name="report", kind="report", config=config, needs=(),
-        fingerprint="wanted", reason="not made yet",
-    )  # fmt: skip
+    return Node(name="report", kind="report", config=config, needs=(), fingerprint="wanted", reason="not made yet")
 
 
 def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:
     """A folder that a stage has made."""
     out.mkdir()
     Manifest(
-        stage="report", fingerprint=fingerprint, version=1, config={}, inputs={}, files={},
-        figures={}, summary="", seconds=1.0, finished=finished.isoformat(),
-    ).write(out)  # fmt: skip
+        stage="report",
+        fingerprint=fingerprint,
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="",
+        seconds=1.0,
+        finished=finished.isoformat(),
+    ).write(out)
 
 
 def test_a_job_is_over_when_a_condition_says_so() -> None:
@@ -59,9 +67,7 @@ def test_a_job_is_over_when_a_condition_says_so() -> None:
 
 
 def test_bad_configuration_is_the_last_word_before_all_else() -> None:
-    words = job_status.termination_message(
-        [pod(75, "peer lost"), pod(2, "error: typo"), pod(0, "")]
-    )
+    words = job_status.termination_message([pod(75, "peer lost"), pod(2, "error: typo"), pod(0, "")])
     assert words == (2, "error: typo")
     assert job_status.termination_message([pod(0, "done")]) == (0, "")
 
@@ -82,13 +88,10 @@ def leaving(asked: float, grace: int, *marks: tuple[str, str, str]) -> Any:
     """A running pod that was asked to end some seconds after BEGAN."""
     due = BEGAN + datetime.timedelta(seconds=asked + grace)
     return client.V1Pod(
-        metadata=client.V1ObjectMeta(
-            name="train-1-x", deletion_timestamp=due, deletion_grace_period_seconds=grace
-        ),
+        metadata=client.V1ObjectMeta(name="train-1-x", deletion_timestamp=due, deletion_grace_period_seconds=grace),
         spec=client.V1PodSpec(containers=[], node_name="n7"),
         status=client.V1PodStatus(
-            phase="Running",
-            conditions=[client.V1PodCondition(type=t, status=s, reason=r) for t, s, r in marks],
+            phase="Running", conditions=[client.V1PodCondition(type=t, status=s, reason=r) for t, s, r in marks]
         ),
     )
 
@@ -98,17 +101,14 @@ def leaving(asked: float, grace: int, *marks: tuple[str, str, str]) -> Any:
     [
         (leaving(0, 600, ("DisruptionTarget", "True", "DeletionByTaintManager")), False),
         (
-            leaving(
-                0, 600, ("DisruptionTarget", "True", "DeletionByTaintManager"),
-                ("Ready", "False", "NodeNotReady"),
-            ),
+            leaving(0, 600, ("DisruptionTarget", "True", "DeletionByTaintManager"), ("Ready", "False", "NodeNotReady")),
             True,
         ),
         (leaving(0, 600, ("Ready", "False", "")), False),  # it saves
         (leaving(0, 30), True),  # far beyond its grace
         (leaving(90, 0), False),
     ],
-)  # fmt: skip
+)
 def test_a_pod_whose_node_does_not_answer_is_named(pod: Any, lost: bool) -> None:
     said = job_status.lost_node(pod, BEGAN + datetime.timedelta(seconds=100))
     assert ("kubectl taint node n7 " in said) == lost
@@ -119,9 +119,11 @@ def event(reason: str, after: float, kind: str, name: str, uid: str = "") -> Any
     return client.CoreV1Event(
         metadata=client.V1ObjectMeta(name="e"),
         involved_object=client.V1ObjectReference(kind=kind, name=name, uid=uid),
-        reason=reason, message=f"{reason} it is", type="Warning",
+        reason=reason,
+        message=f"{reason} it is",
+        type="Warning",
         last_timestamp=BEGAN + datetime.timedelta(seconds=after),
-    )  # fmt: skip
+    )
 
 
 def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
@@ -143,10 +145,7 @@ def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
 
 
 def test_a_refusal_of_each_attempt_is_the_same_warning() -> None:
-    first, second = (
-        f'job train: FailedCreate: Pod "train-0-{end}" is invalid: 512Mi'
-        for end in ("sbwgx", "44nnf")
-    )
+    first, second = (f'job train: FailedCreate: Pod "train-0-{end}" is invalid: 512Mi' for end in ("sbwgx", "44nnf"))
     assert job_status.without_suffixes(first) == job_status.without_suffixes(second)
     other = first.replace("512Mi", "256Mi")
     assert job_status.without_suffixes(first) != job_status.without_suffixes(other)

@@ -30,14 +30,17 @@ class Script(Node):
 
 def script(folder: Path, kind: str, line: str) -> Script:
     return Script(
-        name=kind, kind=kind, needs=(), fingerprint="f", reason="not made yet",
-        config=ReportConfig(workdir=str(folder), out=str(folder / kind)), line=line,
-    )  # fmt: skip
+        name=kind,
+        kind=kind,
+        needs=(),
+        fingerprint="f",
+        reason="not made yet",
+        config=ReportConfig(workdir=str(folder), out=str(folder / kind)),
+        line=line,
+    )
 
 
-def test_evaluations_are_spread_over_the_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluations_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each begins with another one, and its processes, if it has several, take the next."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     line = (
@@ -48,10 +51,7 @@ def test_evaluations_are_spread_over_the_gpus(
         "while len([*here.glob('*.gpu')]) < 4 and time.monotonic() < until: time.sleep(0.05)\n"
     )
     monkeypatch.chdir(tmp_path)
-    stages = [
-        dataclasses.replace(script(tmp_path, "evaluate", line), name=f"evaluate-{number}")
-        for number in range(4)
-    ]
+    stages = [dataclasses.replace(script(tmp_path, "evaluate", line), name=f"evaluate-{number}") for number in range(4)]
     with pytest.raises(StageFailed):  # they leave no manifest
         LocalExecutor(tmp_path, 4, None).run(stages)
     found = [path.read_text() for path in tmp_path.glob("*.gpu")]
@@ -69,9 +69,7 @@ def test_evaluations_are_spread_over_the_gpus(
         (Exit.DONE, StageFailed, "exit code 0;"),  # and left nothing
     ],
 )
-def test_the_end_of_a_stage_is_that_of_the_run(
-    tmp_path: Path, code: Exit, kind: type[Exception], told: str
-) -> None:
+def test_the_end_of_a_stage_is_that_of_the_run(tmp_path: Path, code: Exit, kind: type[Exception], told: str) -> None:
     words = "stopped: rank-1 was killed by SIGKILL; run the same" if "killed" in told else ""
     line = f"print('error: a bad value\\n{words}'); raise SystemExit({int(code)})"
     stage = script(tmp_path, "train", line)
@@ -86,9 +84,17 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
 ) -> None:
     (tmp_path / "tasks").mkdir()
     Manifest(
-        stage="tasks", fingerprint="f", version=1, config={}, inputs={}, files={}, figures={},
-        summary="some rows", seconds=1.0, finished="",
-    ).write(tmp_path / "tasks")  # fmt: skip
+        stage="tasks",
+        fingerprint="f",
+        version=1,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="some rows",
+        seconds=1.0,
+        finished="",
+    ).write(tmp_path / "tasks")
     executor = LocalExecutor(tmp_path, 1, None)
     executor.live = live
     executor.run([script(tmp_path, "tasks", "")])
@@ -135,16 +141,20 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "line", "kind", "told", "shown"),
     [
-        ("train", SAVES, Restart, r"train: saved after step 1,706 \(log: ",
-         "stopping: train is saving …\n"),
+        ("train", SAVES, Restart, r"train: saved after step 1,706 \(log: ", "stopping: train is saving …\n"),
         ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks is ending …\n"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("interruptible")
 def test_who_stops_a_run_is_told_what_was_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    name: str, line: str, kind: type[BaseException], told: str, shown: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    line: str,
+    kind: type[BaseException],
+    told: str,
+    shown: str,
+) -> None:
     executor = LocalExecutor(tmp_path, 1, None)
     executor.live = True
     log = tmp_path / "logs" / f"{name}.log"

@@ -26,9 +26,7 @@ def test_a_phase_goes_on_where_the_one_before_it_ended(recipe: str) -> None:
     assert len({(p.model.layers, p.schedule.name, p.schedule.decay_share) for p in phases}) == 1
 
 
-@pytest.mark.parametrize(
-    ("recipe", "steps"), [("lamb", 101), ("modern", 20_001), ("devlin", 3_000_000)]
-)
+@pytest.mark.parametrize(("recipe", "steps"), [("lamb", 101), ("modern", 20_001), ("devlin", 3_000_000)])
 def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, steps: int) -> None:
     def of(*words: str) -> list[TrainConfig]:
         nodes = planned("+corpus=text", "corpus.path=TEXT", f"recipe={recipe}", *words)
@@ -96,8 +94,7 @@ def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
 
 def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_path: Path) -> None:
     # A folder of its own: shards that are there, as of the demo, count.
-    words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35",
-             f"workdir={tmp_path}"]  # fmt: skip
+    words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35", f"workdir={tmp_path}"]
     config, chosen = composed(*words)
     found = estimates.of_stages(config, graph.plan(config, chosen))
     phases = ["train", "train-8192", "train-decay"]
@@ -106,9 +103,7 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
     said = re.search(r"about (\d+) GPU hours of training, of\s+which (\d+) in the first", page)
     assert said is not None
     assert [sum(hours), hours[0]] == pytest.approx([int(count) for count in said.groups()], abs=1)
-    tokens = [
-        float(re.search(r"([\d,.]+) M tokens", str(found[p]))[1].replace(",", "")) for p in phases
-    ]
+    tokens = [float(re.search(r"([\d,.]+) M tokens", str(found[p]))[1].replace(",", "")) for p in phases]
     assert tokens == pytest.approx([80_216, 11_324, 2_700], rel=0.02)
     assert all("steps" in str(found[phase]) for phase in phases)
 

@@ -79,9 +79,7 @@ def as_chosen(kind: str, group: str, choice: str, key: str, value: Any) -> dict[
 
 
 @pytest.mark.parametrize(("kind", "group", "choice", "key", "value"), CASES)
-def test_a_choice_and_a_key_of_it_both_count(
-    kind: str, group: str, choice: str, key: str, value: Any
-) -> None:
+def test_a_choice_and_a_key_of_it_both_count(kind: str, group: str, choice: str, key: str, value: Any) -> None:
     expected = as_chosen(kind, group, choice, key, value)
     about = (f"{group}.", key.partition(".")[0])
     for form in FORMS:
@@ -104,21 +102,34 @@ def test_a_choice_and_a_key_of_it_both_count(
 @pytest.mark.parametrize(
     ("words", "key", "values"),
     [
-        (["train.optimizer=lamb", "train.optimizer.learning_rate=6e-3"], "optimizer",
-         {"name": "lamb", "learning_rate": 6e-3}),
-        (["recipe=devlin", "train.schedule=wsd", "train.schedule.decay=sqrt"], "schedule",
-         {"name": "wsd", "decay": "sqrt", "total_steps": 1_000_000}),
-        (["train.schedule=cosine", "train.schedule={warmup_share: 0.2}"], "schedule",
-         {"name": "cosine", "warmup_share": 0.2}),
-        (["train.optimizer=lamb", "train.optimizer=adamw", "train.clip=2", "train.clip=3"],
-         "optimizer", {"name": "adamw"}),
-        (["+train.deepspeed.wall_clock_breakdown=true", "train.deepspeed=zero2"], "deepspeed",
-         {"wall_clock_breakdown": True}),
+        (
+            ["train.optimizer=lamb", "train.optimizer.learning_rate=6e-3"],
+            "optimizer",
+            {"name": "lamb", "learning_rate": 6e-3},
+        ),
+        (
+            ["recipe=devlin", "train.schedule=wsd", "train.schedule.decay=sqrt"],
+            "schedule",
+            {"name": "wsd", "decay": "sqrt", "total_steps": 1_000_000},
+        ),
+        (
+            ["train.schedule=cosine", "train.schedule={warmup_share: 0.2}"],
+            "schedule",
+            {"name": "cosine", "warmup_share": 0.2},
+        ),
+        (
+            ["train.optimizer=lamb", "train.optimizer=adamw", "train.clip=2", "train.clip=3"],
+            "optimizer",
+            {"name": "adamw"},
+        ),
+        (
+            ["+train.deepspeed.wall_clock_breakdown=true", "train.deepspeed=zero2"],
+            "deepspeed",
+            {"wall_clock_breakdown": True},
+        ),
     ],
-)  # fmt: skip
-def test_words_of_a_stage_count_in_a_run_in_any_order(
-    words: list[str], key: str, values: dict[str, Any]
-) -> None:
+)
+def test_words_of_a_stage_count_in_a_run_in_any_order(words: list[str], key: str, values: dict[str, Any]) -> None:
     twice = len({word.partition("=")[0] for word in words}) < len(words) - 1
     for order in [words] if twice else itertools.permutations(words):
         found = of_run("train", *order)[key]
@@ -136,14 +147,19 @@ def test_a_key_of_an_open_group_is_removed_for_one_stage() -> None:
 def test_a_job_reads_what_the_run_passes_on(tmp_path: Path) -> None:
     file = tmp_path / "words"
     file.write_text("prepare.filters.shingle=4  # of near duplicates\n+prepare.filters='web'\n")
-    words = ["corpus=text", f"corpus.path={tmp_path}", f"@{file}", "train.model.dropout=0.5",
-             "train.tracking.project=1e3", "+model.layers=1",
-             f"--config-dir={tmp_path}"]  # fmt: skip
+    words = [
+        "corpus=text",
+        f"corpus.path={tmp_path}",
+        f"@{file}",
+        "train.model.dropout=0.5",
+        "train.tracking.project=1e3",
+        "+model.layers=1",
+        f"--config-dir={tmp_path}",
+    ]
     config, chosen = runs.composed(*words)
     assert run_arguments.expand(chosen) == chosen
     assert runs.composed(*chosen) == (config, chosen)
-    (filters,) = (node.config.filters for node in graph.plan(config, chosen)
-                  if isinstance(node.config, PrepareConfig))  # fmt: skip
+    (filters,) = (node.config.filters for node in graph.plan(config, chosen) if isinstance(node.config, PrepareConfig))
     assert (filters.shingle, filters.near_duplicates) == (4, 0.8)
 
 

@@ -42,10 +42,13 @@ def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> N
 def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
     """Set what Kubeflow Trainer's torch policy sets in the second of three pods."""
     found = {
-        "JOB_COMPLETION_INDEX": "1", "PET_NNODES": "3", "PET_NPROC_PER_NODE": "4",
-        "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "train-node-0-0.train",
+        "JOB_COMPLETION_INDEX": "1",
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": "4",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "train-node-0-0.train",
         "PET_MASTER_PORT": "29400",
-    }  # fmt: skip
+    }
     for name, value in {**found, **others}.items():
         monkeypatch.setenv(name, value)
 
@@ -54,13 +57,8 @@ def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TRAIN_HOSTFILE", "")  # restored at the end
     torchrun(monkeypatch)
     words = run_stage.on_many_nodes("train")
-    assert words == [
-        "--no_ssh", "--node_rank", "1",
-        "--master_addr", "train-node-0-0.train", "--master_port", "29400",
-    ]  # fmt: skip
-    assert os.environ["TRAIN_HOSTFILE"].splitlines() == [
-        f"train-node-0-{index}.train slots=4" for index in range(3)
-    ]
+    assert words == ["--no_ssh", "--node_rank", "1", "--master_addr", "train-node-0-0.train", "--master_port", "29400"]
+    assert os.environ["TRAIN_HOSTFILE"].splitlines() == [f"train-node-0-{index}.train slots=4" for index in range(3)]
 
 
 def test_own_variables_go_before_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

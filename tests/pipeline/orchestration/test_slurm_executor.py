@@ -23,9 +23,17 @@ def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "seconds"),
-    [("2", 30), ("1:30", 22), ("0:10:00", 150), ("24:00:00", MARGIN), ("1-0", MARGIN),
-     ("0-00:04", 60), ("UNLIMITED", MARGIN), ("0", MARGIN)],
-)  # fmt: skip
+    [
+        ("2", 30),
+        ("1:30", 22),
+        ("0:10:00", 150),
+        ("24:00:00", MARGIN),
+        ("1-0", MARGIN),
+        ("0-00:04", 60),
+        ("UNLIMITED", MARGIN),
+        ("0", MARGIN),
+    ],
+)
 def test_a_signal_before_the_limit_leaves_most_of_the_time(limit: str, seconds: int) -> None:
     assert margin(limit) == seconds
 
@@ -40,14 +48,19 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [f"workdir={tmp_path}/work", "force=[vocab]"]
-    (node,) = (
-        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words])
-        if node.name == "vocab"
-    )  # fmt: skip
+    (node,) = (node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words]) if node.name == "vocab")
     made = Manifest(
-        stage="vocab", fingerprint=node.fingerprint, version=2, config={}, inputs={}, files={},
-        figures={}, summary="the old one", seconds=1.0, finished="2026-11-01T00:00:00+00:00",
-    )  # fmt: skip
+        stage="vocab",
+        fingerprint=node.fingerprint,
+        version=2,
+        config={},
+        inputs={},
+        files={},
+        figures={},
+        summary="the old one",
+        seconds=1.0,
+        finished="2026-11-01T00:00:00+00:00",
+    )
     out = Path(node.config.out)
     out.mkdir(parents=True)
     made.write(out)
@@ -56,11 +69,12 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     # The job is pending when it is first listed, and has made its folder by the second time.
     command(tmp_path, "sbatch", "cat > /dev/null; echo 7")
     command(
-        tmp_path, "squeue",
+        tmp_path,
+        "squeue",
         f"[[ $* == *--states=all* ]] || exit 0\n"
         f"cd {tmp_path}; if mkdir seen 2> /dev/null; then echo '7|PENDING|Priority'\n"
         f"else cp new/manifest.json {out}; echo '7|COMPLETED|None'; fi",
-    )  # fmt: skip
+    )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), tmp_path / "work", words).run([node])
     lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]

@@ -15,8 +15,7 @@ from pipeline.orchestration.slurm_job import drive, from_step, may_queue_again, 
 from tests.pipeline.orchestration.test_graph import composed_run
 
 # From what is least to what a person must see first.
-ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED,
-         Exit.USER]  # fmt: skip
+ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED, Exit.USER]
 
 
 def test_srun_ends_with_what_counts_most() -> None:
@@ -83,9 +82,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_a_job_of_all_stages_forces_each_once(
-    tmp_path: Path, steps: Callable[..., list[str]]
-) -> None:
+def test_a_job_of_all_stages_forces_each_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
     words = [f"workdir={tmp_path}", "force=[vocab,train]", "tasks=[sample_next]"]
     assert steps("all", "prepare", 0, *words) == ["vocab force=[vocab]"]
     assert steps("all", "train", 1, *words) == ["train force=[train]"], "not begun before"
@@ -101,8 +98,7 @@ def test_a_job_of_one_stage_forces_it_once(tmp_path: Path, steps: Callable[..., 
 def test_outside_of_a_job_one_is_told_so(root: Path, tmp_path: Path) -> None:
     words = ["-m", "pipeline.orchestration.slurm_job", "train", "+corpus=sample"]
     done = subprocess.run(
-        [sys.executable, *words, f"workdir={tmp_path}"], cwd=root, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+        [sys.executable, *words, f"workdir={tmp_path}"], cwd=root, capture_output=True, text=True, check=False
+    )
     assert done.returncode == Exit.USER
     assert "SLURM_JOB_ID" in done.stderr

@@ -27,10 +27,8 @@ def parts(data: Path) -> dict[str, dict[str, Any]]:
         "speeches": {"reader": "books", "path": f"{data}/nltk/*.zip"},
         "wikitext": {"reader": "text", "path": f"{data}/wikitext2"},
         "english": {"reader": "wikiextractor", "path": f"{data}/wiki_text/en_2021"},
-        "chinese": {
-            "reader": "wikiextractor", "path": f"{data}/wiki_text/zh_2024", "language": "zh",
-        },
-    }  # fmt: skip
+        "chinese": {"reader": "wikiextractor", "path": f"{data}/wiki_text/zh_2024", "language": "zh"},
+    }
     for dump in sorted((data / "wiki_xml").rglob("*.xml*")):
         if dump.name not in BROKEN:
             name = dump.name.partition(".")[0].replace("-", "_")
@@ -46,20 +44,29 @@ def pages(dump: Path) -> int:
 
 
 @pytest.mark.shared_data
-def test_all_corpora_together_are_accounted_for(
-    root: Path, shared_data: Path, tmp_path: Path
-) -> None:
+def test_all_corpora_together_are_accounted_for(root: Path, shared_data: Path, tmp_path: Path) -> None:
     mixed = parts(shared_data)
     assert len(mixed) == 5 + 20
     (tmp_path / "corpus").mkdir()
     corpus = {"name": "all", "reader": "mix", "parts": mixed}
     (tmp_path / "corpus" / "all.yaml").write_text(yaml.safe_dump(corpus))
     done = forked.run(
-        [sys.executable, "-m", "pipeline.prepare", "--config-dir", str(tmp_path), "+corpus=all",
-         f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt", f"out={tmp_path}/prepare",
-         "words=jieba"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.prepare",
+            "--config-dir",
+            str(tmp_path),
+            "+corpus=all",
+            f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt",
+            f"out={tmp_path}/prepare",
+            "words=jieba",
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     figures = require_manifest(tmp_path / "prepare", "prepare", "out").figures
     documents, notes = figures["documents"], figures["notes"]

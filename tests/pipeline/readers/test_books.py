@@ -15,8 +15,9 @@ from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
 
-BOOKS = {f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in
-         enumerate(["ant", "bee", "cat", "dog"], 1)}  # fmt: skip
+BOOKS = {
+    f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in enumerate(["ant", "bee", "cat", "dog"], 1)
+}
 
 
 def documents(
@@ -89,9 +90,7 @@ def test_encodings_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", ["books", "text"])
 @pytest.mark.parametrize("written", ["utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_takes_precedence_over_the_stated_encoding(
-    written: str, reader: str, tmp_path: Path
-) -> None:
+def test_a_byte_order_mark_takes_precedence_over_the_stated_encoding(written: str, reader: str, tmp_path: Path) -> None:
     (tmp_path / "marked.txt").write_bytes("Café".encode(written))
     (tmp_path / "old.txt").write_bytes("Café".encode("cp1252"))
     found, _ = documents(tmp_path, reader=reader, encoding="cp1252")
@@ -118,13 +117,15 @@ def in_place(raw: bytes, at: int, new: bytes) -> bytes:
     return raw[:at] + new + raw[at + len(new) :]
 
 
-@pytest.mark.parametrize("damage", [
-    lambda tar: gzip.compress(in_place(tar, tar.index(b"all/cat.txt") + 150, b"9")),
-    lambda tar: gzip.compress(tar[: tar.index(b"all/cat.txt") + 150]),
-    lambda tar: in_place(
-        packed := gzip.compress(tar, 0), packed.index(b"The story of cat"), b"That"
-    ),
-], ids=["header", "cut in a header", "byte of a book"])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda tar: gzip.compress(in_place(tar, tar.index(b"all/cat.txt") + 150, b"9")),
+        lambda tar: gzip.compress(tar[: tar.index(b"all/cat.txt") + 150]),
+        lambda tar: in_place(packed := gzip.compress(tar, 0), packed.index(b"The story of cat"), b"That"),
+    ],
+    ids=["header", "cut in a header", "byte of a book"],
+)
 def test_damage_that_looks_like_the_end_of_an_archive_is_named(
     damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
@@ -153,9 +154,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     assert caught.value.path == f"{path}/all/cat.txt"
 
 
-def test_a_file_too_long_for_a_book_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_too_long_for_a_book_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "DOCUMENT", 10)
     with pytest.raises(InputError) as caught:
         documents(fill_folder(tmp_path))

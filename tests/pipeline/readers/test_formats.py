@@ -20,9 +20,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.readers import Document, FileRange, SkipCounts, open_corpus
 
-TEXTS = [
-    f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)
-]
+TEXTS = [f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)]
 
 
 def as_lines(texts: list[str]) -> str:
@@ -74,9 +72,7 @@ def write(folder: Path, reader: str, packing: str = "", texts: list[str] = TEXTS
 
 @pytest.mark.parametrize("packing", PACKERS)
 @pytest.mark.parametrize("reader", FORMS)
-def test_every_document_is_read_whole_from_every_packing(
-    reader: str, packing: str, tmp_path: Path
-) -> None:
+def test_every_document_is_read_whole_from_every_packing(reader: str, packing: str, tmp_path: Path) -> None:
     found, tally = read(write(tmp_path, reader, packing))
     assert [d.text for d in found] == TEXTS
     assert not tally
@@ -153,10 +149,7 @@ def test_a_line_is_numbered_from_the_beginning_of_the_file(tmp_path: Path) -> No
 
 
 FIELDS = {"text": ["head", "meta.body"], "title": "head", "id": "key"}
-ROWS = [
-    {"head": "One", "meta": {"body": "first"}, "key": 1},
-    {"head": None, "meta": {"body": "second"}, "key": 2},
-]
+ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "meta": {"body": "second"}, "key": 2}]
 
 
 def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
@@ -204,9 +197,7 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
         '<doc id="7" url="u" title="Q &amp; A">\nQ &amp; A\n\nIt (, ) is &lt;b&gt;bold&lt;/b&gt;.\n'
         "Section::::History.\nBULLET::::- One\n</doc>\n"
     )
-    (tmp_path / "wiki_01").write_text(
-        '{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n'
-    )
+    (tmp_path / "wiki_01").write_text('{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n')
     (tmp_path / "wiki_02").write_text('<doc id="9" title=""C" of D">\n"C" of D\n\nE.\n</doc>\n')
     (article, other, quoted), _ = read(config("wikiextractor", tmp_path))
     assert (article.id, article.title) == ("c:7", "Q & A")
@@ -328,10 +319,15 @@ def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
 @pytest.mark.parametrize(
     ("reader", "options"),
     [
-        ("text", {}), ("text", {"document": "paragraph"}), ("text", {"document": "line"}),
-        ("books", {}), ("lines", {}), ("jsonl", {}), ("wikiextractor", {}),
+        ("text", {}),
+        ("text", {"document": "paragraph"}),
+        ("text", {"document": "line"}),
+        ("books", {}),
+        ("lines", {}),
+        ("jsonl", {}),
+        ("wikiextractor", {}),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
     reader: str, options: dict[str, object], packing: str, split_bytes: int, tmp_path: Path
 ) -> None:
@@ -358,9 +354,7 @@ def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
         ('{"body": "a"}\n{"body": "b"}', "body"),
     ],
 )
-def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(
-    content: str, word: str, tmp_path: Path
-) -> None:
+def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content: str, word: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(InputError, match=word) as caught:
         read(config("jsonl", tmp_path / "a.jsonl"))
@@ -380,9 +374,7 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(
         ("wikiextractor", "empty", r"empty: no file "),
     ],
 )
-def test_a_place_without_files_says_what_is_missing(
-    reader: str, place: str, message: str, tmp_path: Path
-) -> None:
+def test_a_place_without_files_says_what_is_missing(reader: str, place: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=message) as caught:

@@ -14,9 +14,7 @@ from pipeline.readers import mix as mixed
 
 def part(path: Path, weight: float | None = None, **more: object) -> dict[str, object]:
     path.write_text("\n\n".join(f"{path.stem} {n} says something." for n in range(1000)))
-    return {"reader": "lines", "path": str(path), **more} | (
-        {} if weight is None else {"weight": weight}
-    )
+    return {"reader": "lines", "path": str(path), **more} | ({} if weight is None else {"weight": weight})
 
 
 def read(parts: dict[str, Any], split_bytes: int = 1 << 20, **options: int) -> list[Document]:
@@ -99,21 +97,14 @@ def test_a_part_without_files_is_named(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / "nowhere")
 
 
-def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_own(
-    tmp_path: Path,
-) -> None:
+def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_own(tmp_path: Path) -> None:
     text = "Москва — столица России."
     for name, encoding in (("a", "koi8_r"), ("b", "cp1251"), ("c", "cp866")):
         (tmp_path / f"{name}.txt").write_bytes(text.encode(encoding, "replace"))
     parts = {
         "a": {"reader": "lines", "path": str(tmp_path / "a.txt")},
         "b": {"reader": "lines", "path": str(tmp_path / "b.txt"), "encoding": "cp1251"},
-        "c": {
-            "reader": "text",
-            "path": str(tmp_path / "c.txt"),
-            "encoding": None,
-            "language": "de",
-        },
+        "c": {"reader": "text", "path": str(tmp_path / "c.txt"), "encoding": None, "language": "de"},
     }
     corpus = CorpusConfig(name="mix", reader="mix", parts=parts, language="ru", encoding="koi8_r")
     reader = open_corpus(corpus, "")
@@ -134,11 +125,7 @@ def test_published_corpora_in_a_mix_have_its_language() -> None:
     words += ["++corpus.parts.w.path=d.xml", "++corpus.parts.s.path=s.xml"]
     mix = composed(*words, "corpus.language=fr", "+corpus@corpus.parts.c=culturax")
     parts = {name: mixed.part_config(mix, name)[0] for name in mix.parts}
-    assert {name: part.language for name, part in parts.items()} == {
-        "w": "fr",
-        "s": "en",
-        "c": "fr",
-    }
+    assert {name: part.language for name, part in parts.items()} == {"w": "fr", "s": "en", "c": "fr"}
     assert (parts["w"].name, parts["c"].name) == ("frwiki", "culturax-fr")
     own = composed(*words, "corpus.language=fr", "++corpus.parts.w.language=de")
     assert (own.parts["w"]["language"], own.parts["w"]["name"]) == ("de", "dewiki")

@@ -49,11 +49,15 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     assert tally == {"broken": 1}
 
 
-@pytest.mark.parametrize("column", [
-    pa.array(["a", None, "a"]).dictionary_encode(),
-    pa.array(["a", None, "a"], pa.string_view()),
-    pa.array([["a"], None, ["a", ""]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
-], ids=["dictionary", "view", "list of dictionary"])  # fmt: skip
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", None, "a"]).dictionary_encode(),
+        pa.array(["a", None, "a"], pa.string_view()),
+        pa.array([["a"], None, ["a", ""]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+    ],
+    ids=["dictionary", "view", "list of dictionary"],
+)
 def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
     found, _ = read(config("parquet", tmp_path))
@@ -65,9 +69,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     pq.write_table(twice, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="2 columns named text") as caught:
         read(config("parquet", tmp_path))
-    assert (caught.value.key, caught.value.path) == (
-        "corpus.options.text", str(tmp_path / "a.parquet"),
-    )  # fmt: skip
+    assert (caught.value.key, caught.value.path) == ("corpus.options.text", str(tmp_path / "a.parquet"))
 
 
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path: Path) -> None:

@@ -37,10 +37,7 @@ def revision(text: str, timestamp: str = "2020-01-01T00:00:00Z", model: str = "w
 
 def page(number: int, *revisions: str, namespace: int | None = 0, more: str = "") -> str:
     ns = "" if namespace is None else f"<ns>{namespace}</ns>"
-    return (
-        f"  <page>\n    <title>T{number}</title>{ns}<id>{number}</id>{more}\n"
-        f"    {''.join(revisions)}\n  </page>\n"
-    )
+    return f"  <page>\n    <title>T{number}</title>{ns}<id>{number}</id>{more}\n    {''.join(revisions)}\n  </page>\n"
 
 
 PAGES = [page(number, revision(f"Text of {number}. " * (number % 7 + 1))) for number in range(40)]
@@ -186,9 +183,7 @@ def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path
 @pytest.mark.parametrize("cut", [1, 9, 40, 300, 1000])
 @pytest.mark.parametrize("split_bytes", [500, 1 << 40])
 @pytest.mark.parametrize("packing", ["plain", "groups", "pages"])
-def test_no_truncated_dump_reads_as_whole(
-    packing: str, split_bytes: int, cut: int, tmp_path: Path
-) -> None:
+def test_no_truncated_dump_reads_as_whole(packing: str, split_bytes: int, cut: int, tmp_path: Path) -> None:
     data = PACKED[packing].rstrip()
     with pytest.raises(InputError, match=r"dump\.xml: "):
         read(write(tmp_path, data[:-cut]), split_bytes)
@@ -250,18 +245,14 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
         ("dumpster-dive-smallwiki.xml", 895, 2004),
     ],
 )
-def test_real_dumps_account_for_every_page(
-    shared_data: Path, name: str, documents: int, total: int
-) -> None:
+def test_real_dumps_account_for_every_page(shared_data: Path, name: str, documents: int, total: int) -> None:
     found, tally = read(shared_data / "wiki_xml" / name)
     assert len(found) == documents
     assert len(found) + tally.total() == total
 
 
 @pytest.mark.shared_data
-@pytest.mark.parametrize(
-    "name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"]
-)
+@pytest.mark.parametrize("name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"])
 def test_real_malformed_files_are_errors(shared_data: Path, name: str) -> None:
     path = shared_data / "wiki_xml" / name
     with pytest.raises(InputError, match="<page>") as caught:

@@ -34,7 +34,7 @@ LOOK = """<script>addEventListener("load", () => {
     told: Math.min(...[...document.querySelectorAll(".what")].map(t => t.offsetWidth)),
     fetched: performance.getEntriesByType("resource").length,
   });
-})</script>"""  # noqa: E501
+})</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +44,49 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_work(work)
     (work / "prepare" / "manifest.json").unlink()
     prepared = {
-        "documents": {"read": 1_234_567, "written": 1_200_000}, "skipped": {"redirect": 7},
+        "documents": {"read": 1_234_567, "written": 1_200_000},
+        "skipped": {"redirect": 7},
         "totals": {"tokens": 987_654_321, "train": 9_000_000, "validation": 90_000},
         "lengths": {str(length): 10 + length**2 for length in range(5, 128)},
-    }  # fmt: skip
-    scored = {"task": "x", "title": "A task with rather a long name", "sample": True,
-              "metric": "matthews", "score": 0.7, "baseline": 0.5, "majority": 0.0,
-              "rows": {"train": 4000, "dev": 1000}}  # fmt: skip
+    }
+    scored = {
+        "task": "x",
+        "title": "A task with rather a long name",
+        "sample": True,
+        "metric": "matthews",
+        "score": 0.7,
+        "baseline": 0.5,
+        "majority": 0.0,
+        "rows": {"train": 4000, "dev": 1000},
+    }
     trained = {"validation": {"masked_lm_accuracy": 0.2}, "most_frequent_accuracy": 0.05}
     made = {"prepare": prepared, "train": trained, "evaluate-a-rather-long-name": scored}
     for number, (name, figures) in enumerate(made.items()):
         (work / name).mkdir(exist_ok=True)
         Manifest(
-            stage=name.partition("-")[0], fingerprint=str(number) * 64, version=1, config={},
-            inputs={"x": str(number - 1) * 64}, files={}, figures=figures, summary="words " * 30,
-            seconds=60.0 * 10 ** number, finished=f"2026-01-0{number + 1}T00:00:00+00:00",
-        ).write(work / name)  # fmt: skip
+            stage=name.partition("-")[0],
+            fingerprint=str(number) * 64,
+            version=1,
+            config={},
+            inputs={"x": str(number - 1) * 64},
+            files={},
+            figures=figures,
+            summary="words " * 30,
+            seconds=60.0 * 10**number,
+            finished=f"2026-01-0{number + 1}T00:00:00+00:00",
+        ).write(work / name)
     draws = np.random.default_rng(0)
     rows = [
-        {"kind": kind, "step": step, "masked_lm_loss": 9 / step + draws.random(),
-         "learning_rate": 1e-4 / step, "tokens_per_second": 31_000 + draws.integers(999)}
-        for step in range(100, 900_000, 9_000) for kind in ("train", "validation")
-    ]  # fmt: skip
+        {
+            "kind": kind,
+            "step": step,
+            "masked_lm_loss": 9 / step + draws.random(),
+            "learning_rate": 1e-4 / step,
+            "tokens_per_second": 31_000 + draws.integers(999),
+        }
+        for step in range(100, 900_000, 9_000)
+        for kind in ("train", "validation")
+    ]
     lines = "".join(json.dumps(row, default=int) + "\n" for row in rows)
     (work / "train" / METRICS).write_text(lines)
     (work / "report").mkdir()
@@ -82,11 +103,22 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     looked = tmp_path / "page.html"
     looked.write_text(page.read_text(encoding="utf-8") + LOOK, encoding="utf-8")
     done = subprocess.run(
-        [browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
-         f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-         f"--window-size={width},2000", "--dump-dom", f"file://{looked}"],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+        [
+            browser,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}",
+            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+            f"--window-size={width},2000",
+            "--dump-dom",
+            f"file://{looked}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
     assert title, done.stdout[:2000]
     seen = json.loads(title[1])
@@ -96,7 +128,5 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     assert seen["cut"] == []
     assert seen["small"] == []
     assert seen["told"] >= 300, "a column of one word a line is not read"
-    ink, paper = (
-        sum(map(int, re.findall(r"\d+", seen[name])[:3])) / 3 for name in ("ink", "paper")
-    )
+    ink, paper = (sum(map(int, re.findall(r"\d+", seen[name])[:3])) / 3 for name in ("ink", "paper"))
     assert (paper < 60 < 180 < ink) if scheme == "dark" else (ink < 60 < 200 < paper)

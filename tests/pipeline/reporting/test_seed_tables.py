@@ -11,9 +11,7 @@ from tests.pipeline.test_report import manifest, pairs_figures
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(
-    order: tuple[int, int], tmp_path: Path
-) -> None:
+def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order: tuple[int, int], tmp_path: Path) -> None:
     for seed in order:
         end = f"-seed{seed}" if seed else ""
         blimp = pairs_figures(baseline=None if seed else 0.25, model=f"of seed {seed}")
@@ -21,18 +19,28 @@ def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(
         curve = pairs_figures(baseline=None, model=f"of seed {seed}", task="blimp2")
         manifest(tmp_path / f"evaluate-curve{end}", "evaluate", f"{seed}c", {}, **curve)
         manifest(
-            tmp_path / f"evaluate-x{end}", "evaluate", f"{seed}d", {}, task="x", metric="accuracy",
-            sample=False, score=0.5, baseline=None, majority=0.5,
+            tmp_path / f"evaluate-x{end}",
+            "evaluate",
+            f"{seed}d",
+            {},
+            task="x",
+            metric="accuracy",
+            sample=False,
+            score=0.5,
+            baseline=None,
+            majority=0.5,
             rows={"train": 4000, "dev": 1000},
             **({} if seed else {"also": {"y": {"metric": "accuracy", "score": 0.5}}}),
-        )  # fmt: skip
+        )
     config = ReportConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "report"),
+        workdir=str(tmp_path),
+        out=str(tmp_path / "report"),
         stages=[
             str(tmp_path / f"evaluate-{name}{f'-seed{seed}' if seed else ''}")
-            for seed in order for name in ("blimp", "curve", "x")
+            for seed in order
+            for name in ("blimp", "curve", "x")
         ],
-    )  # fmt: skip
+    )
     report.run(config)
     text = (tmp_path / "report" / "report.html").read_text()
     assert text.count("Model of seed 0") == 2
@@ -47,9 +55,12 @@ def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path: Pa
             for words, score in ((0, 0.5), (1e6, 0.6 + seed / 100))
         ]
         manifest(
-            tmp_path / f"evaluate-curve{f'-seed{seed}' * bool(seed)}", "evaluate", f"{seed}", {},
+            tmp_path / f"evaluate-curve{f'-seed{seed}' * bool(seed)}",
+            "evaluate",
+            f"{seed}",
+            {},
             **pairs_figures(checkpoints=points),
-        )  # fmt: skip
+        )
     report.run(ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report")))
     text = (tmp_path / "report" / "report.html").read_text()
     figure = text.split("<figcaption>BLiMP, mean of paradigms (evaluate-curve)")[1]

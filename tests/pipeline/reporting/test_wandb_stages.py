@@ -17,22 +17,26 @@ from tests.wandb_files import history, records
 
 FIGURES: dict[str, dict[str, Any]] = {
     "prepare": {
-        "documents": {"read": 106, "written": 100}, "totals": {"tokens": 6400, "train": 100},
-        "lengths": {"32": 50, "64": 50}, "skipped": {"little prose": 6},
+        "documents": {"read": 106, "written": 100},
+        "totals": {"tokens": 6400, "train": 100},
+        "lengths": {"32": 50, "64": 50},
+        "skipped": {"little prose": 6},
     },
     "train": {},
-    "convert": {
-        "samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]
-    },
+    "convert": {"samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]},
     "evaluate-rte": {
-        "task": "rte", "title": "RTE", "metric": "accuracy", "score": 0.65, "baseline": 0.53,
-        "majority": 0.527, "runs": [
-            {"start": start, "epochs": [{"train_loss": loss, "scores": {"accuracy": 1 - loss}}
-                                        for loss in (0.5, 0.25)]}
+        "task": "rte",
+        "title": "RTE",
+        "metric": "accuracy",
+        "score": 0.65,
+        "baseline": 0.53,
+        "majority": 0.527,
+        "runs": [
+            {"start": start, "epochs": [{"train_loss": loss, "scores": {"accuracy": 1 - loss}} for loss in (0.5, 0.25)]}
             for start in ("pretrained", "random")
         ],
     },
-}  # fmt: skip
+}
 CHAIN = dict(zip(list(FIGURES)[1:], list(FIGURES), strict=False))  # a stage reads the one before
 
 
@@ -42,12 +46,17 @@ def write(work: Path, name: str, fingerprint: str) -> None:
     (work / name / "a" / "b.bin").write_bytes(b"abc")
     before = CHAIN.get(name)
     Manifest(
-        stage=name.partition("-")[0], fingerprint=fingerprint, version=1,
+        stage=name.partition("-")[0],
+        fingerprint=fingerprint,
+        version=1,
         config={"corpus": {"name": "wiki"}, "model": {"name": "base"}},
         inputs={"in": f"f-{before}"} if before else {},
-        files={"a/b.bin": {"bytes": 3, "sha256": f"5a{fingerprint}"}}, figures=FIGURES[name],
-        summary=f"{name} made", seconds=1.0, finished=f"2026-01-0{len(name)}T00:00:00+00:00",
-    ).write(work / name)  # fmt: skip
+        files={"a/b.bin": {"bytes": 3, "sha256": f"5a{fingerprint}"}},
+        figures=FIGURES[name],
+        summary=f"{name} made",
+        seconds=1.0,
+        finished=f"2026-01-0{len(name)}T00:00:00+00:00",
+    ).write(work / name)
 
 
 @pytest.fixture
@@ -72,9 +81,7 @@ def log(work: Path) -> None:
 def of(work: Path, kind: str) -> list[Any]:
     """All records of a kind."""
     paths = sorted(work.glob("wandb/offline-run-*/*.wandb"))
-    return [
-        getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind
-    ]
+    return [getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind]
 
 
 def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +112,7 @@ def test_artifacts_are_references_with_the_sums_of_the_manifests(work: Path) -> 
     made_from = json.loads(found["wiki-train"].metadata)["made_from"]
     assert made_from == ["wiki-prepare"]
     entries = found["wiki-train"].manifest.contents
-    assert [(entry.path, entry.ref.partition("#")[2]) for entry in entries] == [
-        ("a/b.bin", "sha256=5af-train")
-    ]
+    assert [(entry.path, entry.ref.partition("#")[2]) for entry in entries] == [("a/b.bin", "sha256=5af-train")]
     assert not any(entry.local_path for one in found.values() for entry in one.manifest.contents)
 
 
@@ -121,9 +126,7 @@ def test_a_stage_is_logged_once_until_it_is_made_again(work: Path) -> None:
     assert sorted(names) == sorted([*FIGURES, "evaluate-rte"])
 
 
-def test_a_failure_of_weights_and_biases_is_a_warning(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_of_weights_and_biases_is_a_warning(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "wandb").write_text("not a folder")
     log(work)
     assert capsys.readouterr().out.count("warning: ") == 1

@@ -18,15 +18,15 @@ from tests.wandb_server import KEY, NEW, WandbServer
 FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
     "prepare": {},
     "train": {},
-    "convert": {
-        "samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]
-    },
+    "convert": {"samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]},
     "evaluate-rte": {
-        "task": "rte", "title": "RTE", "metric": "accuracy", "score": 0.65,
-        "runs": [{"start": "pretrained",
-                  "epochs": [{"train_loss": 0.5, "scores": {"accuracy": 0.65}}]}],
+        "task": "rte",
+        "title": "RTE",
+        "metric": "accuracy",
+        "score": 0.65,
+        "runs": [{"start": "pretrained", "epochs": [{"train_loss": 0.5, "scores": {"accuracy": 0.65}}]}],
     },
-}  # fmt: skip
+}
 pytestmark = pytest.mark.slow
 
 TRAINING = "12ab34cd"
@@ -54,11 +54,17 @@ def work(tmp_path: Path) -> Path:
             (work / name / LOG_FILE).parent.mkdir(parents=True)
             (work / name / LOG_FILE).symlink_to(tmp_path / "gone")
         Manifest(
-            stage=name.partition("-")[0], fingerprint=f"f-{name}", version=1,
-            config={"corpus": {"name": "wiki"}}, inputs={"in": f"f-{before}"} if before else {},
-            files=files, figures=figures,
-            summary=f"{name} made", seconds=1.0, finished=f"2026-01-0{number + 1}T00:00:00+00:00",
-        ).write(work / name)  # fmt: skip
+            stage=name.partition("-")[0],
+            fingerprint=f"f-{name}",
+            version=1,
+            config={"corpus": {"name": "wiki"}},
+            inputs={"in": f"f-{before}"} if before else {},
+            files=files,
+            figures=figures,
+            summary=f"{name} made",
+            seconds=1.0,
+            finished=f"2026-01-0{number + 1}T00:00:00+00:00",
+        ).write(work / name)
         before = name
     (work / "train" / RUN_ID).write_text(TRAINING)
     manifest = Manifest.read(work / "prepare")
@@ -73,9 +79,7 @@ def server() -> Iterator[WandbServer]:
     """W&B's interface on loopback, with what training has logged itself."""
     made = WandbServer()
     summary = json.dumps({"train/loss": 2.0, "_step": 9})
-    made.runs[TRAINING] = {
-        **NEW, "id": TRAINING, "name": TRAINING, "displayName": "train", "summaryMetrics": summary,
-    }  # fmt: skip
+    made.runs[TRAINING] = {**NEW, "id": TRAINING, "name": TRAINING, "displayName": "train", "summaryMetrics": summary}
     made.lines[TRAINING] = [json.dumps({"_step": 9, "_runtime": 5, "train/loss": 2.0})]
     yield made
     made.stop()
@@ -86,8 +90,12 @@ def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: Wand
     online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(work)}
     done = subprocess.run(
         [sys.executable, "-c", LOG, str(work)],
-        cwd=root, capture_output=True, text=True, check=False, env=clean | online,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | online,
+    )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert [line for line in said if "wiki-prepare" in line and "warning: " in line] == said[:1]
@@ -98,8 +106,9 @@ def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: Wand
     assert len(server.asked_for("RunResumeStatus")) == len(runs)
     assert server.history(TRAINING) == [{"_step": 9, "_runtime": 5, "train/loss": 2.0}]
     assert server.summary(TRAINING)["train/loss"] == 2.0, "training's own figures are kept"
-    (evaluated,) = {row["evaluate/score"] for row in server.history(runs["evaluate-rte"]["name"])
-                    if "evaluate/score" in row}  # fmt: skip
+    (evaluated,) = {
+        row["evaluate/score"] for row in server.history(runs["evaluate-rte"]["name"]) if "evaluate/score" in row
+    }
     assert evaluated == 0.65
     assert any("masked_sentences" in name for name in server.files)
     references = {path: entry["ref"] for path, entry in server.references("wiki-train").items()}

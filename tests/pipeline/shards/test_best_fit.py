@@ -36,16 +36,12 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_siz
 
 
 @given(corpora, st.integers(4, 60))
-def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(
-    lengths: list[list[int]], most: int
-) -> None:
+def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths: list[list[int]], most: int) -> None:
     documents = documents_of(lengths)
     found = rows(*best_fit(documents, most, KEY, separator=SEPARATOR))
     assert all(0 < len(row) <= most for row in found)
     every = [piece for row in found for piece in pieces(row)]
-    assert sorted(token for piece in every for token in piece) == list(
-        range(sum(map(sum, lengths)))
-    )
+    assert sorted(token for piece in every for token in piece) == list(range(sum(map(sum, lengths))))
     bounds = documents.sentences[documents.starts].tolist()
     for first, last in itertools.pairwise(bounds):
         if last - first <= most:
@@ -64,9 +60,7 @@ def plain(sizes: list[int], most: int) -> list[int]:
     return sorted(full)
 
 
-@given(st.integers(1, 50).flatmap(
-    lambda most: st.tuples(st.lists(st.integers(1, most), max_size=40), st.just(most))
-))  # fmt: skip
+@given(st.integers(1, 50).flatmap(lambda most: st.tuples(st.lists(st.integers(1, most), max_size=40), st.just(most))))
 def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None:
     sizes, most = case
     made = fill(sizes, most)
@@ -99,7 +93,6 @@ def test_documents_of_many_lengths_leave_few_places_free() -> None:
     starts = full_sentences(documents, most, KEY, separator=SEPARATOR)[1].a_start
     chosen = np.arange(len(lengths))
     few, many = (
-        cut_documents(documents, most, KEY, SEPARATOR, chosen, name, starts)
-        for name in ("best_fit", "sequential")
+        cut_documents(documents, most, KEY, SEPARATOR, chosen, name, starts) for name in ("best_fit", "sequential")
     )
     assert few < many / 2

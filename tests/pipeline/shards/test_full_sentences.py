@@ -13,9 +13,7 @@ from pipeline.shards.sentence_pairs import Documents, gather
 SEPARATOR = 1_000_000
 
 
-def packed(
-    lengths: list[list[int]], most: int, separator: int | None, seed: int = 0
-) -> list[list[int]]:
+def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int = 0) -> list[list[int]]:
     """Sequences over documents whose sentences have these lengths; token k of the corpus is k."""
     sentences = [length for document in lengths for length in document]
     documents = Documents(
@@ -34,9 +32,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), max_si
 
 
 @given(corpora, st.integers(4, 60), st.sampled_from([None, SEPARATOR]))
-def test_every_token_is_in_one_sequence(
-    lengths: list[list[int]], most: int, separator: int | None
-) -> None:
+def test_every_token_is_in_one_sequence(lengths: list[list[int]], most: int, separator: int | None) -> None:
     found = packed(lengths, most, separator)
     tokens = [token for sequence in found for token in sequence if token != SEPARATOR]
     assert sorted(tokens) == list(range(sum(map(sum, lengths))))

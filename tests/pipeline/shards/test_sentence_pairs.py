@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import (
-    Documents,
-    document_hash,
-    gather,
-    held_out,
-    next_sentence_pairs,
-)
+from pipeline.shards.sentence_pairs import Documents, document_hash, gather, held_out, next_sentence_pairs
 from tests.examples import examples
 from tests.pipeline.shards.made_documents import documents_of
 
@@ -78,14 +72,9 @@ def reference_pairs(
     return [pair for _, _, pair in sorted(found, key=lambda item: item[:2])]
 
 
-def truncated(
-    a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int
-) -> tuple[list[int], list[int]]:
+def truncated(a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int) -> tuple[list[int], list[int]]:
     """Drop a token of the longer one, front or back, until both fit."""
-    bits = {
-        id(a): counter_rng.random_bits(own, 8 * turn + 4),
-        id(b): counter_rng.random_bits(own, 8 * turn + 5),
-    }
+    bits = {id(a): counter_rng.random_bits(own, 8 * turn + 4), id(b): counter_rng.random_bits(own, 8 * turn + 5)}
     dropped = {id(a): 0, id(b): 0}
     while len(a) + len(b) > limit:
         longer = a if len(a) > len(b) else b
@@ -101,20 +90,16 @@ def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False
     pairs = next_sentence_pairs(documents, *rest, by_order=by_order)  # type: ignore[arg-type]
     values, offsets = gather(documents.tokens, pairs)
     return [
-        (values[low:low + a].tolist(), values[low + a:high].tolist(), bool(is_random))
-        for low, high, a, is_random in zip(
-            offsets[:-1], offsets[1:], pairs.a_len, pairs.is_random_next, strict=True
-        )
-    ]  # fmt: skip
+        (values[low : low + a].tolist(), values[low + a : high].tolist(), bool(is_random))
+        for low, high, a, is_random in zip(offsets[:-1], offsets[1:], pairs.a_len, pairs.is_random_next, strict=True)
+    ]
 
 
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=8)
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(
-    corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans()
-)
+@given(corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans())
 def test_pairs_equal_the_plain_algorithm(
     lengths: list[list[int]], max_tokens: int, short: float, seed: int, by_order: bool
 ) -> None:
@@ -125,9 +110,7 @@ def test_pairs_equal_the_plain_algorithm(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_by_order_pairs_are_neighbours_in_or_out_of_order(
-    lengths: list[list[int]], max_tokens: int, seed: int
-) -> None:
+def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
     documents = documents_of(lengths)
     key = counter_rng.key(seed, "x")
     owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
@@ -141,9 +124,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_segments_are_slices_within_the_limit(
-    lengths: list[list[int]], max_tokens: int, seed: int
-) -> None:
+def test_segments_are_slices_within_the_limit(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
     documents = documents_of(lengths)
     owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
     for a, b, is_random in vectorised_pairs(documents, max_tokens, 0.1, counter_rng.key(seed, "x")):
@@ -161,9 +142,7 @@ def test_segments_are_slices_within_the_limit(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
-def test_without_truncation_no_token_of_a_document_is_lost(
-    lengths: list[list[int]], seed: int
-) -> None:
+def test_without_truncation_no_token_of_a_document_is_lost(lengths: list[list[int]], seed: int) -> None:
     documents = documents_of(lengths)
     owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
     covered: set[int] = set()
@@ -176,8 +155,7 @@ def test_statistics_are_those_of_the_published_code() -> None:
     """Lengths as English sentences have them: about 24 word pieces, long documents."""
     draws = np.random.default_rng(0)
     lengths = [
-        np.maximum(1, draws.lognormal(3.0, 0.6, draws.integers(5, 60))).astype(int).tolist()
-        for _ in range(3000)
+        np.maximum(1, draws.lognormal(3.0, 0.6, draws.integers(5, 60))).astype(int).tolist() for _ in range(3000)
     ]
     pairs = next_sentence_pairs(documents_of(lengths), 125, 0.1, counter_rng.key(0, "pairs"))
     total = pairs.a_len + pairs.b_len + 3

@@ -16,9 +16,7 @@ from tests.examples import examples
 
 
 def info(vocab_size: int = 100, split: str = "train") -> ShardInfo:
-    return ShardInfo(
-        split=split, pairs="nsp", tokenizer="abc", vocab_size=vocab_size, sequence_length=16, seed=0
-    )
+    return ShardInfo(split=split, pairs="nsp", tokenizer="abc", vocab_size=vocab_size, sequence_length=16, seed=0)
 
 
 def write(path: Path, rows: list[list[int]], vocab_size: int = 100) -> None:
@@ -59,12 +57,8 @@ def test_bytes_are_a_function_of_the_rows(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype"), [(2**15, np.uint16), (2**15 + 1, np.uint32), (2**16 + 1, np.uint32)]
-)
-def test_marks_of_words_are_the_top_bit_of_an_id(
-    tmp_path: Path, size: int, dtype: type[np.unsignedinteger]
-) -> None:
+@pytest.mark.parametrize(("size", "dtype"), [(2**15, np.uint16), (2**15 + 1, np.uint32), (2**16 + 1, np.uint32)])
+def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path: Path, size: int, dtype: type[np.unsignedinteger]) -> None:
     marked = dataclasses.replace(info(size), words="jieba")
     ids, goes_on = np.array([0, size - 1, 7, size - 1]), np.array([False, True, True, False])
     path = tmp_path / "train-0.arrow"
@@ -101,9 +95,7 @@ def test_without_marks_a_shard_says_what_it_always_said(tmp_path: Path) -> None:
         ({"format": "shard/2", "words": 5}, "words=5 .*shard/2"),
     ],
 )
-def test_a_format_that_is_not_known_is_refused(
-    tmp_path: Path, wrong: dict[str, object], message: str
-) -> None:
+def test_a_format_that_is_not_known_is_refused(tmp_path: Path, wrong: dict[str, object], message: str) -> None:
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3]])
     batch = pa.ipc.open_file(path).read_all()

@@ -11,9 +11,7 @@ DIGESTS = st.lists(st.binary(min_size=16, max_size=16), min_size=LOWEST, max_siz
 
 
 @given(DIGESTS, st.data())
-def test_the_advised_share_holds_out_what_was_asked(
-    digests: list[bytes], data: st.DataObject
-) -> None:
+def test_the_advised_share_holds_out_what_was_asked(digests: list[bytes], data: st.DataObject) -> None:
     lowest, parts = LowestHashes(), [LowestHashes(), LowestHashes()]
     for number, digest in enumerate(digests):
         parts[number % 2].add(digest)

@@ -23,10 +23,16 @@ from pipeline.stages.registry import OTHERS, STAGES
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
-    "download": ["+corpus=simplewiki"], "vocab": ["+corpus=sample"], "prepare": ["+corpus=sample"],
-    "tasks": ["+corpus=sample"], "train": ["model=tiny"], "convert": [],
-    "evaluate": ["+task=sample_next"], "report": ["stages=[]"], "submit": [],
-}  # fmt: skip
+    "download": ["+corpus=simplewiki"],
+    "vocab": ["+corpus=sample"],
+    "prepare": ["+corpus=sample"],
+    "tasks": ["+corpus=sample"],
+    "train": ["model=tiny"],
+    "convert": [],
+    "evaluate": ["+task=sample_next"],
+    "report": ["stages=[]"],
+    "submit": [],
+}
 
 
 def composed(name: str, overrides: list[str]) -> Any:
@@ -63,9 +69,7 @@ def test_no_default_changes_without_a_new_version(request: pytest.FixtureRequest
                     if key not in now[name][kind] or now[name][kind][key] != value
                 }
                 assert not changed, f"{name}: raise its version, or keep these {kind}"
-        assert now[name] == was, (
-            f"{name} has new settings or a version: write the golden file again"
-        )
+        assert now[name] == was, f"{name} has new settings or a version: write the golden file again"
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -79,8 +83,9 @@ def old(tmp_path: Path, **changes: object) -> dict[str, Any]:
     (tmp_path / "text").mkdir(exist_ok=True)
     settings = {
         "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
-        "source": str(tmp_path / "download"), "out": str(tmp_path / "made"),
-    }  # fmt: skip
+        "source": str(tmp_path / "download"),
+        "out": str(tmp_path / "made"),
+    }
     return settings | changes
 
 
@@ -95,9 +100,7 @@ def test_a_new_option_at_its_default_changes_no_fingerprint(tmp_path: Path) -> N
     assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path), fresh=6)) != before
 
 
-def test_a_folder_of_earlier_code_is_kept_with_a_remark(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = TasksConfig(**old(tmp_path))
     made = stage.run("tasks", config, make)
     older = dataclasses.replace(made, fingerprint="0" * 64, version=0)
@@ -123,10 +126,17 @@ def side_by_side(top: Path) -> Manifest:
         (top / name / "config.json").write_text("{}")
     sizes = {"chck_1M": {"step": 3}, "chck_2M": {"step": 6}}
     made = Manifest(
-        stage="convert", fingerprint="f" * 64, version=1, config={}, inputs={},
-        files=file_checksums(top, {}), figures={"checkpoints": sizes}, summary="", seconds=1.0,
+        stage="convert",
+        fingerprint="f" * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(top, {}),
+        figures={"checkpoints": sizes},
+        summary="",
+        seconds=1.0,
         finished="now",
-    )  # fmt: skip
+    )
     made.write(top)
     return made
 

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import (
-    MANIFEST,
-    Manifest,
-    Result,
-    file_checksums,
-    require_manifest,
-    sha256,
-)
+from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 from tests.pipeline.stages.one_more_run import one_more_run
@@ -151,17 +144,12 @@ def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with (
-        stage.locked(tmp_path / "made"),
-        pytest.raises(InputError, match="another run") as error,
-    ):
+    with stage.locked(tmp_path / "made"), pytest.raises(InputError, match="another run") as error:
         stage.run("tasks", config(tmp_path), Maker())
     assert (error.value.key, error.value.path) == ("out", str(tmp_path / "made"))
 
 
-def test_a_file_system_without_locks_is_not_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Lustre is where it is mounted without the option `flock`."""
 
     def refused(file: object, operation: int) -> None:
@@ -183,9 +171,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"name": "an app"}', "[]", '{"format": 5}'])
-def test_the_manifest_of_another_program_is_a_file_like_any_other(
-    tmp_path: Path, text: str
-) -> None:
+def test_the_manifest_of_another_program_is_a_file_like_any_other(tmp_path: Path, text: str) -> None:
     """In the folder of an input, and above it."""
     make = Maker()
     made = config(tmp_path)
@@ -199,8 +185,7 @@ def test_the_manifest_of_another_program_is_a_file_like_any_other(
 
 
 @pytest.mark.parametrize(
-    ("text", "advised"),
-    [('{"name": "an app"}', False), ("<>", False), ('{"format": "manifest/1"}', True)],
+    ("text", "advised"), [('{"name": "an app"}', False), ("<>", False), ('{"format": "manifest/1"}', True)]
 )
 def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, advised: bool) -> None:
     out = tmp_path / "made"
@@ -285,9 +270,17 @@ def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
     (made / "model" / "weights").write_text("1")
     (made / "table.tsv").write_text("1")
     Manifest(
-        stage="evaluate", fingerprint="e" * 64, version=1, config={}, inputs={},
-        files=file_checksums(made, {}), figures={}, summary="", seconds=1.0, finished="now",
-    ).write(made)  # fmt: skip
+        stage="evaluate",
+        fingerprint="e" * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(made, {}),
+        figures={},
+        summary="",
+        seconds=1.0,
+        finished="now",
+    ).write(made)
     assert fingerprints.fingerprint_path(made / "model") == "e" * 64
     assert fingerprints.fingerprint_path(made / "table.tsv") == "e" * 64
     (made / "table.tsv").write_text("2")

@@ -42,15 +42,20 @@ class Maker:
 
 def download(bucket: str, mirror: Path, **more: object) -> DownloadConfig:
     return DownloadConfig(
-        corpus=CORPUS, out=f"{bucket}/run/download", mirror=str(mirror), **more  # type: ignore[arg-type]
-    )  # fmt: skip
+        corpus=CORPUS,
+        out=f"{bucket}/run/download",
+        mirror=str(mirror),
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def tasks(bucket: str, mirror: Path, **more: object) -> TasksConfig:
     values: dict[str, object] = {
-        "corpus": CORPUS, "source": f"{bucket}/run/download", "out": f"{bucket}/run/tasks",
+        "corpus": CORPUS,
+        "source": f"{bucket}/run/download",
+        "out": f"{bucket}/run/tasks",
         "mirror": str(mirror),
-    }  # fmt: skip
+    }
     return TasksConfig(**(values | more))  # type: ignore[arg-type]
 
 
@@ -59,9 +64,7 @@ def names(address: str) -> set[str]:
     return {info.key[start:] for info in objects.below(address)}
 
 
-def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket: str, store: Proxy, tmp_path: Path) -> None:
     make = Maker({"big.bin": BIG, "deep/small.txt": b"small"})
     made = stage.run("download", download(bucket, tmp_path / "a"), make)
     assert names(f"{bucket}/run/download") == {"big.bin", "deep/small.txt", MANIFEST}
@@ -75,21 +78,15 @@ def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(
     assert not list((tmp_path / "b").rglob("big.bin"))
 
 
-def test_an_input_of_which_no_file_is_read_has_its_manifest(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket: str, store: Proxy, tmp_path: Path) -> None:
     """As sample tasks and a dump have in the pod that makes the report."""
     made = stage.run("download", download(bucket, tmp_path / "a"), Maker({"dump.bz2": b"text"}))
-    place = store_inputs.fetch_input(
-        tmp_path / "b", f"{bucket}/run/download", "stages.0", store_inputs.READS["report"]
-    )
+    place = store_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", store_inputs.READS["report"])
     assert Manifest.read(place) == made
     assert [path.name for path in place.iterdir()] == [MANIFEST]
 
 
-def test_an_input_is_fetched_once_and_by_its_checksum(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_an_input_is_fetched_once_and_by_its_checksum(bucket: str, store: Proxy, tmp_path: Path) -> None:
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"big.bin": BIG}))
     read: list[bytes] = []
 
@@ -139,9 +136,7 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     bucket: str, store: Proxy, tmp_path: Path, which: str
 ) -> None:
     make = Maker({"a.txt": b"a", "b.txt": b"b"})
-    store.fault = lambda method, path, number: (
-        403 if method in ("PUT", "POST") and which in path else None
-    )
+    store.fault = lambda method, path, number: 403 if method in ("PUT", "POST") and which in path else None
     with pytest.raises(StoreError):
         stage.run("download", download(bucket, tmp_path / "a"), make)
     assert Manifest.read(f"{bucket}/run/download") is None
@@ -168,9 +163,7 @@ def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path) -> None:
     assert names(f"{bucket}/run/download") == {"thesis.txt"}
 
 
-def test_a_stage_that_resumes_finds_its_files_on_another_machine(
-    bucket: str, tmp_path: Path
-) -> None:
+def test_a_stage_that_resumes_finds_its_files_on_another_machine(bucket: str, tmp_path: Path) -> None:
     def make(config: DownloadConfig, out: Path) -> Result:
         if not (out / "first").exists():
             (out / "first").write_text("done")
@@ -222,9 +215,7 @@ def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) 
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
-def test_logs_are_put_without_secrets(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_are_put_without_secrets(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FTP_PASS", "it's " * 30 + "mine")  # YAML folds it
     monkeypatch.setenv("NUMBER_KEY", "8888")
     logs = store_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
@@ -259,9 +250,7 @@ def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
     assert names(f"{bucket}/run") == set()
 
 
-def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(
-    bucket: str, root: Path, store: Proxy
-) -> None:
+def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str, root: Path, store: Proxy) -> None:
     script = (
         "import os, signal; from pipeline.common.stores import lease; "
         f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
@@ -312,9 +301,7 @@ def test_of_many_one_gets_the_lock(bucket: str) -> None:
 
 
 @pytest.mark.skipif(s3_server.GATEWAY in os.environ, reason="versitygw checks signatures")
-def test_a_store_without_conditions_is_named(
-    bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_without_conditions_is_named(bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]) -> None:
     if not bucket.startswith("s3://"):
         pytest.skip("its conditions are part of the address, or of what is signed")
     store.dropped = {"if-none-match", "if-match"}

@@ -43,9 +43,7 @@ def whole_steps(out: str) -> list[int]:
     return steps
 
 
-def test_a_run_resumes_after_a_kill_at_any_request(
-    root: Path, bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_a_run_resumes_after_a_kill_at_any_request(root: Path, bucket: str, store: Proxy, tmp_path: Path) -> None:
     first = start(root, f"{bucket}/0/train", tmp_path / "0")
     first.communicate()
     assert first.returncode == 0

@@ -38,9 +38,7 @@ def stored() -> Iterator[World]:
     found.close()
 
 
-def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps(
-    stored: World,
-) -> None:
+def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps(stored: World) -> None:
     """As of `save_at_words`, and the one from which a longer training goes on."""
     stored.killed_at(100, "a", lambda: stored.train("long", "a"))
     assert stored.checkpoints("long").keys() >= {0, 2, 6}
@@ -59,23 +57,18 @@ def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> N
 
 
 @pytest.mark.parametrize("moment", range(0, 108, 4))
-def test_a_holder_that_stood_still_overwrites_no_finished_result(
-    stored: World, moment: int
-) -> None:
+def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, moment: int) -> None:
     with suppress(UserError, Restart):
         stored.stalled_at(
-            moment, lambda: stored.train("short", "a"),
-            lambda: suppressed(lambda: stored.train("short", "b")),
-        )  # fmt: skip
+            moment, lambda: stored.train("short", "a"), lambda: suppressed(lambda: stored.train("short", "b"))
+        )
     assert stored.manifest("train") is not None
     assert stored.wrong("train") == []
     assert stored.checkpoints("short")[6] == number_after("short", 6)
 
 
 @pytest.mark.parametrize("data", [b"00007", b"7", None])
-def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(
-    world: World, data: bytes | None
-) -> None:
+def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world: World, data: bytes | None) -> None:
     world.train("short", "a")
     right = world.convert("train", "convert", "a").figures["number"]
     world.convert("convert", "use", "a")
@@ -152,9 +145,8 @@ class Stories(RuleBasedStateMachine):
         """The other machine does all meanwhile, and its result stays."""
         with suppress(UserError, Restart):
             self.world.stalled_at(
-                moment, lambda: self.world.train(name, "a"),
-                lambda: suppressed(lambda: self.world.train(name, "b")),
-            )  # fmt: skip
+                moment, lambda: self.world.train(name, "a"), lambda: suppressed(lambda: self.world.train(name, "b"))
+            )
         if self.stored and "train" not in self.damaged:
             assert self.world.wrong("train") == []
 
@@ -193,17 +185,12 @@ class Stories(RuleBasedStateMachine):
             assert made.figures["number"] == int(files["number"])
             assert self.world.names("use")["number"] == files["number"]
 
-    @rule(
-        folder=st.sampled_from(["convert", "use", "train"]),
-        how=st.sampled_from(["removed", "cut", "replaced"]),
-    )
+    @rule(folder=st.sampled_from(["convert", "use", "train"]), how=st.sampled_from(["removed", "cut", "replaced"]))
     def is_damaged(self, folder: str, how: str) -> None:
         manifest = self.world.manifest(folder)
         if manifest is None or self.world.wrong(folder):
             return
-        name = (
-            "number" if folder != "train" else f"{manifest.figures['checkpoint']}/model.safetensors"
-        )
+        name = "number" if folder != "train" else f"{manifest.figures['checkpoint']}/model.safetensors"
         data = self.world.names(folder)[name]
         other = {
             "removed": None,
@@ -257,9 +244,11 @@ class InAStore(Stories):
 
 for machine in (OnADisk, InAStore):
     machine.TestCase.settings = settings(
-        max_examples=examples(200), stateful_step_count=8, deadline=None,
+        max_examples=examples(200),
+        stateful_step_count=8,
+        deadline=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SECONDS else [])],
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
 TestOnADisk = OnADisk.TestCase
 TestInAStore = InAStore.TestCase

@@ -21,14 +21,7 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from model.config import (
-    DataConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    OptimizerConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
+from model.config import DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import lr_factor, steps_before_decay
@@ -43,8 +36,10 @@ from pipeline.config import ConvertConfig
 from pipeline.stages import fingerprints, stage
 
 TRAININGS = {  # name: seed, steps; the first four steps of `long` are those of `short`
-    "short": (1, 6), "long": (1, 10), "other": (2, 6),
-}  # fmt: skip
+    "short": (1, 6),
+    "long": (1, 10),
+    "other": (2, 6),
+}
 SCHEDULE = ScheduleConfig(name="wsd", warmup_steps=1, decay_share=0.4)
 EVERY, KEEP, MARKS = 2, 1, {0: 0.0, 2: 1000.0}
 CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "shutil.rmtree"}
@@ -103,9 +98,7 @@ class Store:
     def age(self, address: str) -> float | None:
         return self.clock - self.data[address][1] if address in self.data else None
 
-    def put(
-        self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None
-    ) -> str | None:
+    def put(self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
         self.count(request=True)
         now = self.head(address)
         if (absent and now) or (etag is not None and (now is None or now.etag != etag)):
@@ -167,9 +160,7 @@ class World:
         (self.top / "vocab").touch()
         self.run = "s3://bucket/run" if stored else str(self.disk / "run")
         self.store = Store()
-        clock = SimpleNamespace(
-            sleep=self.store.sleep, time=time.time, monotonic=lambda: self.store.clock
-        )
+        clock = SimpleNamespace(sleep=self.store.sleep, time=time.time, monotonic=lambda: self.store.clock)
         self._patches = [
             patch.dict(objects._CLIENTS, {"s3": (self.store, self.store)}),
             patch.dict(storage._STORES, {"s3": self.store}),
@@ -192,12 +183,18 @@ class World:
     def config(self, name: str, machine: str, **more: Any) -> TrainConfig:
         seed, steps = TRAININGS[name]
         return TrainConfig(
-            out=f"{self.run}/train", mirror=str(self.disk / machine), seed=seed, steps=steps,
+            out=f"{self.run}/train",
+            mirror=str(self.disk / machine),
+            seed=seed,
+            steps=steps,
             data=DataConfig(dir=str(self.top / "shards"), vocab=str(self.top / "vocab")),
             model=ModelConfig(name="tiny", layers=1, hidden=8, heads=1, feed_forward=8),
-            objective=ObjectiveConfig(name="mlm", next_sentence=False), schedule=SCHEDULE,
-            optimizer=OptimizerConfig(name="adamw"), keep=KEEP, **more,
-        )  # fmt: skip
+            objective=ObjectiveConfig(name="mlm", next_sentence=False),
+            schedule=SCHEDULE,
+            optimizer=OptimizerConfig(name="adamw"),
+            keep=KEEP,
+            **more,
+        )
 
     def train(self, name: str, machine: str, **more: Any) -> Manifest:
         """Do about checkpoints what `model.train` and the trainer do."""
@@ -205,9 +202,7 @@ class World:
         identity = fingerprints.fingerprint("train", config)
         settings = fingerprints.changed_settings(config).items()
         common = {key: value for key, value in settings if extending.is_common(key)}
-        first_steps = FirstSteps(
-            config, TRAININGS[name][1], fingerprints.fingerprint_of("train", common, identity[1])
-        )
+        first_steps = FirstSteps(config, TRAININGS[name][1], fingerprints.fingerprint_of("train", common, identity[1]))
         uploads = Inline()
 
         def make(local: TrainConfig, out: Path) -> Result:
@@ -231,15 +226,11 @@ class World:
                 if step >= 0:
                     rate = lr_factor(SCHEDULE, step, TRAININGS[name][1])
                     number = (number * 31 + int(1000 * rate) + step) % 10007
-            return Result(
-                summary="trained",
-                figures={"checkpoint": str(checkpoints.newest(run)[0].relative_to(out))},
-            )
+            return Result(summary="trained", figures={"checkpoint": str(checkpoints.newest(run)[0].relative_to(out))})
 
         return stage.run(
-            "train", config, make, in_place=True, uploads=uploads if self.stored else None,
-            identity=identity,
-        )  # fmt: skip
+            "train", config, make, in_place=True, uploads=uploads if self.stored else None, identity=identity
+        )
 
     @staticmethod
     def number(path: Path) -> int:
@@ -248,9 +239,16 @@ class World:
     @staticmethod
     def _save(name: str, run: Path, step: int, number: int, first_steps: FirstSteps) -> None:
         state = checkpoints.State(
-            step=step, samples=step, tokens=step, fingerprint="f" * 64, model={}, data="d",
-            tokenizer="t", mark=MARKS.get(step), first_steps=first_steps.hash_of(step),
-        )  # fmt: skip
+            step=step,
+            samples=step,
+            tokens=step,
+            fingerprint="f" * 64,
+            model={},
+            data="d",
+            tokenizer="t",
+            mark=MARKS.get(step),
+            first_steps=first_steps.hash_of(step),
+        )
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = steps_before_decay(SCHEDULE, TRAININGS[name][1])
         checkpoints.prune(path, KEEP, None, stable)
@@ -269,11 +267,10 @@ class World:
 
         return convert.run(
             ConvertConfig(
-                train=f"{self.run}/{source}", vocab=None, out=f"{self.run}/{out}",
-                mirror=str(self.disk / machine),
+                train=f"{self.run}/{source}", vocab=None, out=f"{self.run}/{out}", mirror=str(self.disk / machine)
             ),
             make,
-        )  # fmt: skip
+        )
 
     # What is there.
 
@@ -281,8 +278,7 @@ class World:
         """Return the files of a folder of the run that are not hidden, with their bytes."""
         if self.stored:
             start = len(f"{self.run}/{folder}/")
-            found = {a[start:]: d for a, (d, _) in self.store.data.items()
-                     if a.startswith(f"{self.run}/{folder}/")}  # fmt: skip
+            found = {a[start:]: d for a, (d, _) in self.store.data.items() if a.startswith(f"{self.run}/{folder}/")}
         else:
             top = Path(self.run, folder)
             paths = [path for path in top.rglob("*") if path.is_file()]
@@ -310,9 +306,7 @@ class World:
         """Return the numbers of a training's whole checkpoints by step."""
         run = fingerprints.fingerprint("train", self.config(name, "a"))[0][:12]
         files, found = self.names("train"), {}
-        for sums in (
-            n for n in files if n.startswith(f"checkpoints/{run}/") and n.endswith("SUMS")
-        ):
+        for sums in (n for n in files if n.startswith(f"checkpoints/{run}/") and n.endswith("SUMS")):
             top = sums.rpartition("/")[0]
             lines = (line.split() for line in files[sums].decode(errors="replace").splitlines())
             if all(hashlib.sha256(files.get(f"{top}/{n}", b"")).hexdigest() == s for s, n in lines):
@@ -328,9 +322,10 @@ class World:
             return []
         files = self.names(folder)
         return [
-            name for name, account in manifest.files.items()
+            name
+            for name, account in manifest.files.items()
             if hashlib.sha256(files.get(name, b"")).hexdigest() != account["sha256"]
-        ]  # fmt: skip
+        ]
 
     # What happens to machines.
 
@@ -374,9 +369,7 @@ class World:
 
         self.at(moment, refuse, work)
 
-    def stalled_at(
-        self, moment: int, work: Callable[[], Any], meanwhile: Callable[[], Any],
-    ) -> None:  # fmt: skip
+    def stalled_at(self, moment: int, work: Callable[[], Any], meanwhile: Callable[[], Any]) -> None:
         """Do `work`; at its n-th change it stands still until `meanwhile` is done."""
 
         def stall(request: bool) -> None:

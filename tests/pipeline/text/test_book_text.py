@@ -19,9 +19,7 @@ def test_lines_that_are_paragraphs_already_stay_apart() -> None:
 
 
 def test_a_header_gives_the_title_and_goes() -> None:
-    book = parse(
-        "# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,"
-    )
+    book = parse("# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,")
     assert (book.title, book.text) == ("The Black Cat", "For the most wild,")
 
 
@@ -61,14 +59,17 @@ def test_letters_read_in_the_wrong_encoding_are_put_right() -> None:
 
 
 CORRECT = [
-    "Lungo la via: ”Å”, ”Ã” e ”Â”.", "Han sa «Å».", "Å\xa0være på sjø", "«AMANHû",
-    "ÉPOCA DA MANHÃ…", "NÃO, IR\xadMÃ\xadZI\xadNHA", "Lado de 12 Å³ às três", "AMANHÖnão",
+    "Lungo la via: ”Å”, ”Ã” e ”Â”.",
+    "Han sa «Å».",
+    "Å\xa0være på sjø",
+    "«AMANHû",
+    "ÉPOCA DA MANHÃ…",
+    "NÃO, IR\xadMÃ\xadZI\xadNHA",
+    "Lado de 12 Å³ às três",
+    "AMANHÖnão",
     "Larsen, P.-Å. – «P.-Å» – er født",
-]  # fmt: skip
-WRITTEN = [
-    "20 °C", "voilà, “l’œuvre”", "Fin.\xa0Début ¿", "Œuvre — ñ", "à", "« Å »", "“ÉCLAIR”, Ó",
-    "MANHÃ… às",
-]  # fmt: skip
+]
+WRITTEN = ["20 °C", "voilà, “l’œuvre”", "Fin.\xa0Début ¿", "Œuvre — ñ", "à", "« Å »", "“ÉCLAIR”, Ó", "MANHÃ… às"]
 LATIN_1 = {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # not in cp1252
 
 
@@ -95,11 +96,16 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "text"),
-    [("彼はたべ\nます。カタカ\nナです。", "彼はたべます。カタカナです。"), ("ภาษา\nไทย", "ภาษาไทย"),
-     ("他说\nHello\nworld\n好。", "他说 Hello world 好。"), ("한국어\n문장", "한국어 문장"),
-     ("one\ntwo", "one two"), ("ភាសា\nខ្មែរ", "ភាសាខ្មែរ"),
-     ("「はい」\n「いいえ」", "「はい」「いいえ」")],
-)  # fmt: skip
+    [
+        ("彼はたべ\nます。カタカ\nナです。", "彼はたべます。カタカナです。"),
+        ("ภาษา\nไทย", "ภาษาไทย"),
+        ("他说\nHello\nworld\n好。", "他说 Hello world 好。"),
+        ("한국어\n문장", "한국어 문장"),
+        ("one\ntwo", "one two"),
+        ("ភាសា\nខ្មែរ", "ភាសាខ្មែរ"),
+        ("「はい」\n「いいえ」", "「はい」「いいえ」"),
+    ],
+)
 def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:
     assert book_text.parse(lines).text == text
     assert book_text.unwrapped(lines) == text
@@ -108,9 +114,7 @@ def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> N
 @pytest.mark.parametrize("before", ["", "COPYRIGHTED "])
 @pytest.mark.parametrize("word", ["THE", "THIS"])
 @pytest.mark.parametrize("last", ["", "End of Project Gutenberg's X,\nby Y\n\n"])
-def test_a_book_ends_at_its_licence_and_not_at_its_own_words(
-    before: str, word: str, last: str
-) -> None:
+def test_a_book_ends_at_its_licence_and_not_at_its_own_words(before: str, word: str, last: str) -> None:
     mark = f"OF {word} {before}PROJECT GUTENBERG EBOOK X ***"
     book = "End of Project Gutenberg was a phrase.\n\nIt was night.\n\nA.\n\nB.\n\nC."
     text = f"Title: X\n\n*** START {mark}\n\n{book}\n\n{last}*** END {mark}\n\nLicence."

@@ -10,9 +10,7 @@ from tokenizers.normalizers import BertNormalizer
 
 from pipeline.text.clean import clean
 
-ANYTHING = st.text(
-    st.characters() | st.sampled_from(" \t\n\r\u00a0\u3000\u200b\u2028\ufeffae\u0301")
-)
+ANYTHING = st.text(st.characters() | st.sampled_from(" \t\n\r\u00a0\u3000\u200b\u2028\ufeffae\u0301"))
 
 
 @pytest.mark.parametrize(

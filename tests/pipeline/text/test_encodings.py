@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import (
-    candidates,
-    decode,
-    detect,
-    is_binary,
-    is_torn_utf8,
-    line_ends,
-    wide,
-)
+from pipeline.text.encodings import candidates, decode, detect, is_binary, is_torn_utf8, line_ends, wide
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -33,9 +25,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)]
-)
+@pytest.mark.parametrize(("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)])
 def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) -> None:
     text = TEXTS[language]
     if codec == "big5hkscs":
@@ -97,8 +87,7 @@ def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ends"),
-    [("a\nb", "LF"), ("a", "LF"), ("a\r\nb\r\n", "CRLF"), ("a\rb", "CR"), ("a\rb\n", "LF")],
+    ("text", "ends"), [("a\nb", "LF"), ("a", "LF"), ("a\r\nb\r\n", "CRLF"), ("a\rb", "CR"), ("a\rb\n", "LF")]
 )
 def test_line_ends_are_told_apart(text: str, ends: str) -> None:
     assert line_ends(text) == ends

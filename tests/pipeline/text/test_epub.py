@@ -84,14 +84,21 @@ def chapters(*pages: tuple[str, bytes]) -> bytes:
 
 @pytest.mark.parametrize(
     "kind",
-    ["text/xml", "application/xml", "text/x-oeb1-document", "", "application/octet-stream",
-     "application/xhtml", "Application/XHTML+XML", "text/plain", "application/x-unknown"],
-)  # fmt: skip
+    [
+        "text/xml",
+        "application/xml",
+        "text/x-oeb1-document",
+        "",
+        "application/octet-stream",
+        "application/xhtml",
+        "Application/XHTML+XML",
+        "text/plain",
+        "application/x-unknown",
+    ],
+)
 def test_a_chapter_is_one_whatever_its_media_type(kind: str) -> None:
     page = "application/xhtml+xml"
-    book = epub.parse(
-        chapters((page, b"<p>One.</p>"), (kind, b"<p>Two.</p>"), (page, b"<p>Three.</p>"))
-    )
+    book = epub.parse(chapters((page, b"<p>One.</p>"), (kind, b"<p>Two.</p>"), (page, b"<p>Three.</p>")))
     assert book.text == "One.\nTwo.\nThree."
     assert not book.passed
 
@@ -140,12 +147,15 @@ def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(
 
 @pytest.mark.parametrize(
     "ruby",
-    ["<ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>", "<ruby>漢<rt>かん<rt></ruby>字",
-     "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rp>(</rp><rt>じ</rt><rp>)</rp></ruby>",
-     "<ruby><rb>漢</rb><rb>字</rb><rt>かん</rt><rt>じ</rt></ruby>",
-     "<ruby><rb>漢<rb>字<rtc><rt>かん<rt>じ</rtc></ruby>",
-     "<ruby>漢字<rt>かん<b>じ</b></rt></ruby>"],
-)  # fmt: skip
+    [
+        "<ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>",
+        "<ruby>漢<rt>かん<rt></ruby>字",
+        "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rp>(</rp><rt>じ</rt><rp>)</rp></ruby>",
+        "<ruby><rb>漢</rb><rb>字</rb><rt>かん</rt><rt>じ</rt></ruby>",
+        "<ruby><rb>漢<rb>字<rtc><rt>かん<rt>じ</rtc></ruby>",
+        "<ruby>漢字<rt>かん<b>じ</b></rt></ruby>",
+    ],
+)
 def test_readings_are_no_part_of_a_word(ruby: str) -> None:
     book = epub.parse(chapters(("text/html", f"<p>{ruby}を学ぶ。</p><p>次。</p>".encode())))
     assert book.text == "漢字を学ぶ。\n次。"
@@ -154,9 +164,12 @@ def test_readings_are_no_part_of_a_word(ruby: str) -> None:
 
 @pytest.mark.parametrize(
     ("page", "text"),
-    [("<figure><blockquote><p>A poem.</p></blockquote></figure><p>B.</p>", "A poem.\nB."),
-     ("<p><![CDATA[a < b]]></p>", "a < b"), ("<h:p>One.</h:p><h:p>Two.</h:p>", "One.\nTwo."),
-     ("Plain text\nof a page.\n\nMore.", "Plain text of a page.\nMore.")],
-)  # fmt: skip
+    [
+        ("<figure><blockquote><p>A poem.</p></blockquote></figure><p>B.</p>", "A poem.\nB."),
+        ("<p><![CDATA[a < b]]></p>", "a < b"),
+        ("<h:p>One.</h:p><h:p>Two.</h:p>", "One.\nTwo."),
+        ("Plain text\nof a page.\n\nMore.", "Plain text of a page.\nMore."),
+    ],
+)
 def test_all_text_of_a_page_is_read(page: str, text: str) -> None:
     assert epub.parse(chapters(("text/html", page.encode()))).text == text

@@ -29,15 +29,22 @@ STAND_INS = {
     "github": '{"message": "Not Found", "documentation_url": "https://…", "status": "404"}',
 }
 TEXTS = [
-    "version https is safer.", "The annex/objects folder holds them.", "<doc id=1>", "404 pages.",
-    "<p>A paragraph.", '{"text": "a", "error": null}', '{"message": "hello"}', "", "{",
-    "<b>html</b> is a language", "<!-- a --> # A heading", "# External\n\nA chapter.",
-    "Not found was he.", "Not Foundling",
-]  # fmt: skip
-READERS = {
-    "text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz",
-    "wikiextractor": "wiki_00",
-}  # fmt: skip
+    "version https is safer.",
+    "The annex/objects folder holds them.",
+    "<doc id=1>",
+    "404 pages.",
+    "<p>A paragraph.",
+    '{"text": "a", "error": null}',
+    '{"message": "hello"}',
+    "",
+    "{",
+    "<b>html</b> is a language",
+    "<!-- a --> # A heading",
+    "# External\n\nA chapter.",
+    "Not found was he.",
+    "Not Foundling",
+]
+READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz", "wikiextractor": "wiki_00"}
 
 
 def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], SkipCounts]:
@@ -87,12 +94,16 @@ def test_a_stand_in_among_chapters_is_left_out(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("kind", ["lfs", "annex", "login", "bucket", "json"])
 @pytest.mark.parametrize(
     ("reader", "name"),
-    [("wikipedia", "a-pages-articles.xml.bz2"), ("wikipedia", "a.xml"), ("parquet", "a.parquet"),
-     ("text", "a.zip"), ("books", "a.tar.gz"), ("books", "a.epub")],
-)  # fmt: skip
-def test_a_stand_in_for_an_archive_is_named(
-    tmp_path: Path, reader: str, name: str, kind: str
-) -> None:
+    [
+        ("wikipedia", "a-pages-articles.xml.bz2"),
+        ("wikipedia", "a.xml"),
+        ("parquet", "a.parquet"),
+        ("text", "a.zip"),
+        ("books", "a.tar.gz"),
+        ("books", "a.epub"),
+    ],
+)
+def test_a_stand_in_for_an_archive_is_named(tmp_path: Path, reader: str, name: str, kind: str) -> None:
     (tmp_path / name).write_text(STAND_INS[kind])
     with pytest.raises(InputError, match=str(stand_in(STAND_INS[kind]))[:20]) as caught:
         read(reader, tmp_path)

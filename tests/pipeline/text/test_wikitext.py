@@ -32,32 +32,48 @@ def test_construct_reads_as_expected(construct: str, wikitext: str, expected: st
     assert EXTRACT["zh" if construct == "variants" else "en"](wikitext) == expected
 
 
-@pytest.mark.parametrize(("wikitext", "expected"), [
-    ("{{as of|2014|²}}", "As of ² 2014"), ("{{as of|2014|05}}", "As of May 2014"),
-    (f"{{{{as of|2014|{'9' * 5000}}}}}", f"As of {'9' * 5000} 2014"),
-    (f"{{{{convert|{'9' * 5000}|km|mi}}}}", f"{'9' * 5000} kilometres"),
-], ids=["digit", "month", "long month", "long number"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wikitext", "expected"),
+    [
+        ("{{as of|2014|²}}", "As of ² 2014"),
+        ("{{as of|2014|05}}", "As of May 2014"),
+        (f"{{{{as of|2014|{'9' * 5000}}}}}", f"As of {'9' * 5000} 2014"),
+        (f"{{{{convert|{'9' * 5000}|km|mi}}}}", f"{'9' * 5000} kilometres"),
+    ],
+    ids=["digit", "month", "long month", "long number"],
+)
 def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext: str, expected: str) -> None:
     assert EXTRACT["en"](wikitext) == expected
 
 
 OUTSIDE = [
-    "|x| is the distance of x from zero.", "!Kung, also called ǃXun = Ju, is a language.",
-    "!Xoo is another one!!", "!!! is a rock band | from Sacramento.",
-    "| and || are operators in C.", "||v|| is the norm of v.",
+    "|x| is the distance of x from zero.",
+    "!Kung, also called ǃXun = Ju, is a language.",
+    "!Xoo is another one!!",
+    "!!! is a rock band | from Sacramento.",
+    "| and || are operators in C.",
+    "||v|| is the norm of v.",
     "|a| + |b| = |c| where a is a number.",
     "!important || is a rule!!",
-    "|-shaped beams are of steel.", "|+5| is five.",
-]  # fmt: skip
+    "|-shaped beams are of steel.",
+    "|+5| is five.",
+]
 
 
 @pytest.mark.parametrize("paragraph", OUTSIDE)
 @pytest.mark.parametrize(
     "around",
-    ["%s", "Before.\n\n%s\n\nAfter.", "== H ==\n%s\n\n== K ==\n{{head}}\n|-\n| gone\n|}",
-     "{|\n| gone\n|}\n%s", "{{head}}\n|-\n| gone || gone\n|}\n%s\n\nAfter.",
-     "{{head}}\n|-\n| gone\n{{end}}\n\nAfter.\n\n%s", "\n\n%s\n\n{|\n! gone\n|}", "* List.\n\n%s"],
-)  # fmt: skip
+    [
+        "%s",
+        "Before.\n\n%s\n\nAfter.",
+        "== H ==\n%s\n\n== K ==\n{{head}}\n|-\n| gone\n|}",
+        "{|\n| gone\n|}\n%s",
+        "{{head}}\n|-\n| gone || gone\n|}\n%s\n\nAfter.",
+        "{{head}}\n|-\n| gone\n{{end}}\n\nAfter.\n\n%s",
+        "\n\n%s\n\n{|\n! gone\n|}",
+        "* List.\n\n%s",
+    ],
+)
 def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph: str, around: str) -> None:
     found = EXTRACT["en"](around % paragraph)
     assert paragraph in found
@@ -67,10 +83,17 @@ def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph: str, around
 @pytest.mark.parametrize("cell", ["| gone", "! gone !! gone", "| gone || gone", "! a=b | gone"])
 @pytest.mark.parametrize(
     "table",
-    ["{{head}}\n|-\n%s\n|}\n", "{{head}}\n%s\n|-\n|}\n", "{{head}}\n%s\n|}\n", "{|\n%s\n",
-     '{| class="x"\n|-\n%s\n\n%s\n== H ==\n', "{{head}}\n|+ Caption\n%s\n{{end}}\n",
-     "{{Infobox\n| name = gone\n%s\n", "{{head}}\n! style=x | gone\n%s\n{{end}}\n"],
-)  # fmt: skip
+    [
+        "{{head}}\n|-\n%s\n|}\n",
+        "{{head}}\n%s\n|-\n|}\n",
+        "{{head}}\n%s\n|}\n",
+        "{|\n%s\n",
+        '{| class="x"\n|-\n%s\n\n%s\n== H ==\n',
+        "{{head}}\n|+ Caption\n%s\n{{end}}\n",
+        "{{Infobox\n| name = gone\n%s\n",
+        "{{head}}\n! style=x | gone\n%s\n{{end}}\n",
+    ],
+)
 def test_cells_of_tables_that_templates_open_or_close_are_dropped(cell: str, table: str) -> None:
     found = EXTRACT["en"](table.replace("%s", cell) + "\nAfter the table.")
     assert "gone" not in found
@@ -86,9 +109,7 @@ def test_local_names_of_namespaces_are_known() -> None:
     assert extract("[[Fails:A.jpg|thumb|b]][[Kategoreja:C]] D.") == "D."
 
 
-@pytest.mark.parametrize(
-    "wikitext", ["#REDIRECT [[A]]", " #redirect: [[A]]", "#WEITERLEITUNG [[A]]", "#重定向 [[A]]"]
-)
+@pytest.mark.parametrize("wikitext", ["#REDIRECT [[A]]", " #redirect: [[A]]", "#WEITERLEITUNG [[A]]", "#重定向 [[A]]"])
 def test_redirects_are_known_by_their_text(wikitext: str) -> None:
     assert Extractor().is_redirect(wikitext)
     assert not Extractor().is_redirect("#first [[A]]")
@@ -96,13 +117,57 @@ def test_redirects_are_known_by_their_text(wikitext: str) -> None:
 
 TOKENS = st.sampled_from(
     [
-        "{{", "}}", "{{{", "}}}", "{|", "|}", "\n{|", "\n|}", "{", "}", "-{", "}-", "|", "=", '"',
-        "[[", "]]", "[", "]", "File:", "http://", "<ref>", "</ref>", "<ref/>", "<!--", "-->",
-        "<nowiki>", "</nowiki>", "<math>", "</math>", "<table>", "</table>", "<br>", "<poem>",
-        "</poem>", "''", "'''", "\n", "\n==", "==", "\n*", "\n\n", "&amp;", "__TOC__", "a", " b ",
-        "é", "字", "\u2003",
+        "{{",
+        "}}",
+        "{{{",
+        "}}}",
+        "{|",
+        "|}",
+        "\n{|",
+        "\n|}",
+        "{",
+        "}",
+        "-{",
+        "}-",
+        "|",
+        "=",
+        '"',
+        "[[",
+        "]]",
+        "[",
+        "]",
+        "File:",
+        "http://",
+        "<ref>",
+        "</ref>",
+        "<ref/>",
+        "<!--",
+        "-->",
+        "<nowiki>",
+        "</nowiki>",
+        "<math>",
+        "</math>",
+        "<table>",
+        "</table>",
+        "<br>",
+        "<poem>",
+        "</poem>",
+        "''",
+        "'''",
+        "\n",
+        "\n==",
+        "==",
+        "\n*",
+        "\n\n",
+        "&amp;",
+        "__TOC__",
+        "a",
+        " b ",
+        "é",
+        "字",
+        "\u2003",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(TOKENS, max_size=80).map("".join), st.sampled_from(["en", "zh"]))
@@ -116,14 +181,7 @@ def test_any_bracket_soup_gives_clean_lines(soup: str, language: str) -> None:
 
 def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     body = st.lists(inner, max_size=4).map("".join)
-    forms = [
-        "{{x|%s}}",
-        "\n{|\n| %s\n|}\n",
-        "[[x|%s]]",
-        "[[File:x|%s]]",
-        "<ref>%s</ref>",
-        "'''%s'''",
-    ]
+    forms = ["{{x|%s}}", "\n{|\n| %s\n|}\n", "[[x|%s]]", "[[File:x|%s]]", "<ref>%s</ref>", "'''%s'''"]
     return st.builds(lambda form, text: form % text, st.sampled_from(forms), body)
 
 
@@ -137,11 +195,45 @@ def test_balanced_markup_leaves_nothing_of_itself(wikitext: str) -> None:
 
 
 SOUP = [
-    "{{", "}}", "[[", "]]", "[[a|", "\n{|", "\n|}", "<ref>", "<math>", "<!--", "''' a", "-{", "<",
-    "{{a|[[b|", "[http://a ", "\n==a", "( ", "{{a}} {{", '<ref name="', "&", "a'''b ''", "  ", "=",
-    "{|\n{{", "[[File:", "__A", "\n\n:", "<table><ref>", "{{{a|", "|}}", "= a ", "<ref a",
-    "[[a]] [[", "{{lang|", "{{quote|[[a|", "{{nowrap|a|b=", "{{lang|a|{{nowrap|", "{{convert|1|-|",
-]  # fmt: skip
+    "{{",
+    "}}",
+    "[[",
+    "]]",
+    "[[a|",
+    "\n{|",
+    "\n|}",
+    "<ref>",
+    "<math>",
+    "<!--",
+    "''' a",
+    "-{",
+    "<",
+    "{{a|[[b|",
+    "[http://a ",
+    "\n==a",
+    "( ",
+    "{{a}} {{",
+    '<ref name="',
+    "&",
+    "a'''b ''",
+    "  ",
+    "=",
+    "{|\n{{",
+    "[[File:",
+    "__A",
+    "\n\n:",
+    "<table><ref>",
+    "{{{a|",
+    "|}}",
+    "= a ",
+    "<ref a",
+    "[[a]] [[",
+    "{{lang|",
+    "{{quote|[[a|",
+    "{{nowrap|a|b=",
+    "{{lang|a|{{nowrap|",
+    "{{convert|1|-|",
+]
 
 
 @pytest.mark.parametrize("piece", SOUP)
@@ -168,9 +260,8 @@ def _timed(function: object, text: str) -> float:
 
 
 DROPPED_TAGS = frozenset(
-    ("ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly",
-     "syntaxhighlight")
-)  # fmt: skip
+    ("ref", "references", "table", "gallery", "math", "timeline", "pre", "source", "includeonly", "syntaxhighlight")
+)
 DROPPED_LINKS = frozenset(namespaces.FILES + namespaces.CATEGORIES + namespaces.LANGUAGES)
 
 

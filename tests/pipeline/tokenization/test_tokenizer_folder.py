@@ -51,9 +51,12 @@ FILES: list[dict[str, Any]] = [
         "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
         "tokenizer_config.json": {"additional_special_tokens": ADDED[:3]},
     },
-    {"tokenizer_config.json": {"added_tokens_decoder": {
-        "40": {"content": WORDS[40], "special": False, "normalized": False}, **decoder()}}},
-]  # fmt: skip
+    {
+        "tokenizer_config.json": {
+            "added_tokens_decoder": {"40": {"content": WORDS[40], "special": False, "normalized": False}, **decoder()}
+        }
+    },
+]
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
@@ -83,19 +86,15 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
 
 def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "a", FILES[0])
-    config = VocabConfig(
-        corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder)
-    )
+    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder))
     entries, source = existing.load(config)
     assert entries.split("\n")[len(WORDS) : -1] == ADDED
     assert WordPiece(source).vocab == [*WORDS, *ADDED]
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["[]", "{", '{"<e1>": "x"}', '{"<e1>": 7}', f'{{"<e1>": {len(WORDS) + 2}}}',
-     f'{{"a": {len(WORDS)}}}'],
-)  # fmt: skip
+    "content", ["[]", "{", '{"<e1>": "x"}', '{"<e1>": 7}', f'{{"<e1>": {len(WORDS) + 2}}}', f'{{"a": {len(WORDS)}}}']
+)
 def test_added_tokens_that_cannot_be_are_refused(content: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "a", {})
     (folder / "added_tokens.json").write_text(content)
@@ -105,8 +104,10 @@ def test_added_tokens_that_cannot_be_are_refused(content: str, tmp_path: Path) -
 
 
 OTHER: list[tuple[str, dict[str, Any]]] = [
-    *(("tokenizer_config.json", {"tokenizer_class": f"{name}Tokenizer"}) for name in (
-        "BertJapanese", "Bertweet", "Phobert", "RoFormer", "Canine", "RoCBert")),
+    *(
+        ("tokenizer_config.json", {"tokenizer_class": f"{name}Tokenizer"})
+        for name in ("BertJapanese", "Bertweet", "Phobert", "RoFormer", "Canine", "RoCBert")
+    ),
     ("config.json", {"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}),
     ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
     ("tokenizer_config.json", {"auto_map": ["code.Mine", None]}),
@@ -115,7 +116,7 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
     ("tokenizer_config.json", {"never_split": ["ab.c"]}),
     ("tokenizer_config.json", {"word_tokenizer_type": "mecab"}),
     ("tokenizer_config.json", {"subword_tokenizer_type": "character"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
@@ -123,9 +124,7 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
 def test_classes_that_cut_text_in_another_way_are_refused(
     name: str, content: dict[str, Any], library: bool, tmp_path: Path
 ) -> None:
-    folder = folder_of(
-        tmp_path / "a", {name: content}, build(WORDS, lowercase=True) if library else None
-    )
+    folder = folder_of(tmp_path / "a", {name: content}, build(WORDS, lowercase=True) if library else None)
     with pytest.raises(InputError) as caught:
         WordPiece.load(folder)
     assert str(caught.value.path).startswith(str(folder))
@@ -140,16 +139,16 @@ def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
-@pytest.mark.parametrize(
-    "name", ["BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "DistilBertTokenizerFast"]
-)
+@pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "DistilBertTokenizerFast"])
 def test_classes_that_cut_as_bert_does_are_read(name: str, library: bool, tmp_path: Path) -> None:
     files = {
         "tokenizer_config.json": {
-            "tokenizer_class": name, "do_basic_tokenize": True,
-            "never_split": None, "auto_map": {"AutoModel": "code.Mine"},
+            "tokenizer_class": name,
+            "do_basic_tokenize": True,
+            "never_split": None,
+            "auto_map": {"AutoModel": "code.Mine"},
         }
-    }  # fmt: skip
+    }
     folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
     for text in ("The Über abc.", "中文 É"):

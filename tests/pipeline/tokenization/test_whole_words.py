@@ -23,18 +23,34 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_voca
 from tests import forked
 
 WORDS = [
-    "我们", "北京大学", "中国科学院", "的", "了", "在", "研究", "历史", "经济", "发展", "城市",
-    "河流", "人", "学生", "世界", "音乐", "火车站", "图书馆", "和", "非常", "美丽",
-]  # fmt: skip
+    "我们",
+    "北京大学",
+    "中国科学院",
+    "的",
+    "了",
+    "在",
+    "研究",
+    "历史",
+    "经济",
+    "发展",
+    "城市",
+    "河流",
+    "人",
+    "学生",
+    "世界",
+    "音乐",
+    "火车站",
+    "图书馆",
+    "和",
+    "非常",
+    "美丽",
+]
 
 
 def documents(count: int = 60) -> list[list[str]]:
     """Sentences of random words; no two are the same."""
     draw = np.random.default_rng(0)
-    return [
-        ["".join(draw.choice(WORDS, 9)) + "。" for _ in range(draw.integers(3, 9))]
-        for _ in range(count)
-    ]
+    return [["".join(draw.choice(WORDS, 9)) + "。" for _ in range(draw.integers(3, 9))] for _ in range(count)]
 
 
 TEXTS = documents()
@@ -42,14 +58,19 @@ TEXTS = documents()
 
 def configuration(folder: Path, **changes: object) -> PrepareConfig:
     corpus = CorpusConfig(
-        name="c", reader="text", path=f"{folder}/*.txt", language="zh",
-        options={"document": "paragraph"},
-    )  # fmt: skip
+        name="c", reader="text", path=f"{folder}/*.txt", language="zh", options={"document": "paragraph"}
+    )
     fields = {
-        "corpus": corpus, "runner": RunnerConfig(), "source": "", "vocab": str(folder),
-        "out": str(folder / "prepare"), "validation_share": 0.0, "sequence_length": 48,
-        "minimum_characters": 1, "words": "jieba",
-    } | changes  # fmt: skip
+        "corpus": corpus,
+        "runner": RunnerConfig(),
+        "source": "",
+        "vocab": str(folder),
+        "out": str(folder / "prepare"),
+        "validation_share": 0.0,
+        "sequence_length": 48,
+        "minimum_characters": 1,
+        "words": "jieba",
+    } | changes
     return PrepareConfig(**fields)  # type: ignore[arg-type]
 
 
@@ -128,9 +149,8 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
     config = configuration(folder, out=str(tmp_path / "prepare"), words=None)
     stage.run("prepare", config, prepare.make)
     for plain, marked in zip(
-        shards.open_folder(tmp_path / "prepare", "train"),
-        shards.open_folder(folder / "prepare", "train"), strict=True,
-    ):  # fmt: skip
+        shards.open_folder(tmp_path / "prepare", "train"), shards.open_folder(folder / "prepare", "train"), strict=True
+    ):
         assert (plain.info.words, marked.info.words) == (None, "jieba")
         assert plain.values.tolist() == marked.ids(0, len(marked.values)).tolist()
         assert plain.values.tolist() != marked.values.tolist()
@@ -139,12 +159,27 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 def test_the_bytes_do_not_depend_on_the_workers(root: Path, folder: Path, tmp_path: Path) -> None:
     done = forked.run(
-        [sys.executable, "-m", "pipeline.prepare", "+corpus=text", f"corpus.path={folder}/*.txt",
-         "corpus.language=zh", "corpus.options.document=paragraph", "runner.workers=2",
-         f"vocab={folder}", f"out={tmp_path}/prepare", "validation_share=0", "sequence_length=48",
-         "minimum_characters=1", "words=jieba"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pipeline.prepare",
+            "+corpus=text",
+            f"corpus.path={folder}/*.txt",
+            "corpus.language=zh",
+            "corpus.options.document=paragraph",
+            "runner.workers=2",
+            f"vocab={folder}",
+            f"out={tmp_path}/prepare",
+            "validation_share=0",
+            "sequence_length=48",
+            "minimum_characters=1",
+            "words=jieba",
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     one, two = (require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path))
     assert one.files == two.files
@@ -185,11 +220,7 @@ def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
     corpus = CorpusConfig(name="zh", reader="wikiextractor", language="zh", path=str(file))
     config = configuration(tmp_path, corpus=corpus, pairs="none", cross_documents=False)
     stage.run("prepare", config, prepare.make)
-    intake, account, expected = (
-        DocumentReader(config),
-        DocumentCounts(),
-        Counter[tuple[str, bool]](),
-    )
+    intake, account, expected = (DocumentReader(config), DocumentCounts(), Counter[tuple[str, bool]]())
     (split,) = intake.reader.splits(config.split_bytes)
     chunks = intake.chunks([(0, split)], account, lambda done, documents: None)
     found = {each.hash: each for chunk in chunks for each in chunk}

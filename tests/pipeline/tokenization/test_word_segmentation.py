@@ -21,12 +21,32 @@ LATIN = ["the", "##s", "a", "##b", "ok", "t", "が", "べ", "##る", "3", "##4"]
 VOCAB = list(dict.fromkeys([*SPECIAL, *"[]!,.。，“”#", *TEXT[:-4], *LATIN]))
 TOKENIZERS = [WordPiece(build(VOCAB, lowercase=lower)) for lower in (True, False)]
 PIECES = [
-    "中国", "科学院", "毕业", "北京大学", "大学", "卡拉OK", "T恤", "食べる", "thes", "ab", "，",
-    "。", " ", "\u3000", "\u200b", "\ufffd", "\u0301", "#", "34", "豈", "㐀", "𠀀", "！",
-]  # fmt: skip
+    "中国",
+    "科学院",
+    "毕业",
+    "北京大学",
+    "大学",
+    "卡拉OK",
+    "T恤",
+    "食べる",
+    "thes",
+    "ab",
+    "，",
+    "。",
+    " ",
+    "\u3000",
+    "\u200b",
+    "\ufffd",
+    "\u0301",
+    "#",
+    "34",
+    "豈",
+    "㐀",
+    "𠀀",
+    "！",
+]
 SENTENCES = st.lists(
-    st.sampled_from(PIECES) | st.text(st.sampled_from(TEXT), max_size=4) | st.text(max_size=2),
-    max_size=12,
+    st.sampled_from(PIECES) | st.text(st.sampled_from(TEXT), max_size=4) | st.text(max_size=2), max_size=12
 ).map(lambda parts: "".join(parts).encode("utf-8", "ignore").decode())
 
 
@@ -34,15 +54,9 @@ def slow(wordpiece: WordPiece, sentence: str, cut: word_segmentation.Segmenter) 
     """Token by token, by the library's offsets."""
     encoded = wordpiece.library.encode(sentence, add_special_tokens=False)
     begins = {0, *accumulate(map(len, cut(sentence)))}
-    within = [
-        "\u4e00" <= sentence[start] <= "\u9fff" and start not in begins
-        for start, _ in encoded.offsets
-    ]
+    within = ["\u4e00" <= sentence[start] <= "\u9fff" and start not in begins for start, _ in encoded.offsets]
     marks = zip(encoded.tokens, within, strict=True)
-    return [
-        place > 0 and (token.startswith("##") or inside)
-        for place, (token, inside) in enumerate(marks)
-    ]
+    return [place > 0 and (token.startswith("##") or inside) for place, (token, inside) in enumerate(marks)]
 
 
 def check(wordpiece: WordPiece, texts: list[str], cut: word_segmentation.Segmenter) -> np.ndarray:
@@ -90,9 +104,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_gives_nothing() -> None:
     for texts in ([], [""], ["", "\u200b", ""]):
-        ids, lengths, goes_on = TOKENIZERS[0].encode_words(
-            texts, word_segmentation.segmenter("jieba")
-        )
+        ids, lengths, goes_on = TOKENIZERS[0].encode_words(texts, word_segmentation.segmenter("jieba"))
         assert ids.tolist() == goes_on.tolist() == []
         assert lengths.tolist() == [0] * len(texts)
 
@@ -116,7 +128,5 @@ def test_real_text_goes_on_where_the_words_of_jieba_do(shared_data: Path) -> Non
     wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
     files = (path for path in (shared_data / "wiki_text/zh_2024").rglob("*") if path.is_file())
     text = min(files).read_bytes()[:300_000].decode("utf-8", "ignore")
-    goes_on = check(
-        wordpiece, sentences.split_sentences(text, "zh"), word_segmentation.segmenter("jieba")
-    )
+    goes_on = check(wordpiece, sentences.split_sentences(text, "zh"), word_segmentation.segmenter("jieba"))
     assert 0.25 < goes_on.mean() < 0.5

@@ -19,32 +19,82 @@ from pipeline.common.errors import InputError
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.coverage import Coverage
-from pipeline.tokenization.wordpiece import (
-    SPECIAL,
-    WordPiece,
-    build,
-    is_cased,
-    read_vocab,
-    special_names,
-)
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab, special_names
 from tests.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
 WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]
-VOCAB = list(
-    dict.fromkeys(
-        [*SPECIAL, *"[]!,.’“”。", *LETTERS, *("##" + letter for letter in LETTERS), *WORDS]
-    )
-)
+VOCAB = list(dict.fromkeys([*SPECIAL, *"[]!,.’“”。", *LETTERS, *("##" + letter for letter in LETTERS), *WORDS]))
 
 CORNERS = [
-    *SPECIAL, " ", "  ", "\n", "\t", "\u3000", "\u00a0", "\u2028", "\u200b", "\u200d", "\ufeff",
-    "\x00", "\x0b", "\x85", "\ufffd", "\u0378", "\ue000", "\u0301", "\u0338", "\u302e", "\u093e",
-    "≠", "é", "e\u0301", "İ", "ΑΣ", "ﬁ", "Ⅷ", "\u037e", "。", "，", "’", "—", "中", "\u4dc0", "㐀",
-    "豈", "𠀀", "ー", "が", "か\u3099", "한", "\u1112\u1161", "ก", "😀", "👩\u200d🚀", "$", "`",
-    "^", "!", "|", "！", "x" * 99, "x" * 101, "the", "The", "##s", "straße",
-    "=\u0338", "<\u0338", "=\u0301\u0338", "เม", "ำ", "\u1161", "\u11a8", "x" * 250, "é" * 101,
-]  # fmt: skip
+    *SPECIAL,
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "\u3000",
+    "\u00a0",
+    "\u2028",
+    "\u200b",
+    "\u200d",
+    "\ufeff",
+    "\x00",
+    "\x0b",
+    "\x85",
+    "\ufffd",
+    "\u0378",
+    "\ue000",
+    "\u0301",
+    "\u0338",
+    "\u302e",
+    "\u093e",
+    "≠",
+    "é",
+    "e\u0301",
+    "İ",
+    "ΑΣ",
+    "ﬁ",
+    "Ⅷ",
+    "\u037e",
+    "。",
+    "，",
+    "’",
+    "—",
+    "中",
+    "\u4dc0",
+    "㐀",
+    "豈",
+    "𠀀",
+    "ー",
+    "が",
+    "か\u3099",
+    "한",
+    "\u1112\u1161",
+    "ก",
+    "😀",
+    "👩\u200d🚀",
+    "$",
+    "`",
+    "^",
+    "!",
+    "|",
+    "！",
+    "x" * 99,
+    "x" * 101,
+    "the",
+    "The",
+    "##s",
+    "straße",
+    "=\u0338",
+    "<\u0338",
+    "=\u0301\u0338",
+    "เม",
+    "ำ",
+    "\u1161",
+    "\u11a8",
+    "x" * 250,
+    "é" * 101,
+]
 TEXT = st.lists(st.sampled_from(CORNERS) | st.text(max_size=4), max_size=12).map("".join)
 OPTIONS = {
     "uncased": {"lowercase": True},
@@ -123,9 +173,7 @@ def restless() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("cached", [40, 2**19])
-def test_threads_that_share_a_vocabulary_get_the_ids_of_one(
-    monkeypatch: pytest.MonkeyPatch, cached: int
-) -> None:
+def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch: pytest.MonkeyPatch, cached: int) -> None:
     monkeypatch.setattr(pretokenize, "CACHED", cached)
     draw = random.Random(1)
     words = [word for word in CORNERS if word.strip()] + WORDS + [f"the{k}" for k in range(300)]
@@ -231,9 +279,14 @@ def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names) ->
 
 @pytest.mark.parametrize(
     ("merges", "prefix", "spaced"),
-    [([], False, True), ([("▁", "a")], False, True), ([(".", "▁")], False, True),
-     ([("▁", "a"), ("▁", ".")], True, False), ([], True, False)],
-)  # fmt: skip
+    [
+        ([], False, True),
+        ([("▁", "a")], False, True),
+        ([(".", "▁")], False, True),
+        ([("▁", "a"), ("▁", ".")], True, False),
+        ([], True, False),
+    ],
+)
 def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(
     merges: list[tuple[str, str]], prefix: bool, spaced: bool
 ) -> None:
@@ -261,17 +314,19 @@ def trained(model: str) -> Tokenizer:
         scheme = "always" if prefix else "never"
         library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     more = {"unk_token": "[UNK]"} if model.startswith("unigram") else {}
-    library.train_from_iterator(
-        PARAGRAPHS * 9, trainer(vocab_size=300, special_tokens=list(SPECIAL), **more)
-    )
+    library.train_from_iterator(PARAGRAPHS * 9, trainer(vocab_size=300, special_tokens=list(SPECIAL), **more))
     return library
 
 
 PARAGRAPHS = [
-    "他走了。真的嗎？是的！你好。他走了。", "東京は日本の首都です。「はい。」と言った。",
-    "A b. The b c? Yes!", "他说 Hello. 是。The b。 b c", "[MASK]是。<mask>好。", "．．．。。",
+    "他走了。真的嗎？是的！你好。他走了。",
+    "東京は日本の首都です。「はい。」と言った。",
+    "A b. The b c? Yes!",
+    "他说 Hello. 是。The b。 b c",
+    "[MASK]是。<mask>好。",
+    "．．．。。",
     "e\u0301。é。",
-]  # fmt: skip
+]
 PARTS = st.lists(st.sampled_from(["", " ", "\n"]) | st.sampled_from(PARAGRAPHS), max_size=9)
 
 
@@ -289,15 +344,21 @@ def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
         kept = KeptDocument(b"", text, parts, 1, "", 1, 0)
         coverage = Coverage()
         ids, lengths = wordpiece.encode_within(parts, kept.gaps, coverage)
-        lines = [line if not place or not wordpiece.spaced else f" {line}"
-                 for place, line in enumerate(filter(None, text.split("\n")))]  # fmt: skip
+        lines = [
+            line if not place or not wordpiece.spaced else f" {line}"
+            for place, line in enumerate(filter(None, text.split("\n")))
+        ]
         lines = wordpiece.library_texts(lines)
         encoded = wordpiece.library.encode_batch(lines, add_special_tokens=False)
         assert ids.tolist() == [number for one in encoded for number in one.ids]
         assert len(lengths) == len(parts)
         assert lengths.sum() == len(ids)
-        lost = [end - start for one in encoded for number, (start, end) in
-                zip(one.ids, one.offsets, strict=True) if number == wordpiece.unk]  # fmt: skip
+        lost = [
+            end - start
+            for one in encoded
+            for number, (start, end) in zip(one.ids, one.offsets, strict=True)
+            if number == wordpiece.unk
+        ]
         assert coverage == Coverage(sum(map(len, parts)), sum(lost))
 
     check()
@@ -313,10 +374,17 @@ def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
 
 @pytest.mark.parametrize(
     ("new", "text", "unknown"),
-    [(False, "ab ab", 0), (False, "ab qqq, ab q", 4), (False, "x" * 101 + " ab", 101),
-     (True, "a" + "b" * 150, 0), (True, "q" + "b" * 150, 100), (True, "e\u0301e\u0301", 0),
-     (False, "e\u0301e\u0301", 4), (True, "a=\u0338b", 3)],
-)  # fmt: skip
+    [
+        (False, "ab ab", 0),
+        (False, "ab qqq, ab q", 4),
+        (False, "x" * 101 + " ab", 101),
+        (True, "a" + "b" * 150, 0),
+        (True, "q" + "b" * 150, 100),
+        (True, "e\u0301e\u0301", 0),
+        (False, "e\u0301e\u0301", 4),
+        (True, "a=\u0338b", 3),
+    ],
+)
 def test_unknown_characters_are_counted(new: bool, text: str, unknown: int) -> None:
     entries = [*SPECIAL, "a", "##b", "b", "ab", ",", "é", "##é"]
     wordpiece = WordPiece(build(entries, lowercase=False, new=new))
@@ -327,19 +395,21 @@ def test_unknown_characters_are_counted(new: bool, text: str, unknown: int) -> N
     wordpiece.encode_words([text], list, coverage)
     assert coverage.unknown == 3 * unknown
     assert wordpiece.coverage == Coverage(), "of texts without a count of their own"
-    assert ids.tolist() == [number for one in truth(wordpiece.library.to_str(), [text]) * 2
-                            for number in one]  # fmt: skip
+    assert ids.tolist() == [number for one in truth(wordpiece.library.to_str(), [text]) * 2 for number in one]
 
 
 @pytest.mark.parametrize(
     ("word", "parts"),
-    [("ก" * 99 + "เมือง", ["ก" * 99, "เมือง"]), ("ก" * 99 + "มำ", ["ก" * 99, "มำ"]),
-     ("ក" * 99 + "\u17d2ក", ["ក" * 98, "ក\u17d2ក"]), ("क" * 99 + "किक", ["क" * 99, "किक"]),
-     ("\u0301" * 150, ["\u0301" * 100, "\u0301" * 50]), ("x" * 100, ["x" * 100])],
-)  # fmt: skip
-def test_long_words_of_new_vocabularies_are_cut_between_syllables(
-    word: str, parts: list[str]
-) -> None:
+    [
+        ("ก" * 99 + "เมือง", ["ก" * 99, "เมือง"]),
+        ("ก" * 99 + "มำ", ["ก" * 99, "มำ"]),
+        ("ក" * 99 + "\u17d2ក", ["ក" * 98, "ក\u17d2ក"]),
+        ("क" * 99 + "किक", ["क" * 99, "किक"]),
+        ("\u0301" * 150, ["\u0301" * 100, "\u0301" * 50]),
+        ("x" * 100, ["x" * 100]),
+    ],
+)
+def test_long_words_of_new_vocabularies_are_cut_between_syllables(word: str, parts: list[str]) -> None:
     library = Tokenizer.from_str(build(list(SPECIAL), lowercase=False, new=True))
     assert [part for part, _ in library.pre_tokenizer.pre_tokenize_str(word)] == parts
 

@@ -32,9 +32,7 @@ def compare(kind: torch.dtype, share: float, biased: bool, summed: bool) -> dict
     torch.manual_seed(0)
     x, residual, above, above_total = (torch.randn(ROWS, WIDTH).to(kind) for _ in range(4))
     weight, bias = (torch.randn(WIDTH).to(kind) for _ in range(2))
-    normed, saved = add_norm_triton.forward(
-        x, residual, weight, bias if biased else None, KEY, share, EPSILON
-    )
+    normed, saved = add_norm_triton.forward(x, residual, weight, bias if biased else None, KEY, share, EPSILON)
     d_residual, d_x, d_weight, d_bias = add_norm_triton.backward(
         above, above_total if summed else None, saved, PROGRAMS
     )

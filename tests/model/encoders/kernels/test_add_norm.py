@@ -21,16 +21,18 @@ def interpreted(root: Path) -> dict:
     pytest.importorskip("triton", reason="PyTorch's builds for a CPU come without Triton")
     script = Path(__file__).with_name("interpret_add_norm.py")
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, str(script)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    ("case", "limit"), [("bert fp32", 1e-5), ("modernbert fp32", 1e-5), ("bert bf16", 1e-2)]
-)
+@pytest.mark.parametrize(("case", "limit"), [("bert fp32", 1e-5), ("modernbert fp32", 1e-5), ("bert bf16", 1e-2)])
 def test_kernels_give_pytorchs_values_and_gradients(interpreted, case: str, limit: float) -> None:
     """The mask of the comparison is the forward pass's: the backward pass has drawn the same."""
     assert len(interpreted[case]) == 6
@@ -58,11 +60,7 @@ def test_kernels_are_compiled_for_gpus_that_are_not_here(capability: int) -> Non
         names = kernel.arg_names
         signature = {n: "constexpr" if n in flags else types.get(n, "*bf16") for n in names}
         constants = {(place,): flags[n] for place, n in enumerate(names) if n in flags}
-        aligned = {
-            (place,): [["tt.divisibility", 16]]
-            for place, n in enumerate(names)
-            if signature[n].startswith("*")
-        }
+        aligned = {(place,): [["tt.divisibility", 16]] for place, n in enumerate(names) if signature[n].startswith("*")}
         made = triton.compile(
             ASTSource(kernel, signature, constants, aligned),
             target=GPUTarget("cuda", capability, 32),

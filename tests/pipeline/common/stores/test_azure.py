@@ -59,10 +59,14 @@ def test_a_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch, module: st
         {"AZURE_STORAGE_CONNECTION_STRING": "nothing"},
         {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_STORAGE_KEY": "not base64"},
         {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"},
-        {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_FEDERATED_TOKEN_FILE": "/absent",
-         "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"},
+        {
+            "AZURE_STORAGE_ACCOUNT": "a",
+            "AZURE_FEDERATED_TOKEN_FILE": "/absent",
+            "AZURE_CLIENT_ID": "c",
+            "AZURE_TENANT_ID": "t",
+        },
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("nothing")
 def test_missing_credentials_are_a_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], environment: dict[str, str]
@@ -78,15 +82,16 @@ def test_missing_credentials_are_a_line(
 
 
 @pytest.mark.usefixtures("nothing")
-def test_a_pod_that_cannot_ask_for_a_token_yet_waits(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_pod_that_cannot_ask_for_a_token_yet_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
     (tmp_path / "token").write_text("token")
     for name, value in {
-        "AZURE_STORAGE_ACCOUNT": "a", "AZURE_FEDERATED_TOKEN_FILE": str(tmp_path / "token"),
-        "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t", "AZURE_AUTHORITY_HOST": "https://127.0.0.1:1",
-    }.items():  # fmt: skip
+        "AZURE_STORAGE_ACCOUNT": "a",
+        "AZURE_FEDERATED_TOKEN_FILE": str(tmp_path / "token"),
+        "AZURE_CLIENT_ID": "c",
+        "AZURE_TENANT_ID": "t",
+        "AZURE_AUTHORITY_HOST": "https://127.0.0.1:1",
+    }.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(StoreError, match="cannot be reached"):
         storage.at("abfs://container/x").is_file()
@@ -107,9 +112,7 @@ def test_a_server_that_was_never_reached_is_a_line(monkeypatch: pytest.MonkeyPat
     assert caught.value.path == "abfs://container/x"
 
 
-@pytest.mark.parametrize(
-    "address", ["abfs:///x", "abfs://@a.dfs.core.windows.net/x", "abfs://c@/x"]
-)
+@pytest.mark.parametrize("address", ["abfs:///x", "abfs://@a.dfs.core.windows.net/x", "abfs://c@/x"])
 def test_an_address_without_a_container_or_an_account_is_a_line(address: str) -> None:
     with pytest.raises(StoreError, match="CONTAINER"):
         azure_blob.head(address)
@@ -118,9 +121,16 @@ def test_an_address_without_a_container_or_an_account_is_a_line(address: str) ->
 def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
     addresses = [
         f"{top}/run/a.txt"
-        for top in ("s3://abfs", "s3://abfss", "s3://bucket", "gs://abfs", "abfs://bucket",
-                    "abfs://bucket@a.dfs.core.windows.net", "abfs://abfs")
-    ]  # fmt: skip
+        for top in (
+            "s3://abfs",
+            "s3://abfss",
+            "s3://bucket",
+            "gs://abfs",
+            "abfs://bucket",
+            "abfs://bucket@a.dfs.core.windows.net",
+            "abfs://abfs",
+        )
+    ]
     paths = [mirror.local_path(tmp_path, address) for address in addresses]
     assert len({*paths}) == len(addresses)
     assert [mirror.addressed(tmp_path, f"{path} is made") for path in paths] == [
@@ -128,9 +138,7 @@ def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
     ]
 
 
-def test_a_container_is_no_secret_and_a_connection_string_is_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_container_is_no_secret_and_a_connection_string_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("abfs://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x"):
         assert redact(f"'{address}'") == f"'{address}'"
     assert "secret" not in redact("https://me:secret@example.com abfs://c@a.dfs.core.windows.net")
@@ -148,9 +156,7 @@ def test_an_account_in_the_address_is_that_of_the_environment(bucket: str) -> No
 
 
 @served
-def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(
-    bucket: str, tmp_path: Path
-) -> None:
+def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket: str, tmp_path: Path) -> None:
     place = f"{bucket}@{azure_server.ACCOUNT}.dfs.core.windows.net"
     make = Maker({"a.txt": b"a", "deep/b.txt": b"b"})
     made = stage.run("download", download(place, tmp_path / "a"), make)
@@ -268,9 +274,7 @@ def test_what_is_stored_with_an_encoding_is_read_as_it_is_stored(bucket: str, st
     from azure.storage.blob import ContentSettings
 
     container = azure_server.service(store.url).get_container_client(bucket.partition("//")[2])
-    container.upload_blob(
-        "a.gz", b"not unpacked", content_settings=ContentSettings(content_encoding="gzip")
-    )
+    container.upload_blob("a.gz", b"not unpacked", content_settings=ContentSettings(content_encoding="gzip"))
     assert storage.at(f"{bucket}/a.gz").open().read() == b"not unpacked"
 
 

@@ -66,9 +66,7 @@ def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
 
 @pytest.mark.slow
 @served
-def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket: str, store: Proxy, tmp_path: Path) -> None:
     file = tmp_path / "large"
     file.write_bytes(RIGHT + bytes(gs_transfer.PART))
     first = [True]

@@ -45,9 +45,7 @@ def test_a_look_at_the_beginning_does_not_fetch_the_file(hub: Hub) -> None:
     assert int(spans[0].rpartition("-")[2]) < len(DATA) * 3 // 5
 
 
-def test_a_token_goes_to_the_hub_and_not_where_it_redirects(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_goes_to_the_hub_and_not_where_it_redirects(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.token = "hf_right"
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     big(hub).read_bytes()
@@ -62,22 +60,16 @@ def test_a_listing_of_several_pages_is_complete(hub: Hub) -> None:
     assert sorted(str(file) for file in found) == sorted(f"{TOP}@{sha}/{name}" for name in names)
     matched = storage.matching(f"{TOP}@{sha}/a/*.txt")
     assert [file.name for file in matched] == [f"{number}.txt" for number in range(5)]
-    assert [file.read_bytes() for file in found] == [
-        str(f)[len(TOP) + 42 :].encode() for f in found
-    ]
+    assert [file.read_bytes() for file in found] == [str(f)[len(TOP) + 42 :].encode() for f in found]
 
 
-@pytest.mark.parametrize(
-    "fault", [(500, {}), (503, {}), (429, {}), (429, {"Retry-After": "1"}), "cut"], ids=str
-)
+@pytest.mark.parametrize("fault", [(500, {}), (503, {}), (429, {}), (429, {"Retry-After": "1"}), "cut"], ids=str)
 def test_faults_that_pass_cost_no_byte(hub: Hub, fault: Any) -> None:
     hub.fault = lambda path, number: fault if number % 4 == 0 else None
     assert big(hub).read_bytes() == DATA
 
 
-def test_a_hub_that_stays_away_asks_for_a_restart(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_stays_away_asks_for_a_restart(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_TIMEOUT", "1")
     file = big(hub)
     assert file.stat().st_size == len(DATA)
@@ -86,9 +78,7 @@ def test_a_hub_that_stays_away_asks_for_a_restart(
         file.read_bytes()
 
 
-def test_a_hub_that_was_never_reached_is_most_likely_a_wrong_address(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_was_never_reached_is_most_likely_a_wrong_address(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
@@ -99,9 +89,7 @@ def test_a_hub_that_was_never_reached_is_most_likely_a_wrong_address(
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "3600"}, {"RateLimit": '"api";r=0;t=3600'}])
-def test_a_pause_longer_than_the_patience_is_not_waited_for(
-    hub: Hub, header: dict[str, str]
-) -> None:
+def test_a_pause_longer_than_the_patience_is_not_waited_for(hub: Hub, header: dict[str, str]) -> None:
     hub.fault = lambda path, number: (429, header)
     with pytest.raises(Restart):
         big(hub).read_bytes()
@@ -138,11 +126,7 @@ def test_a_tag_or_quoted_branch_is_resolved(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "word"),
-    [
-        ("hf://datasets/some/other/a.txt", "data set"),
-        (f"{TOP}@gone/a.txt", "branch"),
-    ],
+    ("address", "word"), [("hf://datasets/some/other/a.txt", "data set"), (f"{TOP}@gone/a.txt", "branch")]
 )
 def test_what_is_missing_is_named(hub: Hub, address: str, word: str) -> None:
     with pytest.raises(StoreError, match=word) as caught:
@@ -192,7 +176,10 @@ def test_a_command_ends_at_once_with_its_code(hub: Hub, tmp_path: Path) -> None:
     words = ["+corpus=text", f"corpus.path={TOP}/data", f"workdir={tmp_path}", "vocab=none"]
     done = subprocess.run(
         [sys.executable, "-m", "pipeline.prepare", *words],
-        env=os.environ | {"STORE_TIMEOUT": "1"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        env=os.environ | {"STORE_TIMEOUT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == Exit.RESTART
     assert done.stderr.count("\n") == 1

@@ -41,9 +41,7 @@ def test_any_way_to_read_gives_the_bytes(data: storage.Remote) -> None:
     read_in_any_order(data, DATA)
 
 
-def test_a_look_at_the_beginning_does_not_fetch_the_file(
-    data: storage.Remote, store: Proxy
-) -> None:
+def test_a_look_at_the_beginning_does_not_fetch_the_file(data: storage.Remote, store: Proxy) -> None:
     store.requests.clear()
     with data.open() as file:
         file.read(8)
@@ -63,13 +61,9 @@ def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Pr
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, "cut"])
-def test_faults_that_pass_cost_no_byte(
-    data: storage.Remote, store: Proxy, fault: int | str
-) -> None:
+def test_faults_that_pass_cost_no_byte(data: storage.Remote, store: Proxy, fault: int | str) -> None:
     gets = iter(range(1000))
-    store.fault = lambda method, path, number: (
-        fault if method == "GET" and next(gets) % 3 != 2 else None
-    )
+    store.fault = lambda method, path, number: fault if method == "GET" and next(gets) % 3 != 2 else None
     assert data.read_bytes() == DATA
 
 
@@ -85,9 +79,7 @@ def test_a_store_that_stays_away_asks_for_a_restart(
         objects.put(data.address, b"other")
 
 
-def test_a_connection_that_is_too_slow_is_given_up(
-    data: storage.Remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_is_too_slow_is_given_up(data: storage.Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_TIMEOUT", "1")
     monkeypatch.setattr(patience, "WINDOW", 0.0)
     monkeypatch.setattr(patience, "SLOWEST", 2**60)
@@ -105,9 +97,7 @@ def test_two_versions_of_an_object_never_mix(data: storage.Remote) -> None:
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
-def test_an_object_that_changes_after_the_plan_is_no_broken_document(
-    bucket: str, change: str
-) -> None:
+def test_an_object_that_changes_after_the_plan_is_no_broken_document(bucket: str, change: str) -> None:
     for number in range(3):
         objects.put(f"{bucket}/texts/{number}.txt", b"one two three " * 9)
     corpus = CorpusConfig(name="c", reader="text", path=f"{bucket}/texts", on_error="skip")
@@ -121,9 +111,7 @@ def test_an_object_that_changes_after_the_plan_is_no_broken_document(
         list(reader.read(split, SkipCounts("skip")))
 
 
-def test_an_outage_drops_no_document(
-    bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     objects.put(f"{bucket}/books/a.txt", b"one two three " * 9)
     corpus = CorpusConfig(name="c", reader="text", path=f"{bucket}/books", on_error="skip")
     reader = open_corpus(corpus, "")
@@ -208,21 +196,24 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
     root: Path, bucket: str, store: Proxy, tmp_path: Path
 ) -> None:
     """The plan is made, then the store fails: the exit code asks for the same command again."""
-    lines = "\n\n".join(
-        f"Document {n} has some words.\nAnd more of {n}, a second line of it." for n in range(400)
-    )
+    lines = "\n\n".join(f"Document {n} has some words.\nAnd more of {n}, a second line of it." for n in range(400))
     objects.put(f"{bucket}/lines/a.txt", lines.encode())
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
     words = [
-        sys.executable, "-m", "pipeline.prepare", "+corpus=lines", f"vocab={tmp_path}",
-        f"corpus.path={bucket}/lines/a.txt", f"out={tmp_path}/out", "validation_share=0",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pipeline.prepare",
+        "+corpus=lines",
+        f"vocab={tmp_path}",
+        f"corpus.path={bucket}/lines/a.txt",
+        f"out={tmp_path}/out",
+        "validation_share=0",
+    ]
 
     def run() -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            words, cwd=root, capture_output=True, text=True, check=False,
-            env={**os.environ, "STORE_TIMEOUT": "2"},
-        )  # fmt: skip
+            words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "STORE_TIMEOUT": "2"}
+        )
 
     gets = iter(range(10_000))
     store.fault = lambda method, path, number: (

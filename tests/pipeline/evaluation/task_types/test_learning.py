@@ -27,9 +27,16 @@ pytestmark = pytest.mark.slow
 
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = ModelConfig(
-    name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40,
-    vocab_size=len(WORDS), dropout=0.0, attention_dropout=0.0,
-)  # fmt: skip
+    name="small",
+    layers=2,
+    hidden=32,
+    heads=2,
+    feed_forward=64,
+    positions=40,
+    vocab_size=len(WORDS),
+    dropout=0.0,
+    attention_dropout=0.0,
+)
 
 Run = Callable[..., dict[str, Any]]
 
@@ -48,9 +55,13 @@ def run(tmp_path: Path, model_folder: Path) -> Run:
     def run(task: TaskConfig, **settings: Any) -> dict[str, Any]:
         fixed = {"batch_sizes": [8], "learning_rates": [5e-3], "sequence_length": 40, "threads": 1}
         config = EvaluateConfig(
-            workdir=str(tmp_path), out=str(tmp_path / "out"), data=str(tmp_path / "data"),
-            task=task, pretrained=str(model_folder), **(fixed | settings),
-        )  # fmt: skip
+            workdir=str(tmp_path),
+            out=str(tmp_path / "out"),
+            data=str(tmp_path / "data"),
+            task=task,
+            pretrained=str(model_folder),
+            **(fixed | settings),
+        )
         return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
     return run
@@ -67,14 +78,17 @@ def write_tags(path: Path, count: int) -> None:
     path.write_text("\n".join(blocks))
 
 
-def test_entities_are_learnt_from_one_file_and_written_for_conlleval(
-    tmp_path: Path, run: Run
-) -> None:
+def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path: Path, run: Run) -> None:
     write_tags(tmp_path / "data" / "all.conll", 200)
     task = TaskConfig(
-        name="toy", kind="tagging", columns=["0"], label="-1", metrics=["f1", "accuracy"],
-        train="all.conll", dev_share=0.2,
-    )  # fmt: skip
+        name="toy",
+        kind="tagging",
+        columns=["0"],
+        label="-1",
+        metrics=["f1", "accuracy"],
+        train="all.conll",
+        dev_share=0.2,
+    )
     found = run(task, epochs=2)
     assert found["score"] > 0.9
     assert found["majority"] == 0.0
@@ -92,9 +106,8 @@ def test_entities_are_learnt_from_one_file_and_written_for_conlleval(
 def test_a_finished_run_of_any_kind_is_not_done_again(tmp_path: Path, run: Run) -> None:
     write_tags(tmp_path / "data" / "all.conll", 60)
     task = TaskConfig(
-        name="toy", kind="tagging", columns=["0"], label="-1", metrics=["f1"], train="all.conll",
-        dev_share=0.2,
-    )  # fmt: skip
+        name="toy", kind="tagging", columns=["0"], label="-1", metrics=["f1"], train="all.conll", dev_share=0.2
+    )
     run(task, epochs=1)
     runs = tmp_path / "out" / "runs"
     before = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
@@ -121,13 +134,9 @@ def write_questions(path: Path, articles: int, unanswerable: bool) -> None:
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])
-def test_answers_are_learnt_and_written_for_the_official_scripts(
-    tmp_path: Path, run: Run, unanswerable: bool
-) -> None:
+def test_answers_are_learnt_and_written_for_the_official_scripts(tmp_path: Path, run: Run, unanswerable: bool) -> None:
     write_questions(tmp_path / "data" / "all.json", 60, unanswerable)
-    task = TaskConfig(
-        name="toy", kind="answers", metrics=["f1", "exact"], train="all.json", dev_share=0.2
-    )
+    task = TaskConfig(name="toy", kind="answers", metrics=["f1", "exact"], train="all.json", dev_share=0.2)
     found = run(task, epochs=4, stride=10, baseline=False)
     assert found["score"] > 0.8
     assert found["score"] > found["majority"]
@@ -159,15 +168,7 @@ def test_endings_are_learnt_from_the_official_columns(tmp_path: Path, run: Run) 
                 first, second, *ends = (" ".join(draw.choice(list("abcde"), 3)) for _ in range(6))
                 label = number % 4
                 ends[label] += ", h"
-                start = [
-                    number,
-                    "lsmdc1",
-                    number,
-                    f"{first}, {second}",
-                    f"{first},",
-                    second,
-                    "gold",
-                ]
+                start = [number, "lsmdc1", number, f"{first}, {second}", f"{first},", second, "gold"]
                 table.writerow([*start, *ends, label])
     found = run(task, epochs=4, learning_rates=[3e-3])
     assert found["rows"] == {"train": 120, "dev": 40}
@@ -183,9 +184,14 @@ def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None
     ]
     (tmp_path / "mine.jsonl").write_text("\n".join(rows) + "\n")
     task = TaskConfig(
-        name="mine", columns=["body"], label="good", labels=["false", "true"],
-        metrics=["accuracy"], train="mine.jsonl", dev_share=0.25,
-    )  # fmt: skip
+        name="mine",
+        columns=["body"],
+        label="good",
+        labels=["false", "true"],
+        metrics=["accuracy"],
+        train="mine.jsonl",
+        dev_share=0.25,
+    )
     kind = Classification(str(tmp_path), task, WordPiece.load(model_folder), TruncationConfig(40))
     train, dev = read_sides(kind, task, None)
     texts = [{tuple(ids.tolist()) for ids in part.samples.ids} for part in (train, dev)]
@@ -199,9 +205,7 @@ def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None
     assert error.value.key == "task.dev_share"
 
 
-def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(
-    tmp_path: Path, model_folder: Path, root: Path
-) -> None:
+def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path: Path, model_folder: Path, root: Path) -> None:
     said = (root / "docs/stages/evaluate.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
     (tmp_path / "conf" / "task").mkdir(parents=True)
     content = said.partition("\n")[2].partition("```")[0]
@@ -210,12 +214,24 @@ def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(
     (tmp_path / "reviews.jsonl").write_text("\n".join(rows))
     done = forked.run(
         [
-            sys.executable, "-m", "pipeline.evaluate", "--config-dir", str(tmp_path / "conf"),
-            "+task=mine", f"data={tmp_path}", f"pretrained={model_folder}", "epochs=1",
-            "sequence_length=40", f"workdir={tmp_path}", "baseline=false", "threads=1",
+            sys.executable,
+            "-m",
+            "pipeline.evaluate",
+            "--config-dir",
+            str(tmp_path / "conf"),
+            "+task=mine",
+            f"data={tmp_path}",
+            f"pretrained={model_folder}",
+            "epochs=1",
+            "sequence_length=40",
+            f"workdir={tmp_path}",
+            "baseline=false",
+            "threads=1",
         ],
-        capture_output=True, text=True, cwd=root,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=root,
+    )
     assert done.returncode == 0, done.stderr
     assert "evaluate: mine accuracy" in done.stdout
     assert (tmp_path / "evaluate-mine" / "results.json").exists()

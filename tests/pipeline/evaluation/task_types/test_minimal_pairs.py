@@ -31,9 +31,15 @@ from tests.pipeline.evaluation.letter_model import write_letter_model
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = ModelConfig(
-    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40,
-    vocab_size=len(WORDS), initializer_range=0.2,
-)  # fmt: skip
+    name="small",
+    layers=2,
+    hidden=16,
+    heads=2,
+    feed_forward=32,
+    positions=40,
+    vocab_size=len(WORDS),
+    initializer_range=0.2,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +57,14 @@ def write_blimp(data: Path, rows: int = 20) -> None:
         lines = []
         for number in range(rows):
             good, bad = (" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(2))
-            row = {"sentence_good": f"{good} .", "sentence_bad": f"{bad} .", "field": "syntax",
-                   "linguistics_term": term, "UID": name, "pairID": str(number)}  # fmt: skip
+            row = {
+                "sentence_good": f"{good} .",
+                "sentence_bad": f"{bad} .",
+                "field": "syntax",
+                "linguistics_term": term,
+                "UID": name,
+                "pairID": str(number),
+            }
             lines.append(json.dumps(row))
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "models_summary.jsonl").write_text('{"UID": "agree_1", "lstm": 0.5}\n')
@@ -61,9 +73,14 @@ def write_blimp(data: Path, rows: int = 20) -> None:
 def config_of(tmp_path: Path, model: Path, **settings: Any) -> EvaluateConfig:
     task = settings.pop("task", examples.task_of("blimp"))
     return EvaluateConfig(
-        workdir=str(tmp_path), out=str(tmp_path / "out"), data=str(tmp_path / "data"),
-        task=task, pretrained=str(model), threads=1, **settings,
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        out=str(tmp_path / "out"),
+        data=str(tmp_path / "data"),
+        task=task,
+        pretrained=str(model),
+        threads=1,
+        **settings,
+    )
 
 
 def test_blimp_is_scored_without_training(tmp_path: Path, model_folder: Path) -> None:
@@ -126,9 +143,7 @@ def test_an_interval_is_that_of_the_binomial_distribution() -> None:
     found = minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
     assert found["accuracy"] == pytest.approx(0.7)
     deviation = np.sqrt(0.7 * 0.3 / 1000)
-    assert found["interval"] == pytest.approx(
-        [0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5
-    )
+    assert found["interval"] == pytest.approx([0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5)
     assert found == minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
 
 
@@ -143,10 +158,7 @@ def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> N
 
 
 FORMATS = {
-    "blimp_supplement": (
-        "supplement_filtered/turn_taking.jsonl",
-        '{"sentence_good": "a b", "sentence_bad": "a c"}\n',
-    ),
+    "blimp_supplement": ("supplement_filtered/turn_taking.jsonl", '{"sentence_good": "a b", "sentence_bad": "a c"}\n'),
     "zhoblimp": (
         "ZhoBLiMP/BA_deletion.jsonl",
         '{"sentence_good": "a b", "sentence_bad": "a c", "UID": "BA_deletion", "phenomenon": "BA"}',
@@ -155,14 +167,10 @@ FORMATS = {
         "blimp_nl/all.csv",
         'sentence_good,sentence_bad,linguistic_phenomenon,paradigm\n"a b","a c",Anaphor,x1\n',
     ),
-    "multiblimp": (
-        "eng/data.tsv",
-        'sen\twrong_sen\tphenomenon\n"a ""b"" c"\ta d\tSV-#\na b\ta c\tSV-P\n',
-    ),
+    "multiblimp": ("eng/data.tsv", 'sen\twrong_sen\tphenomenon\n"a ""b"" c"\ta d\tSV-#\na b\ta c\tSV-P\n'),
     "ewok": (
         "ewok_filtered/social.jsonl",
-        '{"Domain": "social", "Context1": "a b.", "Context2": "a c.", "Target1": "d", '
-        '"Target2": "e"}\n',
+        '{"Domain": "social", "Context1": "a b.", "Context2": "a c.", "Target1": "d", "Target2": "e"}\n',
     ),
     "comps": (
         "comps/comps_base.jsonl",
@@ -192,9 +200,7 @@ def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path: Path) ->
         ("multiblimp", ["SV-#", "SV-P"], {"SV-#": ("", ""), "SV-P": ("", "")}),
     ],
 )
-def test_official_columns_are_read(
-    tmp_path: Path, name: str, paradigms: list[str], groups: dict[str, Any]
-) -> None:
+def test_official_columns_are_read(tmp_path: Path, name: str, paradigms: list[str], groups: dict[str, Any]) -> None:
     pairs, _ = read(tmp_path, name)
     assert (pairs.paradigms, pairs.groups) == (paradigms, groups)
 
@@ -204,8 +210,7 @@ def test_quotation_marks_of_pandas_are_no_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "contexts", "sides"),
-    [("ewok", ("a b.", "a b."), ("d", "e")), ("comps", ("a", "b"), ("d e", "d e"))],
+    ("name", "contexts", "sides"), [("ewok", ("a b.", "a b."), ("d", "e")), ("comps", ("a", "b"), ("d e", "d e"))]
 )
 def test_contexts_are_read_and_only_what_follows_them_is_scored(
     tmp_path: Path, model_folder: Path, name: str, contexts: Any, sides: Any
@@ -221,15 +226,12 @@ def test_contexts_are_read_and_only_what_follows_them_is_scored(
 
 
 @pytest.mark.parametrize("prefix_space", [False, True])
-def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(
-    prefix_space: bool,
-) -> None:
+def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefix_space: bool) -> None:
     bpe = learn_byte_level(["I live in Paris . the cat the list"] * 9, prefix_space)
     contexts = [("I live in Paris .", "the list"), ("", "")]
     pairs = Pairs(["the cat", "the cat"], ["the list", "the list"], contexts, ["a", "a"])
     sequences, first = pair_sequences.framed(bpe, pairs)
-    texts = [(contexts[0][0], "the cat"), ("", "the cat"),
-             (contexts[0][1], "the list"), ("", "the list")]  # fmt: skip
+    texts = [(contexts[0][0], "the cat"), ("", "the cat"), (contexts[0][1], "the list"), ("", "the list")]
     for sequence, start, (context, side) in zip(sequences, first, texts, strict=True):
         before, whole = (
             bpe.library.encode(text, add_special_tokens=False).ids
@@ -309,9 +311,7 @@ def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> Non
     assert "pseudo" not in minimal_pair_tables.note(PairScore.from_json(found))
 
 
-def test_predictions_of_comps_tell_which_concept_was_chosen(
-    tmp_path: Path, model_folder: Path
-) -> None:
+def test_predictions_of_comps_tell_which_concept_was_chosen(tmp_path: Path, model_folder: Path) -> None:
     """As the BabyLM pipeline writes them: whole sentences, and names of its own."""
     folder = tmp_path / "data" / "comps"
     folder.mkdir(parents=True)
@@ -323,8 +323,7 @@ def test_predictions_of_comps_tell_which_concept_was_chosen(
     chosen = json.loads((tmp_path / "out" / "predictions.json").read_text())
     pred = "a d e" if found["score"] else "b d e"
     assert chosen == {
-        name: {"predictions": [{"id": f"{name}_0", "pred": pred}]}
-        for name in ("base", "wugs_dist_in_between")
+        name: {"predictions": [{"id": f"{name}_0", "pred": pred}]} for name in ("base", "wugs_dist_in_between")
     }
 
 

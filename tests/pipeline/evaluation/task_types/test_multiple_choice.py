@@ -22,9 +22,7 @@ SWAG = (
 def kind(tmp_path: Path) -> Choice:
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *"abcdefgh,"]))
     (tmp_path / "train.csv").write_text(SWAG)
-    return Choice(
-        str(tmp_path), examples.task_of("swag"), WordPiece.load(tmp_path), TruncationConfig(30)
-    )
+    return Choice(str(tmp_path), examples.task_of("swag"), WordPiece.load(tmp_path), TruncationConfig(30))
 
 
 def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:

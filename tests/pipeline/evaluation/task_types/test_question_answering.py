@@ -18,8 +18,7 @@ from pipeline.evaluation.task_types.question_answering import Answers
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
-TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json",
-                  metrics=["f1", "exact"])  # fmt: skip
+TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json", metrics=["f1", "exact"])
 CONTEXT = "Köln lies on the Rhine; its Cathedral was begun in 1248, and finished in 1880."
 
 
@@ -27,9 +26,7 @@ def squad(*items: tuple[str, str | None]) -> dict[str, Any]:
     """A file of questions on one passage; None: no answer."""
     qas: list[dict[str, Any]] = []
     for number, (question, answer) in enumerate(items):
-        found = [] if answer is None else [
-            {"text": answer, "answer_start": CONTEXT.index(answer)}
-        ]  # fmt: skip
+        found = [] if answer is None else [{"text": answer, "answer_start": CONTEXT.index(answer)}]
         item = {"id": str(number), "question": question, "answers": found}
         qas.append(item | {"is_impossible": answer is None})
     return {"version": "v2.0", "data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}
@@ -65,8 +62,9 @@ def perfect(part: Dataset) -> list[np.ndarray]:
 def test_labels_point_at_the_answer_however_the_passage_is_cut(
     tmp_path: Path, wordpiece: WordPiece, longest: int, stride: int
 ) -> None:
-    content = squad(("when begun?", "1248"), ("where?", "Rhine"), ("what?", "Cathedral"),
-                    ("who?", None), ("end?", "1880"))  # fmt: skip
+    content = squad(
+        ("when begun?", "1248"), ("where?", "Rhine"), ("what?", "Cathedral"), ("who?", None), ("end?", "1880")
+    )
     made = kind(tmp_path, wordpiece, content, longest, stride)
     part = made.read("train.json")
     assert all(len(ids) <= longest for ids in part.samples.ids)
@@ -93,9 +91,8 @@ def test_half_a_character_stands_for_one(tmp_path: Path, wordpiece: WordPiece) -
 def test_every_token_is_judged_in_exactly_one_window(tmp_path: Path, wordpiece: WordPiece) -> None:
     part = kind(tmp_path, wordpiece, squad(("?", "1248")), 24, 5).read("train.json")
     seen = [
-        span for window in part.extra[1]
-        for span, central in zip(window.spans, window.central, strict=True) if central
-    ]  # fmt: skip
+        span for window in part.extra[1] for span, central in zip(window.spans, window.central, strict=True) if central
+    ]
     whole = kind(tmp_path, wordpiece, squad(("?", "1248")), 200, 5).read("train.json")
     assert sorted(seen) == list(whole.extra[1][0].spans)
 
@@ -114,9 +111,7 @@ OFFICIAL = [
 
 
 @pytest.mark.parametrize(("text", "truth", "scores"), OFFICIAL)
-def test_scores_are_those_of_the_official_script(
-    text: str, truth: list[str], scores: tuple[float, float]
-) -> None:
+def test_scores_are_those_of_the_official_script(text: str, truth: list[str], scores: tuple[float, float]) -> None:
     assert question_answering.span_scores(text, truth) == pytest.approx(scores)
 
 
@@ -133,9 +128,7 @@ QUESTIONS: list[tuple[list[str], str, float]] = [
 ]
 
 
-def test_the_score_of_a_set_is_that_of_the_official_script(
-    tmp_path: Path, wordpiece: WordPiece
-) -> None:
+def test_the_score_of_a_set_is_that_of_the_official_script(tmp_path: Path, wordpiece: WordPiece) -> None:
     made = kind(tmp_path, wordpiece, squad(("?", "1248")), 64, 32)
     empty = made.read("train.json").samples
     part = Dataset(empty, [truth for truth, _, _ in QUESTIONS])
@@ -144,10 +137,14 @@ def test_the_score_of_a_set_is_that_of_the_official_script(
     assert 100 * found["f1"] == pytest.approx(52.380952381)
 
 
-@given(st.lists(
-    st.tuples(st.sampled_from(["", "fox", "red fox", "the"]), st.sampled_from(["fox", "red", None]),
-              st.floats(-5, 5)), min_size=1,
-))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "fox", "red fox", "the"]), st.sampled_from(["fox", "red", None]), st.floats(-5, 5)
+        ),
+        min_size=1,
+    )
+)
 def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
     made = object.__new__(Answers)  # neither method reads a file
     truth = [[] if right is None else [right] for _, right, _ in rows]
@@ -157,10 +154,9 @@ def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
     written = json.loads(made.export(part, answers)["predictions.json"])
     # As evaluate-v2.0.py without --na-prob-file: every text counts, and none is no answer.
     every = [
-        (float(not text), float(not text)) if not right
-        else question_answering.span_scores(text, right)
+        (float(not text), float(not text)) if not right else question_answering.span_scores(text, right)
         for text, right in zip(written.values(), truth, strict=True)
-    ]  # fmt: skip
+    ]
     found = made.score(part, answers)
     exact, f1 = np.mean(every, 0)
     assert (f1, exact) == pytest.approx((found["f1"], found["exact"]))
@@ -169,19 +165,22 @@ def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize(
     ("context", "answer"),
-    [("a café was here", "café"), ("here was a café", "café"), ("a naïveté b", "naïveté"),
-     ("Tiếng Việt ở đó", "Tiếng Việt"), ("he said yẹ̀", "yẹ̀"), ("it was ❤️", "❤️")],
-)  # fmt: skip
-def test_an_answer_has_the_marks_of_its_last_letter(
-    tmp_path: Path, form: Any, context: str, answer: str
-) -> None:
+    [
+        ("a café was here", "café"),
+        ("here was a café", "café"),
+        ("a naïveté b", "naïveté"),
+        ("Tiếng Việt ở đó", "Tiếng Việt"),
+        ("he said yẹ̀", "yẹ̀"),
+        ("it was ❤️", "❤️"),
+    ],
+)
+def test_an_answer_has_the_marks_of_its_last_letter(tmp_path: Path, form: Any, context: str, answer: str) -> None:
     context, answer = (unicodedata.normalize(form, text) for text in (context, answer))
     letters = [*"abcdefghijklmnopqrstuvwxyzđ❤"]
     (tmp_path / "tokenizer.json").write_text(
         build([*SPECIAL, *letters, *(f"##{letter}" for letter in letters)], lowercase=True)
     )
-    item = {"id": "1", "question": "?", "answers": [
-        {"text": answer, "answer_start": context.index(answer)}]}  # fmt: skip
+    item = {"id": "1", "question": "?", "answers": [{"text": answer, "answer_start": context.index(answer)}]}
     content = {"data": [{"paragraphs": [{"context": context, "qas": [item]}]}]}
     part = (made := kind(tmp_path, WordPiece.load(tmp_path), content, 40, 9)).read("train.json")
     assert (part.samples.labels > 0).all()
@@ -189,9 +188,7 @@ def test_an_answer_has_the_marks_of_its_last_letter(
     assert text == answer
 
 
-def test_equal_ids_of_questions_are_refused_where_answers_are_written(
-    tmp_path: Path, wordpiece: WordPiece
-) -> None:
+def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path: Path, wordpiece: WordPiece) -> None:
     content = squad(("when?", "1248"), ("where?", "Rhine"))
     content["data"][0]["paragraphs"][0]["qas"][1]["id"] = "0"
     made = kind(tmp_path, wordpiece, content, 64, 32)
@@ -225,25 +222,16 @@ def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "SQuAD's layout"),
-        ("[]", "SQuAD's layout"),
-        ('{"data": []}', "no questions"),
-    ],
+    ("content", "message"), [("{", "SQuAD's layout"), ("[]", "SQuAD's layout"), ('{"data": []}', "no questions")]
 )
-def test_other_files_are_refused(
-    tmp_path: Path, wordpiece: WordPiece, content: str, message: str
-) -> None:
+def test_other_files_are_refused(tmp_path: Path, wordpiece: WordPiece, content: str, message: str) -> None:
     (tmp_path / "train.json").write_text(content)
     with pytest.raises(InputError, match=message) as error:
         Answers(str(tmp_path), TASK, wordpiece, 64, 32).read("train.json")
     assert error.value.path == str(tmp_path / "train.json")
 
 
-def test_an_answer_that_is_not_where_it_says_is_refused(
-    tmp_path: Path, wordpiece: WordPiece
-) -> None:
+def test_an_answer_that_is_not_where_it_says_is_refused(tmp_path: Path, wordpiece: WordPiece) -> None:
     content = squad(("?", "1248"))
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 3
     with pytest.raises(InputError, match=r"question 0: .*'1248'") as error:

@@ -25,9 +25,14 @@ def model_folder(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
     vocab = tmp_path_factory.mktemp("vocab")
     (vocab / "vocab.txt").write_bytes((shared_data / VOCAB).read_bytes())
     config = ModelConfig(
-        name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=128,
+        name="small",
+        layers=1,
+        hidden=16,
+        heads=2,
+        feed_forward=32,
+        positions=128,
         vocab_size=len((vocab / "vocab.txt").read_text().splitlines()),
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run") / "convert"
     bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
@@ -45,22 +50,24 @@ PAIRS = task_of("qnli", train="dev.tsv", dev_share=0.02)
 
 @pytest.mark.parametrize(
     ("task", "folder", "files"),
-    [
-        (NAMES, "ner/wnut17", {"predictions.conll"}),
-        (QUESTIONS, "squad", {"predictions.json"}),
-        (PAIRS, "glue", set()),
-    ],
+    [(NAMES, "ner/wnut17", {"predictions.conll"}), (QUESTIONS, "squad", {"predictions.json"}), (PAIRS, "glue", set())],
     ids=["wnut17", "xquad", "qnli"],
 )
 def test_real_files_are_trained_on_and_answered(
-    shared_data: Path, tmp_path: Path, model_folder: Path, task: TaskConfig, folder: str,
-    files: set[str],
-) -> None:  # fmt: skip
+    shared_data: Path, tmp_path: Path, model_folder: Path, task: TaskConfig, folder: str, files: set[str]
+) -> None:
     out = tmp_path / "out"
     config = EvaluateConfig(
-        workdir=str(tmp_path), out=str(out), data=str(shared_data / folder), task=task,
-        pretrained=str(model_folder), epochs=1, maximum_rows=48, sequence_length=128, threads=1,
-    )  # fmt: skip
+        workdir=str(tmp_path),
+        out=str(out),
+        data=str(shared_data / folder),
+        task=task,
+        pretrained=str(model_folder),
+        epochs=1,
+        maximum_rows=48,
+        sequence_length=128,
+        threads=1,
+    )
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
     assert found["rows"]["train"] == 48
     assert found["rows"]["dev"] > 40
@@ -72,7 +79,8 @@ def test_real_files_are_trained_on_and_answered(
         passages = json.loads((shared_data / folder / task.train).read_text())["data"]
         contexts = {
             one["id"]: paragraph["context"]
-            for article in passages for paragraph in article["paragraphs"]
+            for article in passages
+            for paragraph in article["paragraphs"]
             for one in paragraph["qas"]
-        }  # fmt: skip
+        }
         assert all(text and text in contexts[name] for name, text in said.items())

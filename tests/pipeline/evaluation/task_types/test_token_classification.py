@@ -14,17 +14,11 @@ from model.finetuning.features import UNLABELLED
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset
-from pipeline.evaluation.task_types.token_classification import (
-    Tagging,
-    entities,
-    entity_scores,
-    parse,
-)
+from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
-TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev",
-                  metrics=["f1"])  # fmt: skip
+TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev", metrics=["f1"])
 CONLL = """-DOCSTART- -X- -X- O
 
 EU NNP B-NP B-ORG
@@ -83,12 +77,14 @@ def test_comments_are_no_words(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("#\tO\n#win\tB-MISC\nnow\tO\n", ["#", "#win", "now"]),
-     ("now O\n# O\n1 O\n", ["now", "#", "1"]),
-     ("a NN B-NP O\n# # I-NP O\n#x NN I-NP B-LOC\n", ["a", "#", "#x"]),
-     ("# O\n#a B-PER\n", ["#", "#a"]),
-     ("a PER\nb -\n# -\n#c PER\n", ["a", "b", "#", "#c"])],
-)  # fmt: skip
+    [
+        ("#\tO\n#win\tB-MISC\nnow\tO\n", ["#", "#win", "now"]),
+        ("now O\n# O\n1 O\n", ["now", "#", "1"]),
+        ("a NN B-NP O\n# # I-NP O\n#x NN I-NP B-LOC\n", ["a", "#", "#x"]),
+        ("# O\n#a B-PER\n", ["#", "#a"]),
+        ("a PER\nb -\n# -\n#c PER\n", ["a", "b", "#", "#c"]),
+    ],
+)
 def test_a_hash_with_a_tag_is_a_word(text: str, words: list[str]) -> None:
     assert [one for one, _ in parse("f", text.encode(), [0, -1])[0]] == [words]
 
@@ -98,9 +94,7 @@ def test_a_hash_is_a_word_of_a_file_without_tags() -> None:
 
 
 @pytest.mark.parametrize("longest", [8, 12, 40])
-def test_words_keep_their_tags_however_a_sentence_is_cut(
-    tmp_path: Path, wordpiece: WordPiece, longest: int
-) -> None:
+def test_words_keep_their_tags_however_a_sentence_is_cut(tmp_path: Path, wordpiece: WordPiece, longest: int) -> None:
     kind = made(tmp_path, wordpiece, longest=longest)
     part = kind.read("train")
     assert part.truth == [["B-ORG", "O", "B-MISC"], ["B-PER", "I-PER"]]
@@ -207,8 +201,9 @@ def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
 @pytest.mark.shared_data
 def test_real_entities_are_read(shared_data: Path) -> None:
     wordpiece = WordPiece.load(shared_data / "vocab" / "bert-base-cased-vocab.txt")
-    task = TaskConfig(name="wnut", kind="tagging", label="1", folder="wnut17", metrics=["f1"],
-                      train="emerging.dev.conll")  # fmt: skip
+    task = TaskConfig(
+        name="wnut", kind="tagging", label="1", folder="wnut17", metrics=["f1"], train="emerging.dev.conll"
+    )
     kind = Tagging(str(shared_data / "ner"), task, wordpiece, 64)
     part = kind.read("emerging.dev.conll")
     assert len(part.truth) == 1009

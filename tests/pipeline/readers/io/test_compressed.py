@@ -60,9 +60,7 @@ def test_members_in_a_row_are_one_text_and_padding_is_none(pack: object, tmp_pat
 
 
 @pytest.mark.parametrize("padding", [1, compressed.CHUNK, 2 * compressed.CHUNK + 7])
-def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(
-    padding: int, tmp_path: Path
-) -> None:
+def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding: int, tmp_path: Path) -> None:
     first, second = bz2.compress(TEXT[:9000]), bz2.compress(TEXT[9000:])
     data = first + b"\0" * padding + second
     path = write(tmp_path / "a", data)
@@ -91,14 +89,7 @@ def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None
     assert caught.value.path == str(path)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "empty"),
-        (b"PK\x03\x04", "zip"),
-        (b"7z\xbc\xaf\x27\x1c", "7z"),
-    ],
-)
+@pytest.mark.parametrize(("data", "message"), [(b"", "empty"), (b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z")])
 def test_files_that_cannot_be_read_say_why(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         compressed.compression(write(tmp_path / "a", data))

@@ -24,8 +24,7 @@ TEXTS = [" ".join(str(DRAW.random()) for _ in range(3000)) for _ in range(50)]
 LINES = "\n\n".join(TEXTS).encode()
 OBJECTS = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()
 PAGES = "".join(
-    f"<page><title>T{n}</title><ns>0</ns><id>{n}</id><revision><id>1</id><text>{text}</text>"
-    "</revision></page>"
+    f"<page><title>T{n}</title><ns>0</ns><id>{n}</id><revision><id>1</id><text>{text}</text></revision></page>"
     for n, text in enumerate(TEXTS)
 )
 
@@ -52,12 +51,16 @@ def table() -> bytes:
 
 
 CORPORA = {
-    "lines a.txt": LINES, "lines a.txt.gz": gzip.compress(LINES, 1), "jsonl a.jsonl": OBJECTS,
+    "lines a.txt": LINES,
+    "lines a.txt.gz": gzip.compress(LINES, 1),
+    "jsonl a.jsonl": OBJECTS,
     "jsonl a.jsonl.xz": lzma.compress(OBJECTS, preset=0),
     "jsonl a.jsonl.bz2": bz2.compress(OBJECTS),
     "wikipedia a.xml.bz2": bz2.compress(f"<mediawiki>{PAGES}</mediawiki>".encode()),
-    "text a.zip": members("zip"), "books a.tar.gz": members("tar"), "parquet a.parquet": table(),
-}  # fmt: skip
+    "text a.zip": members("zip"),
+    "books a.tar.gz": members("tar"),
+    "parquet a.parquet": table(),
+}
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -32,9 +32,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_spelling_of_a_path_changes_no_document(folder: Path) -> None:
     assert chosen("many") == CHOSEN
     for place in (
-        "./many", "many/", ".//many/.", "many/*.txt", "./many/*.txt", ".//many//*.txt",
-        f"{folder}/many", f"{folder}//many/", f"{folder}//many/*.txt", f"{folder}/./many",
-    ):  # fmt: skip
+        "./many",
+        "many/",
+        ".//many/.",
+        "many/*.txt",
+        "./many/*.txt",
+        ".//many//*.txt",
+        f"{folder}/many",
+        f"{folder}//many/",
+        f"{folder}//many/*.txt",
+        f"{folder}/./many",
+    ):
         assert chosen(place) == CHOSEN, place
 
 

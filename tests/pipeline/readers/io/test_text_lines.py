@@ -34,9 +34,7 @@ def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(
-    encoding: str, tmp_path: Path
-) -> None:
+def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.", encoding)
     (tmp_path / "b.txt").write_text("漢字文書", f"{encoding}-le")  # in any order
     (tmp_path / "c.txt").write_text("Three, szedł.", f"{encoding}-be")
@@ -67,17 +65,10 @@ def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reader", "options", "cure"),
-    [
-        ("lines", {}, "blank line"),
-        ("text", {"document": "paragraph"}, "corpus.options.document=line"),
-    ],
+    [("lines", {}, "blank line"), ("text", {"document": "paragraph"}, "corpus.options.document=line")],
 )
 def test_a_block_without_end_is_refused(
-    reader: str,
-    options: dict[str, str],
-    cure: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    reader: str, options: dict[str, str], cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "DOCUMENT", 100 + 9 * budget.KEPT)
     path = tmp_path / "a.txt"
